@@ -1,0 +1,1 @@
+"""The object store: the port, and what implements it."""

@@ -1,0 +1,115 @@
+"""The port to an object store: what the commit protocol needs of S3, and nothing else.
+
+Every method is one request, sent once, without a retry below it, or (for a client that cannot help retrying reads) a
+read. Answers and failures are told apart by type:
+
+* ``PreconditionFailed``, ``ConditionalConflict``, ``UploadGone``: the store answered; what it means the protocol says.
+* ``ThrottledError``: 503, 429 or SlowDown. Like ``UnknownOutcomeError``, it does not prove that a write was not applied.
+* ``UnknownOutcomeError``: a timeout, a reset, a 5xx, a TLS failure, a 200 that carries an error.
+* ``TransientError``: other failures that a repeat may cure (expired token).
+* ``AccessDeniedError``, ``BucketNotFoundError``, ``ConfigurationError``: a repeat cannot help.
+
+Missing keys are not errors: ``get`` and ``head`` answer ``None``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+__all__ = ["ObjectInfo", "ObjectStore", "Part", "PendingUpload", "StoredObject"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One uploaded part: ``number`` from 1, ``etag`` as the store gave it (quotes kept), ``checksum`` base64 CRC32."""
+
+    number: int
+    etag: str
+    checksum: str
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """What HEAD tells: ``size`` in bytes, ``etag`` with its quotes, user ``metadata`` with lower-case names."""
+
+    key: str
+    size: int
+    etag: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """What GET tells: the ``body`` (of the range, if one was asked for) and the ``etag`` to compare-and-swap with."""
+
+    key: str
+    body: bytes
+    etag: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PendingUpload:
+    """A multipart upload that was neither completed nor aborted; ``initiated`` is the store's time, epoch seconds."""
+
+    key: str
+    upload_id: str
+    initiated: float
+
+
+class ObjectStore(Protocol):
+    """One bucket (and nothing outside it)."""
+
+    def url(self, key: str) -> str:
+        """The address a person would use: ``s3://bucket/key``."""
+        ...
+
+    def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
+        """Read a key, or its bytes ``[start, end)``; None if it does not exist."""
+        ...
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Look at a key without its body; None if it does not exist."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Keys below a prefix in order (metadata is left empty). No decision of the protocol uses it."""
+        ...
+
+    def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
+        """PUT If-None-Match: ``*``. Returns the ETag; raises PreconditionFailed if the key exists."""
+        ...
+
+    def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
+        """PUT If-Match. Returns the new ETag; raises PreconditionFailed if the key is absent or has another ETag."""
+        ...
+
+    def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
+        """CreateMultipartUpload. Returns the upload id; nothing is visible until it is completed."""
+        ...
+
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> Part:
+        """UploadPart with its CRC32 in the header; raises UploadGone."""
+        ...
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> None:
+        """CompleteMultipartUpload If-None-Match: ``*``; raises UploadGone, PreconditionFailed, ConditionalConflict.
+
+        UploadRefused tells that the parts themselves can never be accepted.
+        Neither a return nor an exception proves what is in the bucket: the caller looks with ``head``.
+        """
+        ...
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """AbortMultipartUpload; an upload that is already gone is fine."""
+        ...
+
+    def upload_exists(self, key: str, upload_id: str) -> bool:
+        """ListParts: whether the upload is still pending."""
+        ...
+
+    def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
+        """ListMultipartUploads below a prefix. No decision of the protocol uses it."""
+        ...
