@@ -4,7 +4,7 @@ Every method is one request, sent once, without a retry below it, or (for a clie
 read. Answers and failures are told apart by type:
 
 * ``PreconditionFailed``, ``ConditionalConflict``, ``UploadGone``: the store answered; what it means the protocol says.
-* ``ThrottledError``: 503, 429 or SlowDown. Like ``UnknownOutcomeError``, it does not prove that a write was not applied.
+* ``ThrottledError``: 503, 429 or SlowDown; it no more proves that a write was not applied than the next one does.
 * ``UnknownOutcomeError``: a timeout, a reset, a 5xx, a TLS failure, a 200 that carries an error.
 * ``TransientError``: other failures that a repeat may cure (expired token).
 * ``AccessDeniedError``, ``BucketNotFoundError``, ``ConfigurationError``: a repeat cannot help.
@@ -67,7 +67,10 @@ class ObjectStore(Protocol):
         ...
 
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
-        """Read a key, or its bytes ``[start, end)``; None if it does not exist."""
+        """Read a key, or its bytes ``[start, end)``; None if it does not exist.
+
+        A range reaches no further than the object, as a slice does: past the end it is empty.
+        """
         ...
 
     def head(self, key: str) -> ObjectInfo | None:

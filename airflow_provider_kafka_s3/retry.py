@@ -1,0 +1,186 @@
+"""Full-jitter backoff: the only retry loop of the package, so that attempts are counted in one place.
+
+Standard library only. The wait before retry n (n = 1 is the first *extra* try) is uniform in
+``[0, min(cap, base * 2**(n - 1))]``. Who retries is decided by the type of the error:
+
+* ``ThrottledError`` is retried, more slowly, until a deadline: the other side works, it only wants less.
+* Any other ``TransientError`` is retried ``max_retries`` times.
+* Everything else is raised at once: terminal errors, and answers (412, 409, a gone upload) that the protocol judges.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, ThrottledError, TransientError
+
+__all__ = ["MAX_CAP", "Retrier", "RetryDetails", "RetryPolicy"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_CAP: Final = 86_400.0
+"""No single wait is longer than a day, whatever the settings (seconds)."""
+
+_MAX_EXPONENT: Final = 1_000
+"""2**1000 still fits into a float with any base up to ``MAX_CAP``; every cap is reached long before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """How often to try again, and how long to wait; all times in seconds.
+
+    Attributes:
+        max_retries: extra tries after the first one; 0 means one try.
+        base: longest wait before the first retry.
+        cap: longest wait before any retry.
+        throttle_base: like ``base``, after the other side asked us to slow down.
+        throttle_deadline: give up when throttling goes on for this long, counted from the first throttled answer.
+    """
+
+    max_retries: int = 3
+    base: float = 0.2
+    cap: float = 20.0
+    throttle_base: float = 1.0
+    throttle_deadline: float = 180.0
+
+    def __post_init__(self) -> None:
+        if self.max_retries < 0:
+            raise ConfigurationError(f"max_retries={self.max_retries} is negative; use 0 for one try only")
+        for name in ("base", "cap", "throttle_base", "throttle_deadline"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and 0 <= value <= MAX_CAP):
+                raise ConfigurationError(f"{name}={value} must be 0 to {MAX_CAP:.0f} seconds")
+
+    def longest_wait(self, retry: int, *, throttled: bool = False) -> float:
+        """The upper end of the wait before retry number ``retry`` (from 1), in seconds."""
+        base = self.throttle_base if throttled else self.base
+        return min(self.cap, math.ldexp(base, min(retry - 1, _MAX_EXPONENT)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryDetails:
+    """What a hook learns about a retry that is about to happen.
+
+    Attributes:
+        what: the operation, as the caller named it.
+        attempt: number of the try that failed, from 1.
+        delay: seconds until the next try.
+        elapsed: seconds since the first try began.
+        throttled: whether the other side asked us to slow down.
+        reason: the error in words.
+    """
+
+    what: str
+    attempt: int
+    delay: float
+    elapsed: float
+    throttled: bool
+    reason: str
+
+
+class Retrier:
+    """Calls operations again by one policy. Holds no state between calls, so any number of threads may share it."""
+
+    def __init__(
+        self,
+        policy: RetryPolicy | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+        rng: Callable[[], float] = random.random,
+        on_retry: Callable[[RetryDetails], None] | None = None,
+    ) -> None:
+        """Make a retrier.
+
+        Args:
+            policy: how often and how slowly; None: the defaults.
+            sleep: waits for a number of seconds.
+            monotonic: tells the time in seconds; must advance while ``sleep`` waits, else throttling has no end.
+            rng: a number in [0, 1), or 1.0 for the longest waits.
+            on_retry: told of every retry before its wait.
+        """
+        self.policy = policy or RetryPolicy()
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._rng = rng
+        self._on_retry = on_retry
+
+    def call(self, operation: Callable[[], T], *, what: str) -> T:
+        """Run ``operation`` until it returns, fails for good, or the policy is exhausted.
+
+        Args:
+            operation: must be safe to repeat.
+            what: names operation and object in logs and errors, such as ``"GET s3://bucket/key"``; no secrets.
+
+        Raises:
+            TransientError: the last one, with a note that tells how often and how long it was tried.
+        """
+        started = self._monotonic()
+        attempt = failures = throttles = 0
+        first_throttled = 0.0
+        while True:
+            attempt += 1
+            try:
+                return operation()
+            except TransientError as error:
+                now = self._monotonic()
+                delay: float | None
+                if isinstance(error, ThrottledError):
+                    throttles += 1
+                    if throttles == 1:
+                        first_throttled = now
+                    delay = self._throttle_delay(throttles, now - first_throttled, error.retry_after)
+                else:
+                    failures += 1
+                    delay = self._delay(failures) if failures <= self.policy.max_retries else None
+                if delay is None:
+                    error.add_note(f"gave up: {what}, {attempt} tries in {now - started:.1f} s")
+                    raise
+                self._announce(
+                    RetryDetails(
+                        what=what,
+                        attempt=attempt,
+                        delay=delay,
+                        elapsed=now - started,
+                        throttled=isinstance(error, ThrottledError),
+                        reason=f"{type(error).__name__}: {error}",
+                    )
+                )
+            self._sleep(delay)
+
+    def pause(self, attempt: int) -> float:
+        """Wait after try ``attempt`` (from 1) of something that did not fail but lost a race; returns the seconds."""
+        delay = self._delay(attempt)
+        self._sleep(delay)
+        return delay
+
+    def _delay(self, retry: int) -> float:
+        return self._rng() * self.policy.longest_wait(retry)
+
+    def _throttle_delay(self, retry: int, elapsed: float, retry_after: float | None) -> float | None:
+        remaining = self.policy.throttle_deadline - elapsed
+        at_least = retry_after if retry_after is not None and retry_after > 0 else 0.0
+        if remaining <= 0 or at_least > remaining:
+            return None
+        # Never sleep past the deadline: the last try happens at it, not after an idle wait.
+        return max(at_least, min(remaining, self._rng() * self.policy.longest_wait(retry, throttled=True)))
+
+    def _announce(self, details: RetryDetails) -> None:
+        log.warning(
+            "%s failed (try %d, %.1f s so far), trying again in %.2f s: %s",
+            details.what,
+            details.attempt,
+            details.elapsed,
+            details.delay,
+            details.reason,
+        )
+        if self._on_retry is not None:
+            self._on_retry(details)

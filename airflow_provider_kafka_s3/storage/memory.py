@@ -1,0 +1,211 @@
+"""The port in memory: one dictionary behind one lock, for tests and simulation of the protocol.
+
+It behaves like a strict S3: every request is atomic, ETags bear quotes, small parts, long keys and finished uploads are
+refused. Where real stores differ (a second Complete, for instance) it gives the least helpful of their answers.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from isal import isal_zlib
+
+from airflow_provider_kafka_s3.config import MAX_PARTS, MIN_PART_SIZE
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, PreconditionFailed, UploadGone, UploadRefused
+from airflow_provider_kafka_s3.storage.port import ObjectInfo, Part, PendingUpload, StoredObject
+
+__all__ = ["MemoryStore"]
+
+_MAX_KEY_BYTES: Final = 1_024
+_MAX_METADATA_BYTES: Final = 2_048
+
+
+@dataclass
+class _Upload:
+    key: str
+    metadata: Mapping[str, str]
+    initiated: float
+    parts: dict[int, tuple[Part, bytes]] = field(default_factory=dict)
+
+
+class MemoryStore:
+    """An :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore` in memory, safe for any number of threads."""
+
+    def __init__(self, bucket: str = "memory", *, clock: Callable[[], float] = time.time) -> None:
+        """Make an empty bucket.
+
+        Args:
+            bucket: its name, for :meth:`url`.
+            clock: the store's own time in epoch seconds, seen in ``PendingUpload.initiated``.
+        """
+        self._bucket = bucket
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._objects: dict[str, StoredObject] = {}
+        self._uploads: dict[str, _Upload] = {}
+        self._upload_count = 0
+
+    def url(self, key: str) -> str:
+        """See the port."""
+        return f"s3://{self._bucket}/{key}"
+
+    def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
+        """See the port."""
+        _check_key(key)
+        stored = self._objects.get(key)
+        if stored is None or (start is None and end is None):
+            return stored
+        return StoredObject(key, stored.body[start:end], stored.etag, stored.metadata)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """See the port."""
+        stored = self.get(key)
+        return None if stored is None else ObjectInfo(key, len(stored.body), stored.etag, stored.metadata)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See the port."""
+        with self._lock:
+            found = sorted((key, stored) for key, stored in self._objects.items() if key.startswith(prefix))
+        return iter([ObjectInfo(key, len(stored.body), stored.etag) for key, stored in found])
+
+    def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
+        """See the port."""
+        _check_key(key)
+        checked = _checked_metadata(metadata)
+        with self._lock:
+            self._require_absent(key)
+            return self._put(key, body, f'"{_md5(body).hexdigest()}"', checked)
+
+    def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
+        """See the port."""
+        _check_key(key)
+        with self._lock:
+            stored = self._objects.get(key)
+            if stored is None or stored.etag != etag:
+                found = "no object" if stored is None else f"ETag {stored.etag}"
+                raise PreconditionFailed(f"PUT {self.url(key)}: expected ETag {etag}, found {found}")
+            return self._put(key, body, f'"{_md5(body).hexdigest()}"', {})
+
+    def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
+        """See the port."""
+        _check_key(key)
+        checked = _checked_metadata(metadata)
+        with self._lock:
+            self._upload_count += 1
+            upload_id = f"upload-{self._upload_count:08d}"
+            self._uploads[upload_id] = _Upload(key, checked, self._clock())
+        return upload_id
+
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> Part:
+        """See the port."""
+        if not 1 <= number <= MAX_PARTS:
+            raise ConfigurationError(f"part number {number} of {self.url(key)} must be 1 to {MAX_PARTS}")
+        data = bytes(body)
+        checksum = base64.b64encode(isal_zlib.crc32(data).to_bytes(4, "big")).decode()
+        part = Part(number, f'"{_md5(data).hexdigest()}"', checksum)
+        with self._lock:
+            self._upload(key, upload_id).parts[number] = (part, data)
+        return part
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> None:
+        """See the port."""
+        with self._lock:
+            upload = self._upload(key, upload_id)
+            bodies = self._checked_parts(upload, parts)
+            self._require_absent(key)
+            digests = b"".join(bytes.fromhex(part.etag.strip('"')) for part in parts)
+            etag = f'"{_md5(digests).hexdigest()}-{len(parts)}"'
+            self._put(key, b"".join(bodies), etag, upload.metadata)
+            del self._uploads[upload_id]
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """See the port."""
+        with self._lock:
+            upload = self._uploads.get(upload_id)
+            if upload is not None and upload.key == key:
+                del self._uploads[upload_id]
+
+    def upload_exists(self, key: str, upload_id: str) -> bool:
+        """See the port."""
+        with self._lock:
+            upload = self._uploads.get(upload_id)
+        return upload is not None and upload.key == key
+
+    def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
+        """See the port."""
+        with self._lock:
+            found = sorted((u.key, i, u.initiated) for i, u in self._uploads.items() if u.key.startswith(prefix))
+        return iter([PendingUpload(key, upload_id, initiated) for key, upload_id, initiated in found])
+
+    def delete(self, key: str) -> None:
+        """Remove an object as a user of the bucket may; nothing of the protocol does. A missing key is fine."""
+        with self._lock:
+            self._objects.pop(key, None)
+
+    def expire_uploads(self) -> None:
+        """Let the bucket's lifecycle rule abort every pending upload."""
+        with self._lock:
+            self._uploads.clear()
+
+    def _put(self, key: str, body: bytes, etag: str, metadata: Mapping[str, str]) -> str:
+        # Entries are replaced, never changed, so readers need no lock.
+        self._objects[key] = StoredObject(key, bytes(body), etag, metadata)
+        return etag
+
+    def _require_absent(self, key: str) -> None:
+        if key in self._objects:
+            raise PreconditionFailed(f"{self.url(key)} exists already (ETag {self._objects[key].etag})")
+
+    def _upload(self, key: str, upload_id: str) -> _Upload:
+        upload = self._uploads.get(upload_id)
+        if upload is None or upload.key != key:
+            raise UploadGone(f"upload {upload_id} of {self.url(key)} was completed, aborted or expired")
+        return upload
+
+    def _checked_parts(self, upload: _Upload, parts: Sequence[Part]) -> Sequence[bytes]:
+        where = self.url(upload.key)
+        if not parts:
+            raise UploadRefused(f"complete {where}: no parts given")
+        numbers = [part.number for part in parts]
+        if any(a >= b for a, b in itertools.pairwise(numbers)):
+            raise UploadRefused(f"complete {where}: part numbers {numbers} do not ascend")
+        bodies = []
+        for part in parts:
+            stored = upload.parts.get(part.number)
+            if stored is None or stored[0] != part:
+                raise UploadRefused(f"complete {where}: part {part.number} was not uploaded as {part}")
+            bodies.append(stored[1])
+        for part, body in zip(parts[:-1], bodies, strict=False):
+            if len(body) < MIN_PART_SIZE:
+                raise UploadRefused(
+                    f"complete {where}: part {part.number} has {len(body)} bytes, "
+                    f"less than {MIN_PART_SIZE}, and is not the last"
+                )
+        return bodies
+
+
+def _md5(data: bytes) -> hashlib._Hash:
+    return hashlib.md5(data, usedforsecurity=False)
+
+
+def _check_key(key: str) -> None:
+    size = len(key.encode())
+    if not 0 < size <= _MAX_KEY_BYTES:
+        raise ConfigurationError(f"key {key[:80]!r}… has {size} bytes; S3 takes 1 to {_MAX_KEY_BYTES}")
+
+
+def _checked_metadata(metadata: Mapping[str, str] | None) -> Mapping[str, str]:
+    lowered = {name.lower(): value for name, value in (metadata or {}).items()}
+    text = "".join(name + value for name, value in lowered.items())
+    if not text.isascii() or len(text) > _MAX_METADATA_BYTES:
+        raise ConfigurationError(
+            f"object metadata {sorted(lowered)} must be ASCII and at most {_MAX_METADATA_BYTES} bytes together"
+        )
+    return lowered

@@ -1,0 +1,258 @@
+"""Single-object operations end in facts, whatever the network does: every outcome row of the protocol, scripted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConditionalConflict,
+    PreconditionFailed,
+    ThrottledError,
+    TransientError,
+    UnknownOutcomeError,
+    UploadGone,
+)
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+
+Fault = Callable[[Callable[[], Any]], Any]
+
+
+def ok(request: Callable[[], Any]) -> Any:
+    """Answer normally."""
+    return request()
+
+
+def lost_request(request: Callable[[], Any]) -> Any:
+    """Fail before the store applies anything."""
+    raise UnknownOutcomeError("connection reset")
+
+
+def lost_response(request: Callable[[], Any]) -> Any:
+    """Apply, then lose the answer."""
+    request()
+    raise UnknownOutcomeError("read timeout")
+
+
+def repeated_by_network(request: Callable[[], Any]) -> Any:
+    """Apply and lose the answer, then send the same request again below us: the answer is about our own write."""
+    request()
+    return request()
+
+
+def throttled(request: Callable[[], Any]) -> Any:
+    """Refuse by 503."""
+    raise ThrottledError("503 SlowDown")
+
+
+def throttled_after_apply(request: Callable[[], Any]) -> Any:
+    """Apply, and answer 503 nevertheless."""
+    request()
+    raise ThrottledError("503 SlowDown")
+
+
+def conflict(request: Callable[[], Any]) -> Any:
+    """Answer 409."""
+    raise ConditionalConflict("409 ConditionalRequestConflict")
+
+
+def denied(request: Callable[[], Any]) -> Any:
+    """Answer 403."""
+    raise AccessDeniedError("403")
+
+
+def expired_token(request: Callable[[], Any]) -> Any:
+    """Refuse because the credentials ran out."""
+    raise TransientError("ExpiredToken")
+
+
+class ScriptedStore:
+    """A memory store whose n-th call of an operation meets the n-th fault of its script."""
+
+    def __init__(self, **scripts: list[Fault]) -> None:
+        self.inner = MemoryStore()
+        self._scripts: dict[str, Iterator[Fault]] = {name: iter(faults) for name, faults in scripts.items()}
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.inner, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if name == "url":
+                return method(*args, **kwargs)
+            self.calls.append(name)
+            fault = next(self._scripts.get(name, iter(())), ok)
+            return fault(lambda: method(*args, **kwargs))
+
+        return call
+
+
+def durable(store: Any) -> DurableStore:
+    return DurableStore(store, Retrier(sleep=lambda seconds: None, monotonic=lambda: 0.0))
+
+
+FAULTS = [ok, lost_request, lost_response, repeated_by_network, throttled, throttled_after_apply, conflict]
+FAULTS += [expired_token]
+
+
+@pytest.mark.parametrize("second", FAULTS)
+@pytest.mark.parametrize("first", FAULTS)
+def test_create_returns_what_is_stored_after_any_two_faults(first: Fault, second: Fault) -> None:
+    """Our bytes are stored once and returned, whatever two requests in a row meet."""
+    store = ScriptedStore(put_new=[first, second])
+    assert durable(store).create("k", b"ours", {"m": "1"}) == b"ours"
+    stored = store.inner.get("k")
+    assert stored is not None
+    assert (stored.body, stored.metadata) == (b"ours", {"m": "1"})
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_create_returns_the_bytes_of_whoever_was_first(fault: Fault) -> None:
+    """A key that exists keeps its bytes, and they are what the caller gets."""
+    store = ScriptedStore(put_new=[fault])
+    store.inner.put_new("k", b"theirs")
+    assert durable(store).create("k", b"ours") == b"theirs"
+    assert durable(store).get("k").body == b"theirs"  # type: ignore[union-attr]
+
+
+def test_create_sends_one_request_when_nothing_fails() -> None:
+    """The normal case reads nothing back."""
+    store = ScriptedStore()
+    durable(store).create("k", b"ours")
+    assert store.calls == ["put_new"]
+
+
+def test_create_survives_a_failing_read_back() -> None:
+    """When the look after a lost response fails too, the same PUT is sent again, within one budget of retries."""
+    store = ScriptedStore(put_new=[lost_response], get=[lost_request])
+    assert durable(store).create("k", b"ours") == b"ours"
+    assert store.calls == ["put_new", "get", "put_new", "get"]
+
+
+def test_create_gives_up_without_undoing_anything() -> None:
+    """After the last try the error comes out; the only requests were the PUT and the look, four times each."""
+    store = ScriptedStore(put_new=[lost_request] * 9)
+    with pytest.raises(UnknownOutcomeError) as caught:
+        durable(store).create("k", b"ours")
+    assert store.calls == ["put_new", "get"] * 4
+    assert "s3://memory/k (create only), 4 tries" in caught.value.__notes__[0]
+
+
+def test_create_with_a_conflict_that_never_ends_is_an_unknown_outcome() -> None:
+    """409 for ever is transient and never taken for a lost race."""
+    store = ScriptedStore(put_new=[conflict] * 9)
+    with pytest.raises(UnknownOutcomeError, match="the key is absent"):
+        durable(store).create("k", b"ours")
+
+
+def test_create_raises_terminal_errors_at_once() -> None:
+    """No permission is not a matter of patience."""
+    store = ScriptedStore(put_new=[denied] * 9)
+    with pytest.raises(AccessDeniedError):
+        durable(store).create("k", b"ours")
+    assert store.calls == ["put_new"]
+
+
+@pytest.mark.parametrize(
+    ("faults", "answer", "body"),
+    [
+        ([ok], True, b"new"),
+        ([lost_request], False, b"old"),
+        ([lost_response], False, b"new"),
+        ([repeated_by_network], False, b"new"),
+        ([conflict], False, b"old"),
+        ([throttled, throttled, ok], True, b"new"),
+        ([throttled_after_apply], False, b"new"),
+        ([throttled, lost_response], False, b"new"),
+        ([expired_token, ok], True, b"new"),
+    ],
+)
+def test_replace_claims_only_what_the_store_confirmed(faults: list[Fault], answer: bool, body: bytes) -> None:
+    """True means applied; every doubt is False, and the caller reads what is there, perhaps its own write."""
+    store = ScriptedStore(put_if_match=faults)
+    etag = store.inner.put_new("k", b"old")
+    assert durable(store).replace("k", b"new", etag) is answer
+    assert durable(store).get("k").body == body  # type: ignore[union-attr]
+
+
+def test_replace_of_another_version_or_a_missing_key_changes_nothing() -> None:
+    """An ETag that is not the key's, or no key at all, is False."""
+    store = ScriptedStore()
+    store.inner.put_new("k", b"old")
+    assert durable(store).replace("k", b"new", '"other"') is False
+    assert durable(store).replace("absent", b"new", '"other"') is False
+    assert durable(store).get("absent") is None
+
+
+@pytest.mark.parametrize(
+    ("faults", "answer", "visible"),
+    [
+        ([ok], CompleteAnswer.DONE, True),
+        ([lost_request], CompleteAnswer.UNKNOWN, False),
+        ([lost_response], CompleteAnswer.UNKNOWN, True),
+        ([repeated_by_network], CompleteAnswer.GONE, True),
+        ([conflict], CompleteAnswer.UNKNOWN, False),
+        ([throttled, ok], CompleteAnswer.DONE, True),
+        ([throttled_after_apply], CompleteAnswer.GONE, True),
+    ],
+)
+def test_complete_reports_the_answer_and_asks_once(faults: list[Fault], answer: CompleteAnswer, visible: bool) -> None:
+    """Only throttling is repeated: between other tries the caller has to look."""
+    store = ScriptedStore(complete_upload=faults)
+    upload_id = store.inner.create_upload("k")
+    part = store.inner.upload_part("k", upload_id, 1, b"x")
+    assert durable(store).complete("k", upload_id, [part]) is answer
+    assert (durable(store).head("k") is not None) is visible
+
+
+def test_complete_tells_an_existing_key_and_refused_parts_apart() -> None:
+    """A key that exists is EXISTS, parts that were never uploaded are REFUSED; both uploads stay pending."""
+    store = ScriptedStore()
+    safe = durable(store)
+    upload_id = safe.create_upload("k")
+    part = safe.upload_part("k", upload_id, 1, b"x")
+    assert safe.complete("k", upload_id, []) is CompleteAnswer.REFUSED
+    safe.create("k", b"theirs")
+    assert safe.complete("k", upload_id, [part]) is CompleteAnswer.EXISTS
+    assert safe.upload_exists("k", upload_id)
+    safe.abort_upload("k", upload_id)
+    assert safe.complete("k", upload_id, [part]) is CompleteAnswer.GONE
+
+
+def test_everything_that_is_safe_to_repeat_is_repeated() -> None:
+    """Reads, parts and aborts come through three faults each."""
+    faults = [lost_response, throttled, lost_request, expired_token]
+    names = ["get", "head", "list", "create_upload", "upload_part", "abort_upload", "upload_exists", "pending_uploads"]
+    store = ScriptedStore(**{name: list(faults) for name in names})
+    safe = durable(store)
+    store.inner.put_new("d/a", b"abc")
+    assert safe.url("d/a") == "s3://memory/d/a"
+    assert safe.get("d/a", start=1, end=2).body == b"b"  # type: ignore[union-attr]
+    assert safe.head("d/a").size == 3  # type: ignore[union-attr]
+    assert [info.key for info in safe.list("d/")] == ["d/a"]
+    upload_id = safe.create_upload("d/b", {"n": "1"})
+    assert upload_id in [pending.upload_id for pending in safe.pending_uploads("d/")]
+    assert safe.upload_part("d/b", upload_id, 1, b"x").number == 1
+    assert safe.upload_exists("d/b", upload_id)
+    safe.abort_upload("d/b", upload_id)
+    assert not safe.upload_exists("d/b", upload_id)
+
+
+def test_a_gone_upload_is_an_answer_not_a_retry() -> None:
+    """UploadPart to a finished upload says so at once."""
+    store = ScriptedStore()
+    with pytest.raises(UploadGone):
+        durable(store).upload_part("k", "upload-none", 1, b"x")
+    assert store.calls == ["upload_part"]
+
+
+def test_scripted_second_request_meets_our_own_write() -> None:
+    """The test's own fault is what it says: a repeat below us makes the store deny our own write."""
+    store = ScriptedStore(put_new=[repeated_by_network])
+    with pytest.raises(PreconditionFailed):
+        store.put_new("k", b"x")
