@@ -1,0 +1,362 @@
+"""A real Kafka broker for tests, benchmarks and the demo: one KRaft node on free loopback ports.
+
+``with KafkaBroker() as broker:`` starts one from the jars of ``.build/jars/kafka`` (``make`` puts them there) and waits
+until it answers; ``python -m dev.kafka_broker`` does the same for a person. The broker lives no longer than the
+process that started it, however that ends, and its data lie in a temporary directory that goes with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from dev.kafka_tools import BrokerError, KafkaTools, Message
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from confluent_kafka.admin import UserScramCredentialAlteration
+
+__all__ = ["KAFKA_JARS", "BrokerError", "KafkaBroker", "Message", "free_ports", "main"]
+
+KAFKA_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / "kafka"
+HOST: Final = "127.0.0.1"
+MIB: Final = 1024 * 1024
+
+# Runs the broker and ends it when standard input closes, which it does even if the parent is killed by SIGKILL.
+# The data go only when the parent is done with them: after a crash it still wants to read the log.
+_SUPERVISOR: Final = """
+directory=$1; shift
+exec 3<&0
+"$@" </dev/null 3<&- & broker=$!
+{ while read -r _ <&3; do :; done; : >"$directory/over"; kill -TERM $broker; } 2>/dev/null & watcher=$!
+wait $broker; status=$?
+kill $watcher 2>/dev/null
+[ ! -e "$directory/over" ] || rm -rf "$directory"
+exit $status
+"""
+
+_LOG4J2: Final = """<?xml version="1.0" encoding="UTF-8"?>
+<Configuration status="WARN">
+  <Appenders>
+    <Console name="out" target="SYSTEM_OUT"><PatternLayout pattern="%d{HH:mm:ss.SSS} %p %c{1}: %m%n"/></Console>
+  </Appenders>
+  <Loggers><Root level="WARN"><AppenderRef ref="out"/></Root></Loggers>
+</Configuration>
+"""
+
+log = logging.getLogger(__name__)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nobody listens on at this moment."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for s in sockets:
+            s.bind((HOST, 0))
+        return [s.getsockname()[1] for s in sockets]
+
+
+def _port_in_use(port: int) -> bool:
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((HOST, port))
+        except OSError:
+            return True
+    return False
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if not java or not os.access(java, os.X_OK):
+        where = f"JAVA_HOME={home} holds none" if home else "it is not on PATH and JAVA_HOME is not set"
+        raise BrokerError(f"no Java to run Kafka with: {where}; install openjdk-17-jre-headless")
+    return java
+
+
+def _quoted(text: str) -> str:
+    """A JAAS string for a Java properties file: the file's reader takes off one layer of backslashes itself."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\\", "\\\\") + '"'
+
+
+class KafkaBroker(KafkaTools):
+    """One Kafka broker in a process of its own.
+
+    Args:
+        port: port of the plain listener; None takes a free one.
+        users: names and passwords; if there are any, a second listener (``sasl_bootstrap_servers``) demands them,
+            by PLAIN or SCRAM-SHA-512.
+        config: more settings of ``server.properties``.
+        heap: size of the Java heap, as in ``-Xmx``.
+        jars: folder of the broker's jars.
+        timeout: seconds to wait until the broker answers.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int | None = None,
+        users: Mapping[str, str] | None = None,
+        config: Mapping[str, str] | None = None,
+        heap: str = "512m",
+        jars: Path = KAFKA_JARS,
+        timeout: float = 90.0,
+    ) -> None:
+        super().__init__("")
+        self._wanted_port = port
+        self._users = dict(users or {})
+        self._config = dict(config or {})
+        self._heap = heap
+        self._jars = jars
+        self._timeout = timeout
+        self._process: subprocess.Popen[bytes] | None = None
+        self._directory: Path | None = None
+        self._port = 0
+        self._sasl_port = 0
+
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        """``host:port`` of the SASL_PLAINTEXT listener, if the broker has users."""
+        return f"{HOST}:{self._sasl_port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the broker's process group."""
+        if self._process is None:
+            raise BrokerError("the broker is not running; start() it")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker's process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Start the broker and wait until it serves metadata.
+
+        Raises:
+            BrokerError: no jars, no Java, the port is taken, or the broker did not come up; with its last words.
+        """
+        if self._process is not None:
+            return self
+        if not any(self._jars.glob("kafka_*.jar")):
+            raise BrokerError(f"no Kafka in {self._jars}; run `make jars`")
+        if self._wanted_port is not None and _port_in_use(self._wanted_port):
+            raise BrokerError(f"port {self._wanted_port} is in use; choose another or stop what listens there")
+        # A free port can be taken by somebody else before the broker binds it.
+        attempts = 3 if self._wanted_port is None else 1
+        for attempt in range(1, attempts + 1):
+            try:
+                self._launch()
+                self._await_metadata()
+            except BrokerError as e:
+                self.stop()
+                if attempt < attempts and "Address already in use" in str(e):
+                    log.info("A port chosen for the broker was taken meanwhile; trying others")
+                    continue
+                raise
+            except BaseException:
+                self.stop()
+                raise
+            break
+        self._create_scram_users()
+        return self
+
+    def stop(self) -> None:
+        """Stop the broker and delete its data; a broker that is not running is fine."""
+        self.__dict__.pop("admin", None)
+        if self._process is not None:
+            process, self._process = self._process, None
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def _launch(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="kafka-broker-"))
+        controller, sasl, client = free_ports(3)
+        self._port = self._wanted_port or client
+        self.bootstrap_servers = f"{HOST}:{self._port}"
+        self._sasl_port = sasl
+        properties = self._directory / "server.properties"
+        properties.write_text(
+            "".join(f"{name}={value}\n" for name, value in self._settings(controller).items()), encoding="utf-8"
+        )
+        (self._directory / "log4j2.xml").write_text(_LOG4J2, encoding="utf-8")
+        command = [
+            _java(),
+            f"-Dlog4j2.configurationFile={self._directory}/log4j2.xml",
+            "-Djava.awt.headless=true",
+            "-cp",
+            f"{self._jars}/*",
+        ]
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        formatted = subprocess.run(
+            [
+                *(*command, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+                *("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), "--standalone"),
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if formatted.returncode:
+            raise BrokerError(f"Kafka's storage cannot be formatted:\n{formatted.stdout}{formatted.stderr}")
+        with (self._directory / "server.log").open("wb") as out:
+            self._process = subprocess.Popen(
+                [
+                    *("/bin/sh", "-c", _SUPERVISOR, "kafka-broker", str(self._directory)),
+                    *(*command, f"-Xmx{self._heap}", "kafka.Kafka", str(properties)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _settings(self, controller_port: int) -> dict[str, str]:
+        listeners = {"CLIENT": self._port, "CONTROLLER": controller_port}
+        protocols = {"CLIENT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+        sasl: dict[str, str] = {}
+        if self._users:
+            listeners["SASL"] = self._sasl_port
+            protocols["SASL"] = "SASL_PLAINTEXT"
+            known = " ".join(f"user_{name}={_quoted(password)}" for name, password in self._users.items())
+            sasl = {
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+                "listener.name.sasl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule"
+                f" required {known};",
+                "listener.name.sasl.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram"
+                ".ScramLoginModule required;",
+            }
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "CLIENT",
+            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:{p}" for name, p in protocols.items()),
+            "log.dirs": f"{self._directory}/data",
+            # One node holds every replica there is.
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "auto.create.topics.enable": "false",
+            # Records carry timestamps of years ago: retention by time would delete them within minutes.
+            "log.retention.ms": "-1",
+            # Compaction is tested too: it has to come soon, and not reserve the default 128 MiB.
+            "log.cleaner.dedupe.buffer.size": str(16 * MIB),
+            "log.cleaner.backoff.ms": "200",
+            "message.max.bytes": str(16 * MIB),
+            **sasl,
+            **self._config,
+        }
+
+    def _await_metadata(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + self._timeout
+        while not self._answers():
+            if (code := self._process.poll()) is not None:
+                raise BrokerError(f"the Kafka broker ended with exit code {code}; last words:\n{self._last_words()}")
+            if time.monotonic() > deadline:
+                raise BrokerError(
+                    f"the Kafka broker did not answer at {self.bootstrap_servers} within {self._timeout:.0f} s; "
+                    f"its last words:\n{self._last_words()}"
+                )
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        from confluent_kafka import KafkaException
+
+        # Asking the port first keeps librdkafka from backing off while nobody listens.
+        try:
+            socket.create_connection((HOST, self._port), timeout=1).close()
+        except OSError:
+            return False
+        try:
+            return bool(self.admin.list_topics(timeout=5).brokers)
+        except KafkaException:
+            return False
+
+    def _last_words(self, lines: int = 20) -> str:
+        assert self._directory is not None
+        text = (self._directory / "server.log").read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _create_scram_users(self) -> None:
+        from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        upsertions: list[UserScramCredentialAlteration] = [
+            UserScramCredentialUpsertion(name, info, password.encode()) for name, password in self._users.items()
+        ]
+        if upsertions:
+            for future in self.admin.alter_user_scram_credentials(upsertions).values():
+                future.result()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a broker until SIGINT or SIGTERM; 2 if it cannot start."""
+    parser = argparse.ArgumentParser(prog="python -m dev.kafka_broker", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--port", type=int, default=9092, help="port on 127.0.0.1 (default: %(default)s)")
+    parser.add_argument("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create a topic")
+    options = parser.parse_args(arguments)
+    over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    try:
+        with KafkaBroker(port=options.port) as broker:
+            for topic in options.topic:
+                name, _, partitions = topic.partition(":")
+                broker.create_topic(name, int(partitions or 1))
+            print(f"Kafka is ready: bootstrap.servers={broker.bootstrap_servers} (Ctrl-C stops it)", flush=True)
+            while broker.running and not over.wait(0.5):
+                pass
+            if not broker.running:
+                raise BrokerError(f"the Kafka broker died; its last words:\n{broker._last_words()}")
+    except BrokerError as e:
+        print(f"kafka_broker: {e}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""What tests, benchmarks and the demo do to a Kafka cluster: topics, records, transactions."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient
+
+__all__ = ["BrokerError", "KafkaTools", "Message"]
+
+log = logging.getLogger(__name__)
+
+
+class BrokerError(RuntimeError):
+    """The broker cannot be started, or did not do in time what it was asked; the message says why."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One record to produce; what is None is left to the producer: partitioner, clock.
+
+    Attributes:
+        value: the record's value, None for a tombstone.
+        key: the record's key.
+        partition: Kafka partition.
+        timestamp: milliseconds since the epoch.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+class KafkaTools:
+    """Makes and fills topics; every method returns when the cluster has done what was asked.
+
+    Clients need ``bootstrap_servers`` only, so it also works on a cluster that this process did not start.
+    """
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+
+    @functools.cached_property
+    def admin(self) -> AdminClient:
+        """A client of the plain listener; it lives as long as the broker."""
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=log)
+
+    def producer(self, **config: object) -> Producer:
+        """A producer of the plain listener; keywords are librdkafka settings with ``_`` for ``.``."""
+        from confluent_kafka import Producer
+
+        settings = {name.replace("_", "."): value for name, value in config.items()}
+        return Producer({"bootstrap.servers": self.bootstrap_servers, **settings}, logger=log)
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        """Create a topic and wait until every partition has a leader. Returns the name."""
+        from confluent_kafka.admin import NewTopic
+
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        self.admin.create_topics([topic])[name].result()
+        self._await(lambda: self._leaders(name) == partitions, f"a leader for all partitions of {name}")
+        return name
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Grow a topic to ``total`` partitions and wait for their leaders."""
+        from confluent_kafka.admin import NewPartitions
+
+        self.admin.create_partitions([NewPartitions(topic, total)])[topic].result()
+        self._await(lambda: self._leaders(topic) == total, f"{total} partitions of {topic}")
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and wait until the broker has forgotten it."""
+        self.admin.delete_topics([name])[name].result()
+        self._await(lambda: self._leaders(name) == 0, f"the deletion of {name}")
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Delete the records below an offset, per partition: what retention does, at once."""
+        from confluent_kafka import TopicPartition
+
+        partitions = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        for future in self.admin.delete_records(partitions).values():
+            future.result()
+
+    def produce(self, topic: str, messages: Iterable[Message], **config: object) -> int:
+        """Produce messages and wait until the broker has them all. Returns how many there were."""
+        producer = self.producer(linger_ms=5, **config)
+        failures: list[object] = []
+        count = self._send(producer, topic, messages, failures)
+        producer.flush()
+        if failures:
+            raise BrokerError(f"{len(failures)} of {count} records for {topic} were not produced: {failures[0]}")
+        return count
+
+    def produce_transaction(self, topic: str, messages: Iterable[Message], *, commit: bool = True) -> None:
+        """Produce messages in one transaction, then commit or abort it; its marker takes one offset per partition."""
+        with self.open_transaction(topic, messages) as producer:
+            if commit:
+                producer.commit_transaction()
+
+    @contextlib.contextmanager
+    def open_transaction(self, topic: str, messages: Iterable[Message]) -> Iterator[Producer]:
+        """Produce messages in a transaction that stays open inside the block, then is aborted if it still is."""
+        from confluent_kafka import KafkaException
+
+        producer = self.producer(transactional_id=f"open-{uuid.uuid4()}")
+        failures: list[object] = []
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        self._send(producer, topic, messages, failures)
+        producer.flush()
+        if failures:
+            raise BrokerError(f"records for {topic} were not produced: {failures[0]}")
+        try:
+            yield producer
+        finally:
+            with contextlib.suppress(KafkaException):
+                producer.abort_transaction(30)
+
+    @staticmethod
+    def _send(producer: Producer, topic: str, messages: Iterable[Message], failures: list[object]) -> int:
+        def delivered(error: object, _: object) -> None:
+            if error is not None:
+                failures.append(error)
+
+        count = 0
+        for count, m in enumerate(messages, 1):
+            arguments: dict[str, Any] = {"key": m.key, "on_delivery": delivered}
+            if m.partition is not None:
+                arguments["partition"] = m.partition
+            if m.timestamp is not None:
+                arguments["timestamp"] = m.timestamp
+            while True:
+                try:
+                    producer.produce(topic, m.value, **arguments)
+                    break
+                except BufferError:  # the queue is full: let deliveries make room
+                    producer.poll(0.1)
+            if count % 1000 == 0:
+                producer.poll(0)
+        return count
+
+    def _leaders(self, topic: str) -> int:
+        found = self.admin.list_topics(timeout=10).topics.get(topic)
+        if found is None or found.error is not None:
+            return 0
+        return sum(1 for p in found.partitions.values() if p.leader >= 0 and p.error is None)
+
+    def _await(self, condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > deadline:
+                raise BrokerError(f"waited {timeout:.0f} s for {what} in vain")
+            time.sleep(0.02)
