@@ -1,0 +1,227 @@
+"""Object keys: every name this package gives to something in a bucket is made, or checked, here.
+
+Data lives outside ``<topics_dir>/_kafka_s3/``, control documents inside it; no name that comes from outside (topic,
+pipeline, run, pattern) can cross that border or leave ``topics_dir``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import urllib.parse
+from typing import Final
+
+from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+
+__all__ = [
+    "CONTROL_DIR",
+    "MAX_KEY_BYTES",
+    "amend_key",
+    "control_prefix",
+    "data_key",
+    "encode_part",
+    "manifest_key",
+    "marker_key",
+    "owner_key",
+    "plan_key",
+    "run_key",
+    "run_name",
+    "validate_delimiters",
+    "validate_key",
+    "validate_pipeline",
+    "validate_topic",
+]
+
+CONTROL_DIR: Final = "_kafka_s3"
+"""Folder of the control documents; Spark, Hive and Athena skip names that begin with an underscore."""
+MAX_KEY_BYTES: Final = 1024
+"""Bytes of an object key in UTF-8 at most (S3 user guide, object keys)."""
+
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_PIPELINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+# Control characters and surrogates, and the two code points that XML 1.0 cannot hold: S3 lists keys as XML.
+_BAD_CHARACTER: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+# Bytes that a control prefix leaves for what comes below it: the longest is runs/<run>.json.
+_CONTROL_NAME_BYTES: Final = 256
+_READABLE_RUN: Final = 120
+
+
+def validate_topic(topic: str) -> str:
+    """Return the topic's name if objects can be named after it.
+
+    Raises:
+        ConfigurationError: Kafka has no such topic names, or the name is that of our control folder.
+    """
+    if _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
+        raise ConfigurationError(
+            f"topic {topic!r} is not a legal Kafka topic name: use 1 to 249 of the characters a-z A-Z 0-9 . _ - and "
+            f"neither '.' nor '..'"
+        )
+    if topic.startswith(CONTROL_DIR):
+        raise ConfigurationError(
+            f"topic {topic!r} begins with {CONTROL_DIR!r}, the folder of control documents, so its objects cannot be "
+            f"told from them; rename the topic or mirror it under another name"
+        )
+    return topic
+
+
+def validate_pipeline(pipeline: str) -> str:
+    """Return the pipeline's name if control documents can be named after it.
+
+    Raises:
+        ConfigurationError: it has other characters than letters, digits, ``.``, ``_``, ``-``, or begins with one of the
+            last three.
+    """
+    if _PIPELINE.fullmatch(pipeline) is None:
+        raise ConfigurationError(
+            f"pipeline={pipeline!r} is not a legal name: use 1 to 128 of the characters a-z A-Z 0-9 . _ - and begin "
+            f"with a letter or digit, such as 'flights-to-lake'"
+        )
+    return pipeline
+
+
+def validate_delimiters(layout: Layout) -> None:
+    """Refuse delimiters that make file names ambiguous.
+
+    A file name is read back as topic, partition, offset and generation, so two different objects must not share one.
+
+    Raises:
+        ConfigurationError: ``file_delim`` holds a digit, so partition 1 and offset 11 could read as 11 and 1.
+    """
+    if any(c.isdigit() for c in layout.file_delim):
+        raise ConfigurationError(
+            f"file_delim={layout.file_delim!r} holds a digit, so partition and offset could not be told apart in file "
+            f"names; use '+' or another delimiter without digits"
+        )
+
+
+def validate_key(key: str) -> str:
+    """Return a data key if it is a safe one.
+
+    Raises:
+        ConfigurationError: it is longer than S3 allows, has control characters, an empty, ``.`` or ``..`` folder, or
+            lies in a folder of control documents.
+    """
+    bad = _BAD_CHARACTER.findall(key)
+    if bad:
+        raise ConfigurationError(
+            f"object key {key!r} would hold characters that cannot be listed: {bad!r}; remove them from path_format, "
+            f"topics_dir or the delimiters"
+        )
+    _check_length(key, MAX_KEY_BYTES)
+    for part in key.split("/"):
+        if part in ("", ".", ".."):
+            raise ConfigurationError(
+                f"object key {key!r} would have the folder {part!r}, which tools drop or resolve; every folder that "
+                f"topics_dir, directory_delim and path_format make needs a name"
+            )
+        if part.startswith(CONTROL_DIR):
+            raise ConfigurationError(
+                f"object key {key!r} would lie in {part!r}: names that begin with {CONTROL_DIR!r} are for control "
+                f"documents; change topics_dir, directory_delim or path_format"
+            )
+    return key
+
+
+def data_key(
+    layout: Layout, *, topic: str, encoded_partition: str, partition: int, first_offset: int, generation: int
+) -> str:
+    """Name the object that begins with a record.
+
+    Args:
+        layout: gives prefix, delimiters, padding and extension.
+        topic: name of the Kafka topic.
+        encoded_partition: what the partitioner made of the record's time or partition.
+        partition: the Kafka partition.
+        first_offset: offset of the object's first record.
+        generation: how many times the topic was deleted and created again; from 1 on it is part of the name, since
+            offsets begin again.
+
+    Raises:
+        ConfigurationError: see :func:`validate_key`, :func:`validate_topic`, :func:`validate_delimiters`.
+    """
+    validate_topic(topic)
+    validate_delimiters(layout)
+    name = layout.file_delim.join((topic, str(partition), str(first_offset).zfill(layout.offset_pad_width)))
+    if generation:
+        name = f"{name}{layout.file_delim}g{generation}"
+    folders = (topic, encoded_partition) if not layout.topics_dir else (layout.topics_dir, topic, encoded_partition)
+    return validate_key(layout.directory_delim.join((*folders, name + layout.format.object_extension)))
+
+
+def control_prefix(topics_dir: str, pipeline: str, topic: str) -> str:
+    """Where the control documents of one topic of a pipeline live; ends in ``/``.
+
+    Raises:
+        ConfigurationError: a name is illegal, or there is no room left for the documents' names.
+    """
+    prefix = f"{_control_root(topics_dir)}{validate_pipeline(pipeline)}/{validate_topic(topic)}/"
+    _check_length(prefix, MAX_KEY_BYTES - _CONTROL_NAME_BYTES)
+    return prefix
+
+
+def owner_key(topics_dir: str, topic: str) -> str:
+    """Who lands this topic under ``topics_dir``; pipelines cannot be called ``_owners``."""
+    return _check_length(f"{_control_root(topics_dir)}_owners/{validate_topic(topic)}.json", MAX_KEY_BYTES)
+
+
+def marker_key(prefix: str) -> str:
+    """The one document that is ever replaced, below a :func:`control_prefix`."""
+    return f"{prefix}marker.json"
+
+
+def plan_key(prefix: str, batch: int) -> str:
+    """The plan of a batch, below a :func:`control_prefix`."""
+    return f"{prefix}batches/{batch:010d}.plan.json"
+
+
+def manifest_key(prefix: str, batch: int) -> str:
+    """The decision about a batch, below a :func:`control_prefix`."""
+    return f"{prefix}batches/{batch:010d}.manifest.json"
+
+
+def amend_key(prefix: str, batch: int, number: int) -> str:
+    """The ``number``-th acceptance of lost objects of a batch, from 1, below a :func:`control_prefix`."""
+    return f"{prefix}batches/{batch:010d}.amend.{number}.json"
+
+
+def run_key(prefix: str, run: str) -> str:
+    """The record of a run, below a :func:`control_prefix`; ``run`` may be any text, see :func:`run_name`."""
+    return _check_length(f"{prefix}runs/{encode_part(run)}.json", MAX_KEY_BYTES)
+
+
+def run_name(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1) -> str:
+    """Name a run of a task, the same for all its tries.
+
+    The first part is for people and may repeat; the SHA-256 after it tells runs apart.
+    """
+    identity = json.dumps([dag_id, task_id, run_id, map_index], separators=(",", ":"))
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{dag_id}.{task_id}.{run_id}")[:_READABLE_RUN]
+    return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()}"
+
+
+def encode_part(text: str) -> str:
+    """Percent-encode any text so that it is one part of a key, whatever it holds; different texts stay different.
+
+    Letters, digits, ``_`` and ``-`` stay; so does ``.``, but not where nothing else is left (``.`` and ``..`` are
+    folders). Lone surrogates are encoded as UTF-8 would.
+    """
+    encoded = urllib.parse.quote(text.encode("utf-8", "surrogatepass"), safe="")
+    encoded = encoded.replace("~", "%7E")
+    return encoded if encoded.strip(".") else encoded.replace(".", "%2E")
+
+
+def _control_root(topics_dir: str) -> str:
+    return f"{topics_dir}/{CONTROL_DIR}/" if topics_dir else f"{CONTROL_DIR}/"
+
+
+def _check_length(key: str, limit: int) -> str:
+    size = len(key.encode("utf-8", "surrogatepass"))
+    if size > limit:
+        raise ConfigurationError(
+            f"object key {key!r} would have {size} bytes where {limit} are the limit; use a shorter topics_dir, "
+            f"path_format or topic"
+        )
+    return key

@@ -1,0 +1,269 @@
+"""Promises of the object keys: Connect's names, no two objects under one name, nothing outside its prefix."""
+
+from __future__ import annotations
+
+import json
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout import keys
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+KEY_CASES = json.loads((VECTORS / "object_keys.json").read_text())["cases"]
+
+topics = st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=20).filter(
+    lambda t: t not in (".", "..") and not t.startswith("_kafka_s3")
+)
+delimiters = st.text(string.ascii_letters + "+-#._|=", min_size=1, max_size=3)
+offsets = st.one_of(st.integers(0, 200), st.integers(0, 2**63 - 1))
+extensions = st.sampled_from(["", ".bin", ".g1", ".g1.bin", ".json", ".0"])
+
+
+def layout(**settings: Any) -> Layout:
+    return Layout(**{"format": Format(kind="json"), **settings})
+
+
+def key(settings: Layout | None = None, **changes: Any) -> str:
+    arguments = {
+        "topic": "flights",
+        "encoded_partition": "partition=0",
+        "partition": 0,
+        "first_offset": 5,
+        "generation": 0,
+        **changes,
+    }
+    return keys.data_key(settings or layout(), **arguments)
+
+
+@pytest.mark.parametrize("case", [c for c in KEY_CASES if c.get("format") == "avro"], ids=lambda c: c["id"])
+def test_keys_are_those_of_the_acceptance_vectors(case: dict[str, Any]) -> None:
+    """Prefix, delimiters, padding and offsets are where Kafka Connect has them (the extension is our format's)."""
+    settings = layout(**{k: case[k] for k in ("directory_delim", "file_delim") if k in case})
+    starts = [case["start_offset"]] if "start_offset" in case else range(0, case["records"], case["flush_size"])
+    made = [
+        key(
+            settings,
+            topic=case["topic"],
+            encoded_partition=f"partition={case['partition']}",
+            partition=case["partition"],
+            first_offset=start,
+        )
+        for start in starts
+    ]
+    assert made == [e.removesuffix(".avro") + ".json" for e in case["expect"]]
+
+
+def test_an_empty_topics_dir_drops_the_prefix() -> None:
+    """K10: the key starts with the topic, without a leading delimiter."""
+    assert key(layout(topics_dir=""), topic="t") == "t/partition=0/t+0+0000000005.json"
+
+
+def test_a_topic_that_holds_an_extension_stays_as_it_is() -> None:
+    """K12: nothing of the topic's name is taken for an extension."""
+    assert key(topic="this.is.json.dir").startswith("topics/this.is.json.dir/partition=0/this.is.json.dir+0+")
+
+
+@pytest.mark.parametrize(("compression", "ending"), [("none", ".custom"), ("gzip", ".custom.gz")])
+def test_a_custom_extension_ends_the_key(compression: Any, ending: str) -> None:
+    """K13: the extension of ``bytes`` comes last, followed by ``.gz`` if compressed."""
+    settings = layout(format=Format(kind="bytes", extension=".custom", compression=compression))
+    assert key(settings) == f"topics/flights/partition=0/flights+0+0000000005{ending}"
+
+
+@pytest.mark.parametrize(("width", "name"), [(0, "5"), (2, "05"), (20, "00000000000000000005")])
+def test_offsets_are_padded_to_the_width(width: int, name: str) -> None:
+    """Padding is zeros on the left; width 0 pads nothing."""
+    assert key(layout(offset_pad_width=width)).endswith(f"+0+{name}.json")
+
+
+def test_offsets_wider_than_the_padding_are_not_cut() -> None:
+    """The largest offset keeps its 19 digits."""
+    assert key(first_offset=2**63 - 1).endswith("+9223372036854775807.json")
+
+
+def test_a_later_generation_is_part_of_the_name_and_the_first_is_not() -> None:
+    """After a reset offsets begin again, so names carry the generation."""
+    assert key(generation=0) == "topics/flights/partition=0/flights+0+0000000005.json"
+    assert key(generation=2) == "topics/flights/partition=0/flights+0+0000000005+g2.json"
+    assert key(layout(file_delim="-"), generation=1).endswith("/flights-0-0000000005-g1.json")
+
+
+@given(
+    topic=topics,
+    delimiter=delimiters,
+    extension=extensions,
+    width=st.integers(0, 20),
+    one=st.tuples(st.integers(0, 99), offsets, st.integers(0, 12)),
+    other=st.tuples(st.integers(0, 99), offsets, st.integers(0, 12)),
+)
+@example(topic="t", delimiter=".", extension=".g1", width=0, one=(0, 1, 0), other=(0, 1, 1))
+def test_names_differ_whenever_partition_offset_or_generation_differ(
+    topic: str, delimiter: str, extension: str, width: int, one: tuple[int, ...], other: tuple[int, ...]
+) -> None:
+    """No two objects of one directory share a file name, whatever the delimiters and extension are."""
+    assume(one != other)
+    settings = layout(file_delim=delimiter, offset_pad_width=width, format=Format(kind="bytes", extension=extension))
+
+    def name(of: tuple[int, ...]) -> str:
+        return key(settings, topic=topic, encoded_partition="p", partition=of[0], first_offset=of[1], generation=of[2])
+
+    assert name(one) != name(other)
+
+
+@pytest.mark.parametrize("delimiter", ["1", "+0", "0+", "٣"])
+def test_delimiters_with_digits_are_refused(delimiter: str) -> None:
+    """Partition 1 offset 11 and partition 11 offset 1 would share a name."""
+    with pytest.raises(ConfigurationError, match="file_delim.*digit.*use '\\+'"):
+        key(layout(file_delim=delimiter))
+
+
+@given(topic=st.text(max_size=30), encoded=st.text(max_size=40), topics_dir=st.sampled_from(["", "topics", "a/b"]))
+@example(topic="t", encoded="../../other", topics_dir="topics")
+@example(topic="_kafka_s3", encoded="p/batches", topics_dir="")
+@example(topic="t", encoded="_kafka_s3/p", topics_dir="")
+def test_no_name_leaves_its_prefix_or_enters_the_control_folder(topic: str, encoded: str, topics_dir: str) -> None:
+    """Hostile names are refused or stay below their topic's folder; control documents are out of reach."""
+    try:
+        made = key(layout(topics_dir=topics_dir), topic=topic, encoded_partition=encoded)
+    except ConfigurationError:
+        return
+    prefix = f"{topics_dir}/{topic}/" if topics_dir else f"{topic}/"
+    assert made.startswith(prefix)
+    assert not {"", ".", ".."} & set(made.split("/"))
+    assert not any(part.startswith("_kafka_s3") for part in made.split("/"))
+    assert len(made.encode()) <= 1024
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "a b", "t\n", "ü", "a" * 250, "../x", "%2E%2E"])
+def test_topics_that_kafka_does_not_allow_are_refused(topic: str) -> None:
+    """The message tells which names are legal."""
+    with pytest.raises(ConfigurationError, match=r"is not a legal Kafka topic name: use 1 to 249"):
+        keys.validate_topic(topic)
+
+
+@pytest.mark.parametrize("topic", ["_kafka_s3", "_kafka_s3_flights"])
+def test_topics_named_like_the_control_folder_are_refused(topic: str) -> None:
+    """Their objects would lie among control documents."""
+    with pytest.raises(ConfigurationError, match="rename the topic or mirror it"):
+        keys.validate_topic(topic)
+
+
+@pytest.mark.parametrize("topic", ["flights", "__consumer_offsets", "a.b-c_D9", "...", "a" * 249])
+def test_legal_topics_pass_unchanged(topic: str) -> None:
+    """Whatever Kafka allows, and is not our control folder, can be landed."""
+    assert keys.validate_topic(topic) == topic
+
+
+@pytest.mark.parametrize("pipeline", ["", "_owners", ".", "..", "a/b", "a b", "-x", "é", "a" * 129, "a\n"])
+def test_illegal_pipeline_names_are_refused(pipeline: str) -> None:
+    """The message tells which names are legal."""
+    with pytest.raises(ConfigurationError, match="pipeline=.*is not a legal name: use 1 to 128"):
+        keys.validate_pipeline(pipeline)
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("a//b", "folder ''"),
+        ("/a", "folder ''"),
+        ("a/../b", "folder '..'"),
+        ("a/./b", "folder '.'"),
+        ("a/", "folder ''"),
+        ("", "folder ''"),
+        ("a/_kafka_s3/b", "control documents"),
+        ("a\x00b", "cannot be listed"),
+        ("a\nb", "cannot be listed"),
+        ("a\x7fb", "cannot be listed"),
+        ("a\ud800b", "cannot be listed"),
+        ("a\uffffb", "cannot be listed"),
+        ("a" * 1025, "1025 bytes where 1024"),
+        ("é" * 513, "1026 bytes where 1024"),
+    ],
+)
+def test_unsafe_keys_are_refused_with_the_reason(bad: str, reason: str) -> None:
+    """Nothing reaches the store under a name that a tool could drop, resolve or fail to list."""
+    with pytest.raises(ConfigurationError, match=reason):
+        keys.validate_key(bad)
+
+
+def test_the_longest_legal_key_passes() -> None:
+    """The limit is 1,024 bytes of UTF-8, not characters."""
+    assert keys.validate_key("é" * 512) == "é" * 512
+
+
+def test_control_documents_have_the_names_of_the_protocol() -> None:
+    """Every control key, spelled out."""
+    prefix = keys.control_prefix("topics", "lake", "flights")
+    assert prefix == "topics/_kafka_s3/lake/flights/"
+    assert keys.marker_key(prefix) == "topics/_kafka_s3/lake/flights/marker.json"
+    assert keys.plan_key(prefix, 7) == "topics/_kafka_s3/lake/flights/batches/0000000007.plan.json"
+    assert keys.manifest_key(prefix, 12) == "topics/_kafka_s3/lake/flights/batches/0000000012.manifest.json"
+    assert keys.amend_key(prefix, 12, 1) == "topics/_kafka_s3/lake/flights/batches/0000000012.amend.1.json"
+    assert keys.run_key(prefix, "r-1") == "topics/_kafka_s3/lake/flights/runs/r-1.json"
+    assert keys.owner_key("topics", "flights") == "topics/_kafka_s3/_owners/flights.json"
+
+
+def test_an_empty_topics_dir_drops_the_control_prefix_too() -> None:
+    """No key begins with a slash."""
+    assert keys.control_prefix("", "lake", "flights") == "_kafka_s3/lake/flights/"
+    assert keys.owner_key("", "flights") == "_kafka_s3/_owners/flights.json"
+
+
+def test_a_topics_dir_without_room_for_control_documents_is_refused() -> None:
+    """Found before a document is written, not in the middle of a batch."""
+    assert len(keys.control_prefix("d" * 700, "lake", "flights")) == 724
+    with pytest.raises(ConfigurationError, match="shorter topics_dir"):
+        keys.control_prefix("d" * 800, "lake", "flights")
+
+
+def test_every_control_key_fits_below_the_longest_prefix() -> None:
+    """The room that a prefix leaves is enough for the longest document name."""
+    prefix = "x" * (1024 - 256)
+    run = keys.run_name(dag_id="d" * 250, task_id="t" * 250, run_id="r" * 250, map_index=10**9)
+    names = [keys.run_key(prefix, run), keys.plan_key(prefix, 2**63), keys.amend_key(prefix, 2**63, 2**63)]
+    assert all(len(name) <= 1024 for name in names)
+
+
+@given(st.text(max_size=40))
+@example("..")
+@example("~")
+@example("\ud800")
+@example("a/../../b")
+def test_any_run_stays_one_document_in_its_folder(run: str) -> None:
+    """A run's text may hold anything; its record is always one file below ``runs/``."""
+    name = keys.run_key("c/", run).removeprefix("c/runs/")
+    assert "/" not in name
+    assert name.endswith(".json")
+    assert name.isascii()
+
+
+@given(st.text(max_size=10), st.text(max_size=10))
+def test_encoding_keeps_different_texts_different(one: str, other: str) -> None:
+    """Two names never meet in one key."""
+    assert (keys.encode_part(one) == keys.encode_part(other)) == (one == other)
+
+
+def test_a_run_has_one_name_for_all_its_tries() -> None:
+    """The name is readable, and depends on dag, task, run and map index only."""
+    name = keys.run_name(dag_id="land", task_id="flights", run_id="scheduled__2026-01-02T00:00:00+00:00")
+    assert name.startswith("land.flights.scheduled_2026-01-02T00_00_00_00_00-")
+    assert name == keys.run_name(
+        dag_id="land", task_id="flights", run_id="scheduled__2026-01-02T00:00:00+00:00", map_index=-1
+    )
+    assert keys.encode_part(name) == name
+
+
+def test_runs_that_read_alike_have_different_names() -> None:
+    """The readable part may repeat; the digest after it does not."""
+    names = {
+        keys.run_name(dag_id=d, task_id=t, run_id=r, map_index=m)
+        for d, t, r, m in [("a", "b.c", "r", -1), ("a.b", "c", "r", -1), ("a", "b", "c.r", -1), ("a", "b.c", "r", 0)]
+    }
+    assert len(names) == 4
