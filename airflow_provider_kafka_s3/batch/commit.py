@@ -1,0 +1,301 @@
+"""Decide a batch, carry the decision out, fold it into the marker. Anyone may do any step, at any time, again.
+
+The decision is the manifest, created once. Before it nothing of a batch is visible; after it only the uploads that it
+lists are ever completed, and an upload id works once, so no process that comes late can undo or repeat anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry, SliceRows
+from airflow_provider_kafka_s3.batch.marker import fold
+from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.source import Source, require_topic_id
+from airflow_provider_kafka_s3.exceptions import (
+    BatchLossError,
+    DataLossError,
+    ForeignObjectError,
+    RecordError,
+    SparkJobError,
+    TopicNotFoundError,
+    TopicRecreatedError,
+    UnknownOutcomeError,
+)
+from airflow_provider_kafka_s3.storage.durable import CompleteAnswer
+from airflow_provider_kafka_s3.storage.port import ObjectInfo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BATCH_METADATA", "CONTENT_METADATA", "NONCE_METADATA", "BuiltObject", "Committer", "in_threads"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+BATCH_METADATA: Final = "kafka-s3-batch"
+NONCE_METADATA: Final = "kafka-s3-nonce"
+CONTENT_METADATA: Final = "kafka-s3-content"
+
+_SETTLE_LOOKS: Final = 6
+"""How often to look for an object whose upload is gone before it counts as absent: a Complete may be in progress."""
+
+_TRIES: Final = 4
+"""How often to ask again when the store gives no usable answer."""
+
+
+class BuiltObject(Protocol):
+    """One object built again from Kafka, not stored yet."""
+
+    @property
+    def content(self) -> str:
+        """Digest of which records it holds, see :class:`~.manifest.ContentHash`."""
+        ...
+
+    def put(self, metadata: dict[str, str]) -> None:
+        """Store it unless its key exists. What happened the caller finds out with HEAD."""
+        ...
+
+
+BuildObject = Callable[[Plan, Slice, str, "Iterator[pa.RecordBatch]"], "BuiltObject | None"]
+"""(plan, slice, key, records of the slice) -> the object of that key, or None if those records make no such object."""
+
+
+def in_threads(function: Callable[[T], R], items: Sequence[T], *, threads: int = 64) -> list[R]:
+    """Map over items with a pool of threads; the first error is raised when the ones under way have ended."""
+    if len(items) <= 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(max_workers=min(threads, len(items)), thread_name_prefix="kafka-s3") as pool:
+        futures = [pool.submit(function, item) for item in items]
+        try:
+            return [f.result() for f in futures]
+        finally:
+            for f in futures:
+                f.cancel()
+
+
+class Committer:
+    """Carries batches of one topic from their rows to the marker."""
+
+    def __init__(
+        self,
+        topic_log: TopicLog,
+        source: Source,
+        build: BuildObject,
+        *,
+        parallel: Callable[[Callable[[ObjectEntry], bool], Sequence[ObjectEntry]], list[bool]] = in_threads,
+    ) -> None:
+        """Bind a topic's log to Kafka.
+
+        Args:
+            topic_log: where the documents lie.
+            source: to check the topic's incarnation, and to read again what an expired upload lost.
+            build: how an object is built again from records.
+            parallel: how several objects are completed at once.
+        """
+        self.log = topic_log
+        self.source = source
+        self.store = topic_log.store
+        self._build = build
+        self._parallel = parallel
+
+    # -- decide -------------------------------------------------------------------------------------------------------
+
+    def decide(self, plan: Plan, rows: Sequence[SliceRows], *, run: str) -> Manifest:
+        """Decide to commit these rows, unless the batch is decided. Returns the stored decision.
+
+        Args:
+            plan: of the batch.
+            rows: one per slice, each from exactly one attempt.
+            run: key of the run that executes.
+
+        Raises:
+            SparkJobError: rows are missing or do not fit the plan; nothing was decided.
+            TopicRecreatedError: the topic changed while it was read; nothing was decided.
+        """
+        rows = sorted(rows, key=lambda r: r.result.id)
+        manifest = Manifest(
+            batch=plan.batch,
+            plan_sha256=self.log.require_plan(plan.batch)[1],
+            status="commit",
+            run=run,
+            slices=tuple(r.result for r in rows),
+            objects=tuple(o for r in rows for o in r.objects),
+        )
+        try:
+            manifest.check_against(plan)
+        except ValueError as e:
+            raise SparkJobError(
+                f"batch {plan.batch} of topic {plan.topic!r} was not read as planned: {e}. Nothing was decided; try again"
+            ) from e
+        require_topic_id(self.source, plan.topic, plan.topic_id)
+        decision = self.log.create_manifest(manifest)
+        # Only a decision that was read proves that nobody will complete the uploads which it does not list.
+        listed = {o.upload_id for o in decision.objects}
+        for entry in manifest.objects:
+            if entry.upload_id not in listed:
+                self.store.abort_upload(entry.key, entry.upload_id)
+        return decision
+
+    def abandon(
+        self, plan: Plan, *, release: Literal["debt", "lost"], reason: str, operator: str, run: str
+    ) -> Manifest:
+        """Decide to abandon a batch, unless it is decided. Returns the stored decision."""
+        return self.log.create_manifest(
+            Manifest(
+                batch=plan.batch,
+                plan_sha256=self.log.require_plan(plan.batch)[1],
+                status="abandoned",
+                run=run,
+                release=release,
+                reason=reason,
+                operator=operator,
+            )
+        )
+
+    # -- carry out ----------------------------------------------------------------------------------------------------
+
+    def carry_out(self, plan: Plan, decision: Manifest) -> None:
+        """Do what a decision says and fold it into the marker; harmless if it is done already.
+
+        Raises:
+            ForeignObjectError: a key holds something else.
+            BatchLossError: an object can be neither completed nor built again.
+        """
+        if decision.status == "commit" and not self.roll_forward(plan, decision):
+            return
+        self.resolve(plan, decision)
+
+    def roll_forward(self, plan: Plan, decision: Manifest) -> bool:
+        """Make every object of a committed batch visible; False if the batch turned out to be resolved already."""
+        # This look precedes any Complete: a resolved batch may have lost objects since, to a user's own clean-up, and
+        # they must not come back.
+        if self.log.require_marker()[0].is_resolved(plan.batch):
+            return False
+        return all(self._parallel(lambda entry: self.complete(plan, entry), decision.objects))
+
+    def resolve(self, plan: Plan, decision: Manifest) -> None:
+        """Fold a decided batch into the marker, by compare-and-swap, until somebody has done it."""
+        tries, last_etag = 0, ""
+        while True:
+            marker, etag = self.log.require_marker()
+            if marker.is_resolved(plan.batch):
+                return
+            # A lost swap means that somebody else advanced; only tries that changed nothing are counted.
+            tries = tries + 1 if etag == last_etag else 1
+            if tries > _TRIES:
+                raise UnknownOutcomeError(
+                    f"marker {self.log.marker_url()} could not be replaced: the store gave no usable answer {_TRIES} "
+                    f"times. Batch {plan.batch} is decided and loses nothing; try again"
+                )
+            last_etag = etag
+            if self.log.replace_marker(fold(marker, plan, decision), etag):
+                return
+            self.store.retrier.pause(tries)
+
+    def complete(self, plan: Plan, entry: ObjectEntry) -> bool:
+        """Make one object visible; False if the batch turned out to be resolved already."""
+        for attempt in range(1, _TRIES + 1):
+            answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())
+            if self.is_intact(plan, entry):
+                if answer not in (CompleteAnswer.DONE, CompleteAnswer.GONE):
+                    self.store.abort_upload(entry.key, entry.upload_id)
+                return True
+            if answer in (CompleteAnswer.DONE, CompleteAnswer.GONE):
+                return self._build_again(plan, entry)
+            if answer is CompleteAnswer.REFUSED:
+                self.store.abort_upload(entry.key, entry.upload_id)
+                return self._build_again(plan, entry)
+            self.store.retrier.pause(attempt)
+        if not self.store.upload_exists(entry.key, entry.upload_id):
+            return self._build_again(plan, entry)
+        raise UnknownOutcomeError(
+            f"object {self.store.url(entry.key)} of batch {plan.batch} could not be completed: the store gave no usable "
+            f"answer {_TRIES} times. The batch is decided and loses nothing; try again"
+        )
+
+    def are_intact(self, plan: Plan, entries: Sequence[ObjectEntry]) -> list[bool]:
+        """See :meth:`is_intact`, for many."""
+        return self._parallel(lambda entry: self.is_intact(plan, entry), entries)
+
+    def is_intact(self, plan: Plan, entry: ObjectEntry) -> bool:
+        """Whether the object is there; ForeignObjectError if something else is."""
+        info = self.store.head(entry.key)
+        if info is None:
+            return False
+        if not _matches(info, plan.batch, entry):
+            raise ForeignObjectError(
+                f"{self.store.url(entry.key)} holds an object of {info.size} bytes that batch {plan.batch} of topic "
+                f"{plan.topic!r} did not write (expected {entry.size} bytes, metadata {BATCH_METADATA}={plan.batch}). It "
+                f"was not touched. Move it away and run again"
+            )
+        return True
+
+    def _build_again(self, plan: Plan, entry: ObjectEntry) -> bool:
+        """The upload is gone and the object not there (yet): wait a little, then write it again from Kafka."""
+        for attempt in range(1, _SETTLE_LOOKS + 1):
+            if self.is_intact(plan, entry):
+                return True
+            self.store.retrier.pause(attempt)
+        log.warning(
+            "object %s of batch %d lost its upload; it is read again from Kafka", self.store.url(entry.key), plan.batch
+        )
+        return self.restore(plan, entry, only_unresolved=True)
+
+    def restore(self, plan: Plan, entry: ObjectEntry, *, only_unresolved: bool = False) -> bool:
+        """Write an absent object again from Kafka. A key that was accepted as lost stays absent if Kafka lost it too.
+
+        Args:
+            plan: of the committed batch.
+            entry: the object.
+            only_unresolved: stop, with False, if the batch is resolved by now.
+
+        Raises:
+            BatchLossError: Kafka no longer has the same records.
+            ForeignObjectError: the key holds something else.
+        """
+        s = plan.slices[entry.slices[0]]
+        built: BuiltObject | None = None
+        try:
+            require_topic_id(self.source, plan.topic, plan.topic_id)
+            records = self.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
+            built = self._build(plan, s, entry.key, records)
+            require_topic_id(self.source, plan.topic, plan.topic_id)
+            why = "Kafka has other records there now"
+        except (DataLossError, TopicRecreatedError, TopicNotFoundError, RecordError) as e:
+            why = str(e)
+            built = None
+        if built is None or built.content != entry.content:
+            if entry.key in self.log.amended_keys(plan.batch)[0]:
+                return True
+            raise BatchLossError(
+                f"object {self.store.url(entry.key)} of batch {plan.batch} (topic {plan.topic!r}, partition "
+                f"{s.partition}, offsets {entry.min_offset} to {entry.max_offset}, {entry.records} records) is gone and "
+                f"cannot be written again from Kafka: {why}. The marker was not changed"
+            )
+        # The last look before the write: what a user deleted after the batch was resolved must not come back.
+        if only_unresolved and self.log.require_marker()[0].is_resolved(plan.batch):
+            return False
+        for attempt in range(1, _TRIES + 1):
+            built.put({BATCH_METADATA: str(plan.batch), CONTENT_METADATA: entry.content})
+            if self.is_intact(plan, entry):
+                return True
+            self.store.retrier.pause(attempt)
+        raise UnknownOutcomeError(
+            f"object {self.store.url(entry.key)} of batch {plan.batch} could not be written again; try again"
+        )
+
+
+def _matches(info: ObjectInfo, batch: int, entry: ObjectEntry) -> bool:
+    metadata = info.metadata
+    return (
+        info.size == entry.size
+        and metadata.get(BATCH_METADATA) == str(batch)
+        and (metadata.get(NONCE_METADATA) == entry.nonce or metadata.get(CONTENT_METADATA) == entry.content)
+    )

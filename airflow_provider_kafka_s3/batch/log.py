@@ -1,0 +1,296 @@
+"""The batch log of one topic: every control document there is, by name, read and created through the durable store.
+
+Plans, manifests, run records and amends are created once and never change, so what was read once is remembered. The
+marker is read anew every time.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, TypeVar
+
+from airflow_provider_kafka_s3.batch.documents import Document, decode, encode, write_stamp
+from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
+from airflow_provider_kafka_s3.batch.marker import Marker
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.planning import View
+from airflow_provider_kafka_s3.exceptions import (
+    CorruptControlError,
+    LogTamperedError,
+    MarkerMissingError,
+    PipelineConflictError,
+    PreconditionFailed,
+    UnsupportedStoreError,
+)
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+
+__all__ = ["Owner", "RunRecord", "TopicLog"]
+
+log = logging.getLogger(__name__)
+
+D = TypeVar("D", bound=Document)
+
+
+class RunRecord(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The pinned target of a run; a retry after any crash aims at the same offsets.
+
+    Attributes:
+        run: its key.
+        mode: how the target was made: ``incremental``, ``data_interval`` or ``recover``.
+        params: what the caller asked for; information.
+        topic_id: incarnation of the topic.
+        generation: of the target.
+        target: offsets that have to be covered for the run to succeed.
+        low: no batch below this number can hold any of the target.
+        layout_sha256: of the layout the run would plan with.
+    """
+
+    run: str
+    mode: str
+    params: dict[str, str]
+    topic_id: str
+    generation: int
+    target: Offsets
+    low: int
+    layout_sha256: str
+
+    def __post_init__(self) -> None:
+        if self.generation < 0 or self.low < 1 or not self.target:
+            raise ValueError("a run record has a target, a generation and a first batch")
+
+
+class Owner(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which pipeline a topic belongs to under one ``topics_dir``."""
+
+    pipeline: str
+    topic: str
+
+
+class TopicLog:
+    """The control documents of one topic of a pipeline."""
+
+    def __init__(self, store: DurableStore, *, topics_dir: str, pipeline: str, topic: str) -> None:
+        """Name a log; nothing is read or written yet."""
+        self.store = store
+        self.topics_dir = topics_dir
+        self.pipeline = pipeline
+        self.topic = topic
+        self.prefix = keys.control_prefix(topics_dir, pipeline, topic)
+        self._known: dict[str, tuple[Any, str]] = {}
+
+    # -- addresses ----------------------------------------------------------------------------------------------------
+
+    def marker_url(self) -> str:
+        """Where the marker lies."""
+        return self.store.url(keys.marker_key(self.prefix))
+
+    def plan_url(self, batch: int) -> str:
+        """Where a plan lies."""
+        return self.store.url(keys.plan_key(self.prefix, batch))
+
+    def manifest_url(self, batch: int) -> str:
+        """Where a manifest lies."""
+        return self.store.url(keys.manifest_key(self.prefix, batch))
+
+    # -- marker -------------------------------------------------------------------------------------------------------
+
+    def read_marker(self) -> tuple[Marker, str] | None:
+        """The marker and its ETag, or None if there is none."""
+        stored = self.store.get(keys.marker_key(self.prefix))
+        if stored is None:
+            return None
+        marker, _ = decode(Marker, stored.body, self.marker_url())
+        self._check_topic(marker.topic, self.marker_url())
+        return marker, stored.etag
+
+    def require_marker(self) -> tuple[Marker, str]:
+        """The marker and its ETag.
+
+        Raises:
+            MarkerMissingError: there is none, although batches exist.
+        """
+        found = self.read_marker()
+        if found is None:
+            raise MarkerMissingError(
+                f"marker {self.marker_url()} is gone although batches of topic {self.topic!r} exist. Nothing was "
+                f"changed. Restore its last version (bucket versioning) or rebuild it from the batch log; deleting the "
+                f"log does not help, it would land everything twice"
+            )
+        return found
+
+    def create_marker(self, marker: Marker, *, unsafe_single_writer: bool = False) -> None:
+        """Take ownership of the topic, prove that the store honours conditions, and create the marker.
+
+        Raises:
+            PipelineConflictError: another pipeline owns the topic.
+            UnsupportedStoreError: the store ignores conditions; no marker was written.
+        """
+        key = keys.owner_key(self.topics_dir, self.topic)
+        body = encode(Owner(pipeline=self.pipeline, topic=self.topic), write_stamp())
+        stored = self.store.create(key, body)
+        owner, _ = decode(Owner, stored, self.store.url(key))
+        if owner.pipeline != self.pipeline:
+            raise PipelineConflictError(
+                f"topic {self.topic!r} under topics_dir {self.topics_dir!r} belongs to pipeline {owner.pipeline!r} "
+                f"(see {self.store.url(key)}), so {self.pipeline!r} cannot land it there. Use that pipeline's name, or "
+                f"another topics_dir"
+            )
+        if unsafe_single_writer:
+            log.warning(
+                "unsafe_single_writer: the store is not checked for conditional writes. Two runs of pipeline %s at the "
+                "same time may lose or duplicate records",
+                self.pipeline,
+            )
+        else:
+            self._probe(key, stored)
+        self.store.create(keys.marker_key(self.prefix), encode(marker, write_stamp()))
+
+    def _probe(self, key: str, stored: bytes) -> None:
+        """Prove on an existing object that writes which must fail do fail. On a store that ignores them it is rewritten
+        with the same bytes, so nothing is lost either way."""
+        raw, retrier = self.store.store, self.store.retrier
+        for what, request in {
+            "If-None-Match": lambda: raw.put_new(key, stored),
+            "If-Match": lambda: raw.put_if_match(key, stored, etag='"00000000000000000000000000000000"'),
+        }.items():
+            try:
+                retrier.call(request, what=f"probe {what} on {self.store.url(key)}")
+            except PreconditionFailed:
+                continue
+            raise UnsupportedStoreError(
+                f"the store behind {self.store.url(key)} ignored {what}: it does not support conditional writes, so two "
+                f"runs at the same time could lose or duplicate records. Use a store that does (AWS S3, R2, MinIO, "
+                f"Ceph, versitygw, …). If you can guarantee that only one run of this pipeline ever runs at a time, and "
+                f"accept the risk, pass unsafe_single_writer=True"
+            )
+
+    def replace_marker(self, marker: Marker, etag: str) -> bool:
+        """Compare-and-swap the marker; False means: read it again (it may be our own write)."""
+        return self.store.replace(keys.marker_key(self.prefix), encode(marker, write_stamp()), etag)
+
+    # -- batches ------------------------------------------------------------------------------------------------------
+
+    def view(self) -> View:
+        """The marker and every plan it has not resolved.
+
+        Raises:
+            MarkerMissingError: there is no marker.
+        """
+        marker, etag = self.require_marker()
+        open_plans: dict[int, Plan] = {}
+        batch = 1
+        gaps = iter(marker.resolved)
+        upcoming = next(gaps, None)
+        while True:
+            if upcoming is not None and batch == upcoming[0]:
+                batch, upcoming = upcoming[1], next(gaps, None)
+                continue
+            plan = self.read_plan(batch)
+            if plan is None:
+                return View(marker=marker, etag=etag, open_plans=open_plans, next=batch)
+            open_plans[batch] = plan
+            batch += 1
+
+    def read_plan(self, batch: int) -> Plan | None:
+        """The plan of a batch, or None."""
+        found = self._read(Plan, keys.plan_key(self.prefix, batch))
+        if found is None:
+            return None
+        return self._checked_plan(found[0], batch)
+
+    def require_plan(self, batch: int) -> tuple[Plan, str]:
+        """The plan of a batch that must exist, and its checksum."""
+        found = self._read(Plan, keys.plan_key(self.prefix, batch))
+        if found is None:
+            raise LogTamperedError(
+                f"plan {self.plan_url(batch)} is gone although later documents refer to it. Nothing was changed. Restore "
+                f"the object (bucket versioning)"
+            )
+        return self._checked_plan(found[0], batch), found[1]
+
+    def create_plan(self, plan: Plan) -> bool:
+        """Append a plan; False if another plan took its number first."""
+        key = keys.plan_key(self.prefix, plan.batch)
+        body = encode(plan, write_stamp())
+        return self.store.create(key, body) == body
+
+    def read_manifest(self, batch: int) -> Manifest | None:
+        """The decision about a batch, or None while it is undecided."""
+        found = self._read(Manifest, keys.manifest_key(self.prefix, batch))
+        return None if found is None else self._checked_manifest(found[0], batch)
+
+    def create_manifest(self, manifest: Manifest) -> Manifest:
+        """Decide a batch, unless it is decided; returns the decision that is stored, whoever made it."""
+        key = keys.manifest_key(self.prefix, manifest.batch)
+        stored = self.store.create(key, encode(manifest, write_stamp()))
+        decision, _ = decode(Manifest, stored, self.store.url(key))
+        return self._checked_manifest(decision, manifest.batch)
+
+    def amended_keys(self, batch: int) -> tuple[frozenset[str], int]:
+        """Keys of a committed batch that were accepted as lost, and the number of the next amend."""
+        lost: set[str] = set()
+        number = 1
+        while (found := self._read(Amend, keys.amend_key(self.prefix, batch, number))) is not None:
+            lost.update(found[0].keys)
+            number += 1
+        return frozenset(lost), number
+
+    def create_amend(self, amend: Amend, number: int) -> None:
+        """Record keys as lost, unless somebody else took the number: read :meth:`amended_keys` again."""
+        self.store.create(keys.amend_key(self.prefix, amend.batch, number), encode(amend, write_stamp()))
+
+    # -- runs ---------------------------------------------------------------------------------------------------------
+
+    def read_run(self, run: str) -> RunRecord | None:
+        """The pinned target of a run, or None."""
+        found = self._read(RunRecord, keys.run_key(self.prefix, run))
+        return None if found is None else found[0]
+
+    def create_run(self, record: RunRecord) -> RunRecord:
+        """Pin the target of a run, unless it is pinned; returns the record that is stored."""
+        key = keys.run_key(self.prefix, record.run)
+        return decode(RunRecord, self.store.create(key, encode(record, write_stamp())), self.store.url(key))[0]
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, kind: type[D], key: str) -> tuple[D, str] | None:
+        if key not in self._known:
+            stored = self.store.get(key)
+            if stored is None:
+                return None
+            document, beside = decode(kind, stored.body, self.store.url(key))
+            self._known[key] = (document, beside["sha256"])
+        return self._known[key]
+
+    def _checked_plan(self, plan: Plan, batch: int) -> Plan:
+        self._check_topic(plan.topic, self.plan_url(batch))
+        if plan.batch != batch:
+            raise self._corrupt(self.plan_url(batch), f"it says it is batch {plan.batch}")
+        if plan.layout is not None and plan.layout.topics_dir != self.topics_dir:
+            raise self._corrupt(self.plan_url(batch), f"it writes below {plan.layout.topics_dir!r}")
+        return plan
+
+    def _checked_manifest(self, manifest: Manifest, batch: int) -> Manifest:
+        where = self.manifest_url(batch)
+        plan, plan_sha256 = self.require_plan(batch)
+        if manifest.plan_sha256 != plan_sha256:
+            raise self._corrupt(where, "it decides another plan than the one that is stored")
+        try:
+            manifest.check_against(plan)
+            for entry in manifest.objects:
+                keys.validate_key(entry.key)
+        except ValueError as e:
+            raise self._corrupt(where, str(e)) from e
+        return manifest
+
+    def _check_topic(self, topic: str, where: str) -> None:
+        if topic != self.topic:
+            raise self._corrupt(where, f"it belongs to topic {topic!r}")
+
+    def _corrupt(self, where: str, why: str) -> CorruptControlError:
+        return CorruptControlError(
+            f"control document {where} cannot be trusted: {why}. Nothing was changed. Restore the object's earlier "
+            f"version (bucket versioning)"
+        )

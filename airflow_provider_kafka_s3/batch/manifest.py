@@ -1,0 +1,175 @@
+"""A manifest: what a batch wrote, object by object. Writing it decides the batch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from airflow_provider_kafka_s3.batch.documents import Document
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.storage.port import Part
+
+__all__ = ["Amend", "ContentHash", "Manifest", "ObjectEntry", "SliceResult", "SliceRows"]
+
+
+class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a slice was read.
+
+    Attributes:
+        id: of the slice.
+        records: that were written.
+        ignored: null values that the layout told to ignore.
+        next_offset: one past the last offset that was read; equal to the slice's end.
+    """
+
+    id: int
+    records: int
+    ignored: int
+    next_offset: int
+
+
+class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One object of a batch, and the upload that holds its bytes until it is completed.
+
+    Attributes:
+        key: in the bucket.
+        slices: ids of the slices its records come from.
+        nonce: random per upload; also in the object's metadata.
+        upload_id: of the multipart upload: a capability that works once.
+        parts: ``[etag, checksum]`` of part 1, 2, …
+        checksum_algorithm: of the parts' checksums.
+        size: bytes.
+        crc32: of the whole object, eight hex digits.
+        content: digest of which records it holds, see :class:`ContentHash`.
+        records: how many.
+        min_offset: of its records.
+        max_offset: of its records.
+    """
+
+    key: str
+    slices: tuple[int, ...]
+    nonce: str
+    upload_id: str
+    parts: tuple[tuple[str, str], ...]
+    checksum_algorithm: Literal["CRC32"]
+    size: int
+    crc32: str
+    content: str
+    records: int
+    min_offset: int
+    max_offset: int
+
+    def upload_parts(self) -> tuple[Part, ...]:
+        """The parts as the store's port wants them."""
+        return tuple(Part(number, etag, checksum) for number, (etag, checksum) in enumerate(self.parts, start=1))
+
+
+class SliceRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one attempt at a slice hands to the driver: how it was read and which uploads hold its objects."""
+
+    result: SliceResult
+    objects: tuple[ObjectEntry, ...]
+
+
+class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The decision about a batch.
+
+    Attributes:
+        batch: its number.
+        plan_sha256: of the plan it decides.
+        status: ``commit``, ``abandoned`` or ``reset``.
+        run: key of the run whose driver decided.
+        release: of an abandoned batch: ``debt`` (plan these offsets again) or ``lost`` (accept the gap).
+        reason: why it was abandoned.
+        operator: who abandoned it.
+        slices: of a commit: exactly the plan's.
+        objects: of a commit.
+    """
+
+    batch: int
+    plan_sha256: str
+    status: Literal["commit", "abandoned", "reset"]
+    run: str
+    release: Literal["debt", "lost"] | None = None
+    reason: str | None = None
+    operator: str | None = None
+    slices: tuple[SliceResult, ...] = ()
+    objects: tuple[ObjectEntry, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.status == "abandoned") != (self.release is not None):
+            raise ValueError(f"status {self.status!r} with release {self.release!r} cannot be")
+        if self.status != "commit" and (self.slices or self.objects):
+            raise ValueError(f"a manifest of status {self.status!r} has no slices or objects")
+        if len({o.key for o in self.objects}) != len(self.objects):
+            raise ValueError("two of its objects have one key")
+
+    @property
+    def records(self) -> int:
+        """Records in all its objects."""
+        return sum(s.records for s in self.slices)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its objects."""
+        return sum(o.size for o in self.objects)
+
+    def check_against(self, plan: Plan) -> None:
+        """ValueError unless this can be a decision about the plan: same slices, all read to their ends, objects within."""
+        if self.batch != plan.batch:
+            raise ValueError(f"it decides batch {self.batch}, not {plan.batch}")
+        if self.status != "commit":
+            return
+        if plan.layout is None:
+            raise ValueError(f"a plan of type {plan.type!r} cannot be committed")
+        by_id = {s.id: s for s in plan.slices}
+        if [r.id for r in self.slices] != [s.id for s in plan.slices]:
+            raise ValueError(f"its slices are {[r.id for r in self.slices]}, the plan's {[s.id for s in plan.slices]}")
+        for result in self.slices:
+            if result.next_offset != by_id[result.id].end:
+                raise ValueError(f"slice {result.id} was read to {result.next_offset}, not to {by_id[result.id].end}")
+        for entry in self.objects:
+            if len(entry.slices) != 1 or entry.slices[0] not in by_id:
+                raise ValueError(f"object {entry.key} belongs to slices {entry.slices}, which the plan does not have")
+            s = by_id[entry.slices[0]]
+            if not (s.start <= entry.min_offset <= entry.max_offset < s.end and entry.records > 0 and entry.parts):
+                raise ValueError(f"object {entry.key} does not lie within its slice [{s.start}, {s.end})")
+            folder = plan.layout.topics_dir + plan.layout.directory_delim if plan.layout.topics_dir else ""
+            if not entry.key.startswith(folder):
+                raise ValueError(f"object {entry.key} lies outside {folder!r}")
+        for result in self.slices:
+            if result.records != sum(o.records for o in self.objects if o.slices == (result.id,)):
+                raise ValueError(f"the objects of slice {result.id} do not add up to its {result.records} records")
+
+
+class Amend(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keys of a committed batch that an operator accepted as lost."""
+
+    batch: int
+    keys: tuple[str, ...]
+    reason: str
+    operator: str
+
+
+class ContentHash:
+    """Which records an object holds, as a digest.
+
+    SHA-256 over the topic id, then per slice the Kafka partition and the record offsets as little-endian int64 in file
+    order. A Kafka record never changes, so equal digests under one plan mean equal data, whatever library wrote it.
+    """
+
+    def __init__(self, topic_id: str, partition: int) -> None:
+        self._hash = hashlib.sha256(topic_id.encode() + b"\0" + partition.to_bytes(8, "little"))
+
+    def update(self, offsets: Iterable[int] | memoryview | bytes) -> None:
+        """Add offsets: their little-endian int64 bytes, or integers."""
+        if not isinstance(offsets, bytes | memoryview):
+            offsets = b"".join(o.to_bytes(8, "little") for o in offsets)
+        self._hash.update(offsets)
+
+    def hexdigest(self) -> str:
+        """The digest so far."""
+        return self._hash.hexdigest()

@@ -1,0 +1,136 @@
+"""The marker: the coverage of a topic, folded from its resolved batches. The one object that is ever replaced."""
+
+from __future__ import annotations
+
+import msgspec
+
+from airflow_provider_kafka_s3.batch.documents import Document
+from airflow_provider_kafka_s3.batch.manifest import Manifest
+from airflow_provider_kafka_s3.batch.offsets import Offsets, Ranges, coalesce, intersect, ranges_from_wire, subtract
+from airflow_provider_kafka_s3.batch.plan import Plan
+
+__all__ = ["ClosedGeneration", "Marker", "PartitionState", "fold"]
+
+
+class PartitionState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is known of one Kafka partition.
+
+    Attributes:
+        covered: committed offsets.
+        lost: the part of ``covered`` that is in no object: accepted gaps.
+        debt: tail ranges of abandoned plans that nobody covered since.
+    """
+
+    covered: Ranges = ()
+    lost: Ranges = ()
+    debt: Ranges = ()
+
+    def __post_init__(self) -> None:
+        for ranges in (self.covered, self.lost, self.debt):
+            ranges_from_wire(ranges)
+        if subtract(self.lost, self.covered) or intersect(self.debt, self.covered):
+            raise ValueError("lost offsets have to be covered ones, and debt must not be")
+
+
+class ClosedGeneration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an earlier incarnation of the topic was covered to when it was closed by a reset."""
+
+    generation: int
+    topic_id: str
+    partitions: dict[int, PartitionState]
+
+
+class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The stored offsets of one topic of a pipeline.
+
+    Attributes:
+        topic: the Kafka topic.
+        cluster_id: of the Kafka cluster; information.
+        topic_id: incarnation of the topic; empty on brokers without topic ids.
+        start: per partition where reading starts when nothing is known of it; one that is not named starts at 0.
+        generation: how many resets there were.
+        revision: how many times the marker was replaced.
+        resolved: numbers of the batches folded into it.
+        partitions: the coverage.
+        history: earlier generations.
+    """
+
+    topic: str
+    cluster_id: str
+    topic_id: str
+    start: dict[int, int]
+    generation: int = 0
+    revision: int = 0
+    resolved: Ranges = ()
+    partitions: dict[int, PartitionState] = {}
+    history: tuple[ClosedGeneration, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.generation < 0 or self.revision < 0 or any(p < 0 or o < 0 for p, o in self.start.items()):
+            raise ValueError("negative numbers")
+        if len(self.history) != self.generation:
+            raise ValueError(f"generation {self.generation} with {len(self.history)} closed ones")
+        ranges_from_wire(self.resolved)
+
+    @property
+    def covered(self) -> Offsets:
+        """Committed offsets of this generation."""
+        return _offsets(self.partitions, "covered")
+
+    @property
+    def lost(self) -> Offsets:
+        """Accepted gaps of this generation."""
+        return _offsets(self.partitions, "lost")
+
+    @property
+    def debt(self) -> Offsets:
+        """Offsets that abandoned plans promised and nobody covered since."""
+        return _offsets(self.partitions, "debt")
+
+    def covered_in(self, generation: int) -> Offsets:
+        """Committed offsets of this or an earlier generation."""
+        return _offsets(self._partitions_of(generation), "covered")
+
+    def lost_in(self, generation: int) -> Offsets:
+        """Accepted gaps of this or an earlier generation."""
+        return _offsets(self._partitions_of(generation), "lost")
+
+    def _partitions_of(self, generation: int) -> dict[int, PartitionState]:
+        return self.partitions if generation == self.generation else self.history[generation].partitions
+
+    def is_resolved(self, batch: int) -> bool:
+        """Whether the batch's decision is carried out and folded in."""
+        return any(start <= batch < end for start, end in self.resolved)
+
+
+def _offsets(partitions: dict[int, PartitionState], name: str) -> Offsets:
+    return Offsets({p: getattr(state, name) for p, state in partitions.items()})
+
+
+def fold(marker: Marker, plan: Plan, manifest: Manifest) -> Marker:
+    """The marker after this decided batch. Pure, and independent of the order within a generation."""
+    resolved = coalesce((*marker.resolved, (plan.batch, plan.batch + 1)))
+    step = {"resolved": resolved, "revision": marker.revision + 1}
+    if manifest.status == "reset":
+        closed = ClosedGeneration(generation=marker.generation, topic_id=marker.topic_id, partitions=marker.partitions)
+        return msgspec.structs.replace(
+            marker,
+            **step,
+            generation=marker.generation + 1,
+            topic_id=plan.new_topic_id,
+            start={},
+            partitions={},
+            history=(*marker.history, closed),
+        )
+    covered, lost, debt = marker.covered, marker.lost, marker.debt
+    claim = plan.claim
+    if manifest.status == "commit":
+        covered, lost, debt = covered | claim, lost | plan.skipped, debt - claim
+    elif manifest.release == "lost":
+        covered, lost, debt = covered | claim, lost | claim, debt - claim
+    elif plan.tail:
+        debt = debt | (claim - covered)
+    partitions = {
+        p: PartitionState(covered=covered[p], lost=lost[p], debt=debt[p]) for p in sorted({*covered, *lost, *debt})
+    }
+    return msgspec.structs.replace(marker, **step, partitions=partitions)

@@ -1,0 +1,162 @@
+"""Sets of offsets: sorted, disjoint, coalesced ``[start, end)`` ranges per Kafka partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+__all__ = ["NO_OFFSETS", "Offsets", "Ranges", "coalesce", "intersect", "subtract"]
+
+Ranges = tuple[tuple[int, int], ...]
+"""Sorted, disjoint, coalesced ``[start, end)`` pairs."""
+
+
+def coalesce(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Sort ranges, drop empty ones and join those that touch or overlap."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(r for r in ranges if r[0] < r[1]):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return tuple(joined)
+
+
+def subtract(ranges: Ranges, taken: Ranges) -> Ranges:
+    """What of ``ranges`` is not in ``taken``."""
+    left: list[tuple[int, int]] = []
+    taken_at = 0
+    for start, end in ranges:
+        while taken_at < len(taken) and taken[taken_at][1] <= start:
+            taken_at += 1
+        at = taken_at
+        while start < end and at < len(taken) and taken[at][0] < end:
+            if taken[at][0] > start:
+                left.append((start, taken[at][0]))
+            start = max(start, taken[at][1])
+            at += 1
+        if start < end:
+            left.append((start, end))
+    return tuple(left)
+
+
+def intersect(ranges: Ranges, other: Ranges) -> Ranges:
+    """What is in both."""
+    both: list[tuple[int, int]] = []
+    a = b = 0
+    while a < len(ranges) and b < len(other):
+        start, end = max(ranges[a][0], other[b][0]), min(ranges[a][1], other[b][1])
+        if start < end:
+            both.append((start, end))
+        if ranges[a][1] <= other[b][1]:
+            a += 1
+        else:
+            b += 1
+    return tuple(both)
+
+
+class Offsets:
+    """An immutable set of offsets over several Kafka partitions.
+
+    ``|``, ``-`` and ``&`` are union, difference and intersection, ``<=`` is inclusion; an empty set is false.
+    """
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, ranges: Mapping[int, Iterable[tuple[int, int]]] | None = None) -> None:
+        self._ranges: dict[int, Ranges] = {}
+        for partition in sorted(ranges or {}):
+            if joined := coalesce((ranges or {})[partition]):
+                self._ranges[partition] = joined
+
+    @classmethod
+    def from_wire(cls, wire: object) -> Offsets:
+        """Read ``{"0": [[100, 150]]}``; ValueError unless it is exactly in the form that :meth:`to_wire` writes."""
+        if not isinstance(wire, dict):
+            raise ValueError(f"offsets are a mapping of partitions to ranges, not {type(wire).__name__}")
+        ranges: dict[int, Ranges] = {}
+        for name, pairs in wire.items():
+            if not (isinstance(name, str) and name.isascii() and name.isdigit() and str(int(name)) == name):
+                raise ValueError(f"{name!r} is not a Kafka partition")
+            ranges[int(name)] = ranges_from_wire(pairs)
+            if not ranges[int(name)]:
+                raise ValueError(f"partition {name} has no ranges; it should be left out")
+        return cls(ranges)
+
+    def to_wire(self) -> dict[str, list[list[int]]]:
+        """The JSON form: ``{"0": [[100, 150]]}``."""
+        return {str(p): [list(r) for r in ranges] for p, ranges in self._ranges.items()}
+
+    def __getitem__(self, partition: int) -> Ranges:
+        """The ranges of a partition; empty if there are none."""
+        return self._ranges.get(partition, ())
+
+    def __iter__(self) -> Iterator[int]:
+        """The partitions that have offsets, ascending."""
+        return iter(self._ranges)
+
+    def items(self) -> Iterable[tuple[int, Ranges]]:
+        """Partitions with their ranges, ascending."""
+        return self._ranges.items()
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def __len__(self) -> int:
+        """How many offsets, over all partitions."""
+        return sum(end - start for ranges in self._ranges.values() for start, end in ranges)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Offsets) and self._ranges == other._ranges
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._ranges.items()))
+
+    def __or__(self, other: Offsets) -> Offsets:
+        if not other:
+            return self
+        return Offsets({p: (*self[p], *other[p]) for p in {*self, *other}})
+
+    def __sub__(self, other: Offsets) -> Offsets:
+        return Offsets({p: subtract(ranges, other[p]) for p, ranges in self._ranges.items()})
+
+    def __and__(self, other: Offsets) -> Offsets:
+        return Offsets({p: intersect(ranges, other[p]) for p, ranges in self._ranges.items()})
+
+    def __le__(self, other: Offsets) -> bool:
+        return not self - other
+
+    def end(self, partition: int) -> int | None:
+        """One past the highest offset of a partition; None if it has none."""
+        ranges = self[partition]
+        return ranges[-1][1] if ranges else None
+
+    def __repr__(self) -> str:
+        return f"Offsets({self._ranges})"
+
+    def __str__(self) -> str:
+        """As people read it: ``0: [100, 150), 1: [7, 9)``."""
+        return ", ".join(f"{p}: " + " ".join(f"[{a}, {b})" for a, b in ranges) for p, ranges in self.items()) or "none"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Offsets, (self._ranges,))
+
+
+NO_OFFSETS: Final = Offsets()
+
+
+def ranges_from_wire(pairs: object) -> Ranges:
+    """Read ``[[0, 5], [7, 9]]``; ValueError unless sorted, disjoint, coalesced and not negative."""
+    if not isinstance(pairs, list | tuple):
+        raise ValueError(f"ranges are a list of [start, end] pairs, not {type(pairs).__name__}")
+    ranges: list[tuple[int, int]] = []
+    for pair in pairs:
+        if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(type(x) is int for x in pair)):
+            raise ValueError(f"{pair!r} is not a [start, end] pair of integers")
+        start, end = pair
+        if not 0 <= start < end < 2**63:
+            raise ValueError(f"[{start}, {end}) is not a range of offsets")
+        if ranges and start <= ranges[-1][1]:
+            raise ValueError(f"[{start}, {end}) does not come after {ranges[-1]}")
+        ranges.append((start, end))
+    return tuple(ranges)

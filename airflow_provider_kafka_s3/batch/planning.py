@@ -1,0 +1,158 @@
+"""What a run has to cover, and the next batch towards it. Pure: everything from outside comes in as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_provider_kafka_s3.batch.marker import Marker
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan, fair_share
+from airflow_provider_kafka_s3.exceptions import DataLossError
+
+__all__ = [
+    "Claimable",
+    "View",
+    "Window",
+    "claimable",
+    "incremental_target",
+    "interval_target",
+    "next_claim",
+    "recovery_target",
+]
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of a topic's log at one moment; it may be stale, and every use of it stays correct.
+
+    Attributes:
+        marker: the stored offsets.
+        etag: of the marker, to replace it with.
+        open_plans: batches that are planned and not folded into the marker, by number.
+        next: the first number without a plan.
+    """
+
+    marker: Marker
+    etag: str
+    open_plans: Mapping[int, Plan]
+    next: int
+
+    @property
+    def claims(self) -> Offsets:
+        """Offsets claimed by open plans."""
+        claims = NO_OFFSETS
+        for plan in self.open_plans.values():
+            claims |= plan.claim
+        return claims
+
+    @property
+    def open_reset(self) -> Plan | None:
+        """The first open reset; it is a barrier."""
+        resets = [p for _, p in sorted(self.open_plans.items()) if p.type == "reset"]
+        return resets[0] if resets else None
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window of time as offsets: per partition ``[start, end)``; ``start`` is None where no record is that young."""
+
+    starts: Mapping[int, int | None]
+    ends: Mapping[int, int]
+
+    def offsets(self) -> Offsets:
+        """The offsets in the window."""
+        return Offsets({p: [(start, self.ends[p])] for p, start in self.starts.items() if start is not None})
+
+
+def _high(view: View) -> dict[int, int]:
+    """Per partition one past the highest offset that is covered, owed or claimed."""
+    known = view.marker.covered | view.marker.debt | view.claims
+    return {p: end for p in known if (end := known.end(p)) is not None}
+
+
+def incremental_target(view: View, ends: Mapping[int, int]) -> Offsets:
+    """All that is new, and all that earlier runs promised and did not cover.
+
+    Without the debt and the open tail plans, a dead or abandoned batch below the end of the coverage would never be
+    picked up by a later run.
+    """
+    high = _high(view)
+    new = Offsets({p: [(high.get(p, view.marker.start.get(p, 0)), end)] for p, end in ends.items()})
+    promised = view.marker.debt
+    for plan in view.open_plans.values():
+        if plan.tail:
+            promised |= plan.claim
+    return (new | promised) - view.marker.covered
+
+
+def interval_target(view: View, window: Window) -> Offsets:
+    """What of a window is not covered, and the gap between the coverage and the window if it lies above."""
+    high = _high(view)
+    wanted: dict[int, list[tuple[int, int]]] = {}
+    for partition, end in window.ends.items():
+        start = window.starts.get(partition)
+        start = end if start is None else start
+        wanted[partition] = [(min(start, high.get(partition, start)), end)]
+    return Offsets(wanted) - view.marker.covered
+
+
+def recovery_target(view: View) -> Offsets:
+    """All that is owed: debt, and the claims of all open plans."""
+    return (view.marker.debt | view.claims) - view.marker.covered
+
+
+@dataclass(frozen=True)
+class Claimable:
+    """What the next plan may claim.
+
+    Attributes:
+        read: offsets to read.
+        skipped: offsets that are gone and may be skipped.
+    """
+
+    read: Offsets
+    skipped: Offsets
+
+
+def next_claim(view: View, free: Offsets, *, max_records: int | None) -> tuple[Offsets, bool]:
+    """The part of ``free`` that one plan may claim, and whether that is tail.
+
+    A plan holds either only what goes on from the end (or is owed), or only history: an abandoned tail plan becomes
+    debt of the next incremental run, an abandoned backfill does not.
+    """
+    known = view.marker.covered | view.claims
+    tail = Offsets({p: [(known.end(p) or 0, 2**63 - 1)] for p in free}) & free | (free & view.marker.debt)
+    part = tail or free
+    return (part if max_records is None else fair_share(part, max_records)), bool(tail)
+
+
+def claimable(
+    topic: str,
+    claim: Offsets,
+    *,
+    earliest: Mapping[int, int],
+    ends: Mapping[int, int],
+    on_data_loss: Literal["fail", "skip"],
+) -> Claimable:
+    """Tell apart what Kafka still has of a claim from what is gone.
+
+    Raises:
+        DataLossError: offsets are gone and ``on_data_loss`` is ``fail``, or they lie past the end of the log.
+    """
+    beyond = Offsets({p: [(ends.get(p, 0), 2**63 - 1)] for p in claim}) & claim
+    if beyond:
+        raise DataLossError(
+            f"topic {topic!r}: offsets {beyond} were there when the run was planned and lie past the end of the log "
+            f"now: the log was truncated, or the topic recreated. Nothing was planned. If they are gone for good, reset "
+            f"the pipeline's topic"
+        )
+    gone = Offsets({p: [(0, earliest.get(p, 0))] for p in claim}) & claim
+    if gone and on_data_loss == "fail":
+        raise DataLossError(
+            f"topic {topic!r}: offsets {gone} were deleted by retention before they were landed (the log starts at "
+            f"{dict(earliest)}). Nothing was planned. Accept the gap with on_data_loss='skip': it is then recorded in "
+            f"the plan and as lost in the marker"
+        )
+    return Claimable(read=claim - gone, skipped=gone)

@@ -1,0 +1,453 @@
+"""A run over one topic: pin a target once, then append, execute and finish batches until it is covered.
+
+The run does not execute plans itself: :meth:`TopicRun.advance` hands out a plan that has to be executed and is called
+again afterwards. So one Spark job can serve many topics, and the simulation can serve as Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.exits import finish_reset
+from airflow_provider_kafka_s3.batch.log import RunRecord
+from airflow_provider_kafka_s3.batch.manifest import Manifest
+from airflow_provider_kafka_s3.batch.marker import Marker
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan, cut_slices, fair_share, layout_digest
+from airflow_provider_kafka_s3.batch.planning import (
+    View,
+    Window,
+    claimable,
+    incremental_target,
+    interval_target,
+    next_claim,
+    recovery_target,
+)
+from airflow_provider_kafka_s3.batch.source import Isolation, require_topic_id
+from airflow_provider_kafka_s3.batch.verify import Covering, OnMissing, covering_downward, covering_upward, verify
+from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    LogTamperedError,
+    RunSupersededError,
+)
+
+__all__ = ["BatchSummary", "Mode", "RunRequest", "Starting", "TopicResult", "TopicRun"]
+
+log = logging.getLogger(__name__)
+
+Mode = Literal["incremental", "data_interval", "recover"]
+Starting = Literal["earliest", "latest"] | Mapping[int, int]
+
+_POLL_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """What a run should do for a topic.
+
+    Attributes:
+        run: its key; the same for every try.
+        mode: how the target is made.
+        layout: of the batches it plans.
+        starting: where reading starts when the marker is created.
+        window: ``[start, end)`` in epoch milliseconds (``data_interval``).
+        isolation: of the end offsets and of the read.
+        max_records_per_run: cap of the target, shared evenly by the partitions (``incremental``).
+        max_records_per_batch: cap of one batch; a run may need several.
+        max_slice_records: offsets of one slice at most.
+        on_data_loss: whether offsets that retention deleted are an error or a recorded gap.
+        on_missing: what a rerun does about an object that is gone.
+        adopt_wait: seconds to wait for another run's live batch before doing its work again; pure thrift.
+        unsafe_single_writer: do not check that the store honours conditional writes.
+        params: what the caller asked for, as text, for people who read the run record.
+    """
+
+    run: str
+    mode: Mode
+    layout: Layout
+    starting: Starting
+    window: tuple[int, int] | None = None
+    isolation: Isolation = "read_committed"
+    max_records_per_run: int | None = None
+    max_records_per_batch: int | None = 100_000_000
+    max_slice_records: int = 5_000_000
+    on_data_loss: Literal["fail", "skip"] = "fail"
+    on_missing: OnMissing = "fail"
+    adopt_wait: float = 120.0
+    unsafe_single_writer: bool = False
+    params: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("max_records_per_run", "max_records_per_batch", "max_slice_records"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigurationError(f"{name}={value} must be a positive number of records, or None for no limit")
+        if (self.mode == "data_interval") != (self.window is not None):
+            raise ConfigurationError(f"mode {self.mode!r} does not go with the window {self.window}")
+        if self.window is not None and self.window[0] >= self.window[1]:
+            raise ConfigurationError(f"the window [{self.window[0]}, {self.window[1]}) is empty or reversed")
+        if self.mode != "incremental" and self.max_records_per_run is not None:
+            raise ConfigurationError(
+                f"max_records_per_run would leave a {self.mode!r} run incomplete; use max_records_per_batch, which "
+                f"splits the run into several batches"
+            )
+
+
+@dataclass(frozen=True)
+class BatchSummary:
+    """One batch that covers some of a run's target; ``mine`` tells whether this run planned it."""
+
+    batch: int
+    manifest: str
+    mine: bool
+    objects: int
+    records: int
+    size: int
+    offsets: Offsets
+
+
+@dataclass(frozen=True)
+class TopicResult:
+    """How a run ended for a topic.
+
+    Attributes:
+        topic: the Kafka topic.
+        status: ``ok``: every offset of the target is committed, by this run or another. ``empty``: nothing to do.
+        target: the offsets that had to be covered.
+        batches: that cover them.
+        skipped: offsets of the target that are recorded as lost.
+        verified: objects that a rerun looked at and found.
+        wrote: whether this attempt planned, executed or completed anything.
+    """
+
+    topic: str
+    status: Literal["ok", "empty"]
+    target: Offsets
+    batches: tuple[BatchSummary, ...]
+    skipped: Offsets
+    verified: int = 0
+    wrote: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether some batch was planned by another run."""
+        return not all(b.mine for b in self.batches)
+
+
+class TopicRun:
+    """One attempt of a run over one topic."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        request: RunRequest,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare an attempt; nothing is read or written yet.
+
+        Args:
+            committer: of the topic.
+            request: what to do.
+            sleep: seconds, while waiting for another run's batch.
+            monotonic: the process's own clock, seconds.
+        """
+        self.committer = committer
+        self.log = committer.log
+        self.source = committer.source
+        self.topic = committer.log.topic
+        self.request = request
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._record: RunRecord | None = None
+        self._verify_first = False
+        self._wrote = False
+
+    def advance(self) -> Plan | TopicResult:
+        """Do all that can be done without reading records.
+
+        Returns:
+            A plan that has to be executed before this is called again, or the result.
+
+        Raises:
+            TerminalError: a person has to act; the message says how.
+            TransientError: try the run again.
+        """
+        if self._record is None:
+            self._record = self.log.read_run(self.request.run)
+            self._verify_first = self._record is not None
+            if self._record is None:
+                pinned = self._pin()
+                if isinstance(pinned, TopicResult):
+                    return pinned
+                self._record = pinned
+            else:
+                self._warn_if_different(self._record)
+        while True:
+            step = self._step(self._record)
+            if step is not None:
+                return step
+
+    # -- pinning the target -------------------------------------------------------------------------------------------
+
+    def _pin(self) -> RunRecord | TopicResult:
+        while True:
+            view = self._view_or_create()
+            if (pending := view.open_reset) is None:
+                break
+            finish_reset(self.committer, view, pending)
+        require_topic_id(self.source, self.topic, view.marker.topic_id)
+        partitions = self.source.describe(self.topic).partitions
+        ends = self.source.ends(self.topic, partitions, self.request.isolation)
+        window: Window | None = None
+        if self.request.window is not None:
+            window = self._window(self.request.window, ends)
+            target = interval_target(view, window)
+        elif self.request.mode == "incremental":
+            target = incremental_target(view, ends)
+            if self.request.max_records_per_run is not None:
+                target = fair_share(target, self.request.max_records_per_run)
+        else:
+            target = recovery_target(view)
+        if not target:
+            return self._nothing_to_do(view, window)
+        self._say_how_much(view, target, window)
+        # No plan is written before this record exists: a retry after any crash must aim at the same offsets.
+        return self.log.create_run(
+            RunRecord(
+                run=self.request.run,
+                mode=self.request.mode,
+                params=dict(self.request.params),
+                topic_id=view.marker.topic_id,
+                generation=view.marker.generation,
+                target=target,
+                low=min(view.open_plans, default=view.next),
+                layout_sha256=layout_digest(self.request.layout),
+            )
+        )
+
+    def _view_or_create(self) -> View:
+        if self.log.read_marker() is None:
+            # The marker is read once more after the plan: another run may be creating both right now.
+            if self.log.read_plan(1) is not None:
+                self.log.require_marker()
+            else:
+                self._create_marker()
+        return self.log.view()
+
+    def _create_marker(self) -> None:
+        info = self.source.describe(self.topic)
+        starting = self.request.starting
+        if starting == "earliest":
+            start = self.source.earliest(self.topic, info.partitions)
+        elif starting == "latest":
+            start = self.source.ends(self.topic, info.partitions, self.request.isolation)
+        else:
+            start = self._explicit_start(dict(starting), info.partitions)
+        if info.topic_id is None:
+            log.warning(
+                "the brokers of topic %s give no topic ids (before Kafka 2.8): a topic that is deleted and created "
+                "again is only noticed when it is shorter than the stored offsets",
+                self.topic,
+            )
+        self.log.create_marker(
+            Marker(
+                topic=self.topic,
+                cluster_id=info.cluster_id or "",
+                topic_id=info.topic_id or "",
+                start=start,
+            ),
+            unsafe_single_writer=self.request.unsafe_single_writer,
+        )
+
+    def _explicit_start(self, start: dict[int, int], partitions: tuple[int, ...]) -> dict[int, int]:
+        ends = self.source.ends(self.topic, partitions, self.request.isolation)
+        if set(start) != set(partitions):
+            raise ConfigurationError(
+                f"starting_offsets of topic {self.topic!r} name partitions {sorted(start)}, the topic has "
+                f"{sorted(partitions)}; give an offset for each of them"
+            )
+        for partition, offset in start.items():
+            if not 0 <= offset <= ends[partition]:
+                raise ConfigurationError(
+                    f"starting_offsets of topic {self.topic!r}: offset {offset} of partition {partition} is not within "
+                    f"the log, which ends at {ends[partition]}"
+                )
+        return start
+
+    def _window(self, window: tuple[int, int], ends: Mapping[int, int]) -> Window:
+        partitions = tuple(ends)
+        starts = self.source.at_timestamp(self.topic, partitions, window[0])
+        stops = self.source.at_timestamp(self.topic, partitions, window[1])
+        # Both are cut at the end of what may be read: a timestamp can point into an open transaction.
+        return Window(
+            starts={p: None if (at := starts.get(p)) is None else min(at, ends[p]) for p in partitions},
+            ends={p: ends[p] if (at := stops.get(p)) is None else min(at, ends[p]) for p in partitions},
+        )
+
+    def _nothing_to_do(self, view: View, window: Window | None) -> TopicResult:
+        offsets = window.offsets() if window is not None else Offsets()
+        if not offsets:
+            return TopicResult(
+                topic=self.topic, status="empty", target=offsets, batches=(), skipped=offsets, wrote=self._wrote
+            )
+        batches = covering_downward(
+            self.log, offsets, generation=view.marker.generation, high=view.marker.resolved[-1][1] - 1
+        )
+        return self._result(view.marker, view.marker.generation, offsets, batches, verified=0)
+
+    def _say_how_much(self, view: View, target: Offsets, window: Window | None) -> None:
+        log.info("topic %s: %d offsets to land: %s", self.topic, len(target), target)
+        if window is not None:
+            before = target - window.offsets()
+            if before:
+                log.info(
+                    "topic %s: %d of these offsets lie between the coverage and the window; they are landed with it, so "
+                    "that no gap is left: %s",
+                    self.topic,
+                    len(before),
+                    before,
+                )
+
+    def _warn_if_different(self, record: RunRecord) -> None:
+        if record.mode != self.request.mode or record.params != dict(self.request.params):
+            log.warning(
+                "topic %s: this run was first tried as %s %s and keeps that target; what is asked now (%s %s) is ignored",
+                self.topic,
+                record.mode,
+                record.params,
+                self.request.mode,
+                dict(self.request.params),
+            )
+
+    # -- towards the target -------------------------------------------------------------------------------------------
+
+    def _step(self, record: RunRecord) -> Plan | TopicResult | None:
+        view = self.log.view()
+        covered = view.marker.covered_in(record.generation)
+        if record.generation < view.marker.generation and not record.target <= covered:
+            raise RunSupersededError(
+                f"topic {self.topic!r} was reset after run {self.request.run!r} was planned; its offsets "
+                f"{record.target - covered} belong to the earlier incarnation and were never landed. Start a new run"
+            )
+        if record.target <= covered:
+            return self._succeed(record, view)
+        self._verify_first = False
+        if (pending := view.open_reset) is not None:
+            finish_reset(self.committer, view, pending)
+            return None
+        require_topic_id(self.source, self.topic, view.marker.topic_id)
+        free = record.target - covered - view.claims
+        if free:
+            plan = self._append(record, view, free)
+            return None if plan is None else self._finish(plan)
+        mine = [p for _, p in sorted(view.open_plans.items()) if p.run == self.request.run]
+        needed = mine or [p for _, p in sorted(view.open_plans.items()) if p.claim & record.target]
+        return self._finish(needed[0])
+
+    def _append(self, record: RunRecord, view: View, free: Offsets) -> Plan | None:
+        """Append the next plan towards the target; None if somebody else was faster and the view is stale."""
+        claim, tail = next_claim(view, free, max_records=self.request.max_records_per_batch)
+        partitions = tuple(claim)
+        split = claimable(
+            self.topic,
+            claim,
+            earliest=self.source.earliest(self.topic, partitions),
+            ends=self.source.ends(self.topic, partitions, self.request.isolation),
+            on_data_loss=self.request.on_data_loss,
+        )
+        plan = Plan(
+            batch=view.next,
+            type="data",
+            topic=self.topic,
+            topic_id=view.marker.topic_id,
+            generation=view.marker.generation,
+            run=self.request.run,
+            tail=tail,
+            isolation=self.request.isolation,
+            slices=cut_slices(split.read, max_records=self.request.max_slice_records),
+            skipped=split.skipped,
+            layout=self.request.layout,
+            layout_sha256=layout_digest(self.request.layout),
+        )
+        self._wrote = True
+        # The same body never goes under another number: if the number is taken, everything is looked at again.
+        if not self.log.create_plan(plan):
+            return None
+        if self.log.require_marker()[0].is_resolved(plan.batch):
+            if self.log.read_manifest(plan.batch) is None:
+                raise LogTamperedError(
+                    f"batch {plan.batch} of topic {self.topic!r} is resolved, yet its number was free: control objects "
+                    f"below {self.log.prefix} were deleted. Restore them (bucket versioning); this run wrote "
+                    f"{self.log.plan_url(plan.batch)}"
+                )
+            return None
+        log.info("topic %s: batch %d claims %s", self.topic, plan.batch, plan.claim)
+        return plan
+
+    def _finish(self, plan: Plan) -> Plan | None:
+        """Carry an open plan out if it is decided, else hand it out to be executed."""
+        decision = self.log.read_manifest(plan.batch)
+        if decision is None and plan.run != self.request.run:
+            decision = self._wait_politely(plan)
+        self._wrote = True
+        if decision is None:
+            if plan.slices:
+                return plan
+            decision = self.committer.decide(plan, (), run=self.request.run)
+        self.committer.carry_out(plan, decision)
+        return None
+
+    def _wait_politely(self, plan: Plan) -> Manifest | None:
+        log.info(
+            "topic %s: batch %d was planned by another run (%s); waiting up to %.0f s for it, then working in parallel, "
+            "which is harmless",
+            self.topic,
+            plan.batch,
+            plan.run,
+            self.request.adopt_wait,
+        )
+        deadline = self._monotonic() + self.request.adopt_wait
+        while self._monotonic() < deadline:
+            self._sleep(min(_POLL_SECONDS, self.request.adopt_wait))
+            if (decision := self.log.read_manifest(plan.batch)) is not None:
+                return decision
+        return None
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _succeed(self, record: RunRecord, view: View) -> TopicResult:
+        batches = covering_upward(self.log, record.target, generation=record.generation, low=record.low)
+        verified = verify(self.committer, batches, on_missing=self.request.on_missing) if self._verify_first else 0
+        return self._result(view.marker, record.generation, record.target, batches, verified=verified)
+
+    def _result(
+        self, marker: Marker, generation: int, target: Offsets, batches: list[Covering], *, verified: int
+    ) -> TopicResult:
+        return TopicResult(
+            topic=self.topic,
+            status="ok",
+            target=target,
+            batches=tuple(
+                BatchSummary(
+                    batch=b.plan.batch,
+                    manifest=self.log.manifest_url(b.plan.batch),
+                    mine=b.plan.run == self.request.run,
+                    objects=len(b.decision.objects),
+                    records=b.decision.records,
+                    size=b.decision.size,
+                    offsets=b.plan.claim,
+                )
+                for b in batches
+            ),
+            skipped=marker.lost_in(generation) & target,
+            verified=verified,
+            wrote=self._wrote,
+        )

@@ -1,0 +1,65 @@
+"""What the protocol needs of Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from airflow_provider_kafka_s3.exceptions import TopicRecreatedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Isolation", "Source", "TopicView", "require_topic_id"]
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+
+class TopicView(Protocol):
+    """A topic as the broker describes it; ``topic_id`` is None where brokers have no topic ids (before Kafka 2.8)."""
+
+    @property
+    def topic_id(self) -> str | None: ...
+    @property
+    def cluster_id(self) -> str | None: ...
+    @property
+    def partitions(self) -> tuple[int, ...]: ...
+
+
+class Source(Protocol):
+    """The topics of one Kafka cluster. Errors are those of :mod:`airflow_provider_kafka_s3.exceptions`."""
+
+    def describe(self, topic: str) -> TopicView:
+        """Look a topic up; TopicNotFoundError if the broker does not know it."""
+        ...
+
+    def earliest(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """The first offset that is still there, per partition."""
+        ...
+
+    def ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, int]:
+        """One past the last offset that a reader of this isolation level may read, per partition."""
+        ...
+
+    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, int | None]:
+        """The first offset whose record is not older than this, per partition; None if there is none."""
+        ...
+
+    def read(self, topic: str, partition: int, start: int, end: int, isolation: Isolation) -> Iterator[pa.RecordBatch]:
+        """All records of ``[start, end)``, never fewer: DataLossError if some of the range is gone."""
+        ...
+
+
+def require_topic_id(source: Source, topic: str, expected: str) -> None:
+    """Raise TopicRecreatedError unless the live topic is the incarnation with this id.
+
+    Topic ids are never reused (KIP-516), so equal ids before and after a read mean that all of it hit that incarnation.
+    An empty ``expected`` belongs to brokers without topic ids and passes.
+    """
+    live = source.describe(topic).topic_id or ""
+    if expected and live != expected:
+        raise TopicRecreatedError(
+            f"topic {topic!r} was deleted and created again: the stored offsets belong to topic id {expected}, the "
+            f"live topic has {live or 'none'}. Nothing was read or written. If the new topic should be landed from its "
+            f"beginning, reset the pipeline's topic"
+        )
