@@ -62,7 +62,7 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     generation: int = 0
     revision: int = 0
     resolved: Ranges = ()
-    partitions: dict[int, PartitionState] = {}
+    partitions: dict[int, PartitionState] = msgspec.field(default_factory=dict)
     history: tuple[ClosedGeneration, ...] = ()
 
     def __post_init__(self) -> None:
