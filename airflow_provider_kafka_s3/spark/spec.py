@@ -1,0 +1,172 @@
+"""What one submit of the Spark job is told, and what it answers: two files that the caller and the driver share.
+
+The job file holds secrets, so it is readable by its owner only and is gone as soon as the driver has read it; only its
+path is an argument of the process. The driver has to run on the caller's machine (client mode or a local master).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from airflow_provider_kafka_s3.config import MIB
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.retry import RetryPolicy
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+
+__all__ = ["JobResult", "JobSpec", "PlanRef", "TopicOutcome", "UploadSettings"]
+
+_SECRET = "REDACTED"
+
+
+class PlanRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which plan to execute: batch number ``batch`` in the log of ``topic`` of ``pipeline`` below ``topics_dir``."""
+
+    topics_dir: str
+    pipeline: str
+    topic: str
+    batch: int
+
+
+class UploadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a task uploads, see :class:`~airflow_provider_kafka_s3.storage.uploads.UploadPool`.
+
+    Attributes:
+        threads: that upload parts beside the one that reads and encodes.
+        memory: bytes of buffers of one task; what goes beyond them waits in temporary files.
+        spill_dir: folder on the executors for these files; None: the executor's temporary folder.
+    """
+
+    threads: int = 2
+    memory: int = 64 * MIB
+    spill_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ConfigurationError(f"upload threads={self.threads} must be 1 or more")
+        if self.memory < MIB:
+            raise ConfigurationError(f"upload memory={self.memory} bytes must be 1 MiB or more")
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One submit of the job. Its repr shows no settings of clients, since these hold secrets.
+
+    Attributes:
+        run: key of the run that executes the plans; it goes into the decisions.
+        plans: what to execute, one per topic.
+        kafka: librdkafka settings: the extra of the Airflow connection.
+        kafka_overrides: Java names of Kafka's consumer for Spark only.
+        bucket: where the control documents are and the objects go.
+        s3: how to reach it.
+        credentials: None: boto3's own chain, on the driver and on every executor.
+        retry: policy of every request to the store.
+        upload: how tasks upload.
+        on_data_loss: what to do with a batch whose offsets are gone from Kafka: ``fail``, or ``skip``: abandon it, so
+            that the run plans again from what is left.
+        result_path: where the driver writes its :class:`JobResult`.
+    """
+
+    run: str
+    plans: tuple[PlanRef, ...]
+    kafka: dict[str, Any]
+    bucket: str
+    result_path: str
+    kafka_overrides: dict[str, str] = {}
+    s3: S3Settings = S3Settings()
+    credentials: S3Credentials | None = None
+    retry: RetryPolicy = RetryPolicy()
+    upload: UploadSettings = UploadSettings()
+    on_data_loss: Literal["fail", "skip"] = "fail"
+
+    def __post_init__(self) -> None:
+        topics = [ref.topic for ref in self.plans]
+        if not topics or len(set(topics)) != len(topics):
+            raise ConfigurationError(
+                f"a job executes one plan of each of its topics, at least one; it was told {topics}"
+            )
+
+    def write(self, path: str | Path) -> None:
+        """Write the job file; FileExistsError if there is one.
+
+        It appears with the mode 0600, so nobody else can read it even for a moment.
+        """
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(self))
+
+    @classmethod
+    def read(cls, path: str | Path) -> JobSpec:
+        """Read a job file and remove it.
+
+        Raises:
+            ConfigurationError: it is not there, or was written by another version.
+        """
+        try:
+            body = Path(path).read_bytes()
+            os.unlink(path)
+        except OSError as e:
+            raise ConfigurationError(
+                f"job file {path} cannot be read and removed ({e.strerror}). It is made for one submit, gone when it "
+                f"begins, and lies on the machine of the driver: use a local master or deploy mode 'client'"
+            ) from e
+        try:
+            return msgspec.json.decode(body, type=cls)
+        except (msgspec.DecodeError, ValueError) as e:
+            # The text of the file holds secrets: it must not come along as context of the error.
+            reason = str(e)
+        raise ConfigurationError(
+            f"job file {path} is not one of this version ({reason}); install the same version of "
+            f"airflow-provider-kafka-s3 for Airflow and for the driver"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"JobSpec(run={self.run!r}, plans={self.plans!r}, bucket={self.bucket!r}, s3={self.s3!r}, "
+            f"kafka={_SECRET}, kafka_overrides={_SECRET}, credentials={_SECRET}, on_data_loss={self.on_data_loss!r})"
+        )
+
+    __str__ = __repr__
+
+
+class TopicOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the job ended for one topic.
+
+    Attributes:
+        topic: the Kafka topic.
+        status: ``decided``: the batch has a decision that is carried out; the log tells which. Else ``error``.
+        error: name of the class in :mod:`airflow_provider_kafka_s3.exceptions`.
+        message: of the error.
+    """
+
+    topic: str
+    status: Literal["decided", "error"]
+    error: str | None = None
+    message: str | None = None
+
+
+class JobResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the job ended, topic by topic."""
+
+    topics: tuple[TopicOutcome, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every topic has its decision."""
+        return all(t.status == "decided" for t in self.topics)
+
+    def write(self, path: str | Path) -> None:
+        """Write the result; it appears whole or not at all."""
+        unfinished = f"{path}.{os.getpid()}"
+        Path(unfinished).write_bytes(msgspec.json.encode(self))
+        os.replace(unfinished, path)
+
+    @classmethod
+    def read(cls, path: str | Path) -> JobResult | None:
+        """Read a result; None if the driver ended before it wrote one."""
+        try:
+            return msgspec.json.decode(Path(path).read_bytes(), type=cls)
+        except FileNotFoundError:
+            return None
