@@ -2,8 +2,8 @@
 
 moto checks a condition and writes afterwards, without a lock, so two writers can win one create-only PUT; it stores
 corrupt bytes, takes keys that S3 refuses, and breaks on an upload that was aborted. :class:`StrictS3` puts that right
-around moto's own application: every request is applied whole before the next one begins, and only after its body arrived
-whole. Nothing is kept when the server stops.
+around moto's own application: every request is applied whole before the next one begins, and only once all of its body
+is there. Nothing is kept when the server stops.
 
 ``python -m dev.s3_server --port 0 --bucket NAME`` prints the address; SIGTERM stops it. Any credentials are accepted.
 """
@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import base64
+import datetime
 import hashlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -39,6 +41,10 @@ __all__ = ["S3Server", "StrictS3", "ThreadedS3Server", "main"]
 MAX_KEY_BYTES: Final = 1_024
 ROOT: Final = Path(__file__).resolve().parents[1]
 
+_LISTED = re.compile(rb"<Upload>.*?</Upload>", re.DOTALL)
+_UPLOAD_ID = re.compile(rb"<UploadId>(.*?)</UploadId>")
+_INITIATED = re.compile(rb"<Initiated>.*?</Initiated>")
+
 
 class StrictS3:
     """moto's S3 as a WSGI application that refuses what S3 refuses, one request at a time."""
@@ -49,13 +55,15 @@ class StrictS3:
 
         self._moto: WSGIApplication = DomainDispatcherApplication(create_backend_app)
         self._lock = threading.Lock()
+        self._initiated: dict[bytes, bytes] = {}
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request; ``wsgi.input`` must hold the whole body."""
         with self._lock:
             refusal = self._refusal(environ)
             if refusal is None:
-                return self._moto(environ, start_response)
+                answer = self._moto(environ, start_response)
+                return self._with_times(answer) if environ["QUERY_STRING"].startswith("uploads") else answer
         status, code, message = refusal
         body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>'
         start_response(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
@@ -63,11 +71,25 @@ class StrictS3:
 
     def create_bucket(self, name: str) -> None:
         """Make a bucket without a request."""
-        from moto.core import DEFAULT_ACCOUNT_ID
+        from moto.core.models import DEFAULT_ACCOUNT_ID
         from moto.s3.models import s3_backends
 
         with self._lock:
             s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
+
+    def _with_times(self, answer: Iterable[bytes]) -> Iterable[bytes]:
+        """Say when an upload began: moto says 2010 of all, and whoever sweeps old uploads would take them all."""
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z").encode()
+
+        def correct(entry: re.Match[bytes]) -> bytes:
+            began = self._initiated.setdefault(_UPLOAD_ID.findall(entry[0])[0], now)
+            # As long as what it replaces, so Content-Length stays right.
+            return _INITIATED.sub(rb"<Initiated>" + began + rb"</Initiated>", entry[0])
+
+        body = b"".join(answer)
+        for upload_id in _UPLOAD_ID.findall(body):
+            self._initiated.setdefault(upload_id, now)
+        return [_LISTED.sub(correct, body)]
 
     def _refusal(self, environ: WSGIEnvironment) -> tuple[str, str, str] | None:
         path = environ["PATH_INFO"].encode("latin-1")
@@ -143,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
+    def log_message(self, format: str, *args: object) -> None:
         """Say nothing: a line per part would drown the tests."""
 
     def serve(self) -> None:
@@ -151,10 +173,11 @@ class _Handler(BaseHTTPRequestHandler):
         if body is None:
             self.close_connection = True
             return
-        answer: list[Any] = []
+        status, headers = "", list[tuple[str, str]]()
 
-        def start_response(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> Callable[..., Any]:
-            answer[:] = [status, headers]
+        def start_response(line: str, fields: list[tuple[str, str]], exc_info: object = None) -> Callable[..., Any]:
+            nonlocal status, headers
+            status, headers = line, fields
             return lambda data: None
 
         chunks = self.server.app(self._environ(body), start_response)
@@ -164,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
             close = getattr(chunks, "close", None)
             if close is not None:
                 close()
-        self._answer(*answer, content)
+        self._answer(status, headers, content)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = serve
 
@@ -380,6 +403,11 @@ class S3Server:
         self.stop()
 
 
+def _set_at_eof(event: threading.Event) -> None:
+    sys.stdin.buffer.read()
+    event.set()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit status is 2 if the port is taken."""
     parser = argparse.ArgumentParser(prog="python -m dev.s3_server", description="moto's S3 over HTTP, made strict")
@@ -397,7 +425,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"port {options.port} cannot be used ({e.strerror}); give another by --port, 0 for a free one")
         return 2
     if options.until_eof:
-        threading.Thread(target=lambda: (sys.stdin.buffer.read(), stopped.set()), daemon=True).start()
+        threading.Thread(target=_set_at_eof, args=(stopped,), daemon=True).start()
     with server:
         print(f"S3 serves at {server.endpoint}", flush=True)
         if options.ready_file is not None:

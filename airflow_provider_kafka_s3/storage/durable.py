@@ -123,7 +123,7 @@ class DurableStore:
             lambda: self.store.create_upload(key, metadata=metadata), what=f"CreateMultipartUpload {self.url(key)}"
         )
 
-    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> Part:
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
         """Upload one part; the same number again replaces it.
 
         Raises:

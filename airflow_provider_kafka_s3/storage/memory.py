@@ -19,11 +19,10 @@ from isal import isal_zlib
 
 from airflow_provider_kafka_s3.config import MAX_PARTS, MIN_PART_SIZE
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, PreconditionFailed, UploadGone, UploadRefused
-from airflow_provider_kafka_s3.storage.port import ObjectInfo, Part, PendingUpload, StoredObject
+from airflow_provider_kafka_s3.storage.port import ObjectInfo, Part, PendingUpload, StoredObject, check_key
 
 __all__ = ["MemoryStore"]
 
-_MAX_KEY_BYTES: Final = 1_024
 _MAX_METADATA_BYTES: Final = 2_048
 
 
@@ -58,7 +57,7 @@ class MemoryStore:
 
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
         """See the port."""
-        _check_key(key)
+        check_key(key)
         stored = self._objects.get(key)
         if stored is None or (start is None and end is None):
             return stored
@@ -77,7 +76,7 @@ class MemoryStore:
 
     def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
         """See the port."""
-        _check_key(key)
+        check_key(key)
         checked = _checked_metadata(metadata)
         with self._lock:
             self._require_absent(key)
@@ -85,7 +84,7 @@ class MemoryStore:
 
     def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
         """See the port."""
-        _check_key(key)
+        check_key(key)
         with self._lock:
             stored = self._objects.get(key)
             if stored is None or stored.etag != etag:
@@ -95,7 +94,7 @@ class MemoryStore:
 
     def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
         """See the port."""
-        _check_key(key)
+        check_key(key)
         checked = _checked_metadata(metadata)
         with self._lock:
             self._upload_count += 1
@@ -103,7 +102,7 @@ class MemoryStore:
             self._uploads[upload_id] = _Upload(key, checked, self._clock())
         return upload_id
 
-    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> Part:
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
         """See the port."""
         if not 1 <= number <= MAX_PARTS:
             raise ConfigurationError(f"part number {number} of {self.url(key)} must be 1 to {MAX_PARTS}")
@@ -193,12 +192,6 @@ class MemoryStore:
 
 def _md5(data: bytes) -> hashlib._Hash:
     return hashlib.md5(data, usedforsecurity=False)
-
-
-def _check_key(key: str) -> None:
-    size = len(key.encode())
-    if not 0 < size <= _MAX_KEY_BYTES:
-        raise ConfigurationError(f"key {key[:80]!r}… has {size} bytes; S3 takes 1 to {_MAX_KEY_BYTES}")
 
 
 def _checked_metadata(metadata: Mapping[str, str] | None) -> Mapping[str, str]:

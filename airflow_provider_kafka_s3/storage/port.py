@@ -16,9 +16,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
-__all__ = ["ObjectInfo", "ObjectStore", "Part", "PendingUpload", "StoredObject"]
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+
+__all__ = ["MAX_KEY_BYTES", "ObjectInfo", "ObjectStore", "Part", "PendingUpload", "StoredObject", "check_key"]
+
+MAX_KEY_BYTES: Final = 1_024
+"""Bytes of a key in UTF-8 at most (S3 user guide, naming objects)."""
+
+
+def check_key(key: str) -> None:
+    """Refuse a key that S3 would refuse; not every store does, and its objects could not move to one that does.
+
+    Raises:
+        ConfigurationError: the key is empty or longer than ``MAX_KEY_BYTES``.
+    """
+    size = len(key.encode())
+    if not 0 < size <= MAX_KEY_BYTES:
+        raise ConfigurationError(
+            f"key {key[:80]!r}… has {size} bytes, S3 takes 1 to {MAX_KEY_BYTES}: "
+            "shorten topics_dir, the path format or the topic's name"
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +112,7 @@ class ObjectStore(Protocol):
         """CreateMultipartUpload. Returns the upload id; nothing is visible until it is completed."""
         ...
 
-    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> Part:
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
         """UploadPart with its CRC32 in the header; raises UploadGone."""
         ...
 

@@ -1,0 +1,323 @@
+"""The port over a boto3 client: raw requests with conditions, each sent once.
+
+botocore's own retries are off. It would repeat a conditional write whose response was lost, and then report our own
+write as somebody else's; and two layers of retries multiply. Bodies are sent unsigned with a CRC32 computed beforehand,
+which costs a third of the CPU of signing them; the store checks the sum, and TLS protects the way.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from urllib.parse import urlsplit
+
+import msgspec
+from isal import isal_zlib
+
+from airflow_provider_kafka_s3 import __version__
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, UnknownOutcomeError, UploadGone
+from airflow_provider_kafka_s3.storage.port import ObjectInfo, Part, PendingUpload, StoredObject, check_key
+from airflow_provider_kafka_s3.storage.s3_errors import KeyAbsent, Kind, RangeBeyondEnd, translate
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+T = TypeVar("T")
+
+__all__ = ["S3Credentials", "S3Settings", "S3Store", "make_client"]
+
+
+class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where and how to reach a store; no secrets, so it may travel to executors and into logs.
+
+    Attributes:
+        endpoint_url: address of an S3-compatible store; None: AWS, or what the environment says.
+        region: None: from the environment.
+        addressing_style: ``path`` (``endpoint/bucket``), ``virtual`` (``bucket.endpoint``) or ``auto``.
+        verify: check the certificate of the endpoint.
+        ca_bundle: path of a PEM file with the authorities to trust, on every machine that connects; None: the usual.
+        connect_timeout: seconds to wait for a connection.
+        read_timeout: seconds to wait for the next bytes of an answer.
+        max_connections: connections kept at most; threads beyond it wait for their turn.
+    """
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    addressing_style: Literal["auto", "path", "virtual"] = "auto"
+    verify: bool = True
+    ca_bundle: str | None = None
+    connect_timeout: float = 10.0
+    read_timeout: float = 60.0
+    max_connections: int = 64
+
+    def __post_init__(self) -> None:
+        if self.endpoint_url is not None:
+            address = urlsplit(self.endpoint_url)
+            if address.username is not None or address.password is not None:
+                raise ConfigurationError("endpoint_url holds credentials; give them by the connection's login instead")
+            if address.scheme not in ("http", "https") or not address.hostname:
+                raise ConfigurationError(
+                    f"endpoint_url={self.endpoint_url!r} must begin with http:// or https:// and name a host"
+                )
+        for name in ("connect_timeout", "read_timeout", "max_connections"):
+            if getattr(self, name) <= 0:
+                raise ConfigurationError(f"{name}={getattr(self, name)} must be positive")
+
+
+class S3Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """Explicit credentials, for those who cannot use the environment or a role; its repr does not show them.
+
+    Attributes:
+        access_key_id: the public half.
+        secret_access_key: the secret half.
+        session_token: of temporary credentials.
+    """
+
+    access_key_id: str
+    secret_access_key: str
+    session_token: str | None = None
+
+    def __repr__(self) -> str:
+        return "S3Credentials(REDACTED)"
+
+    __str__ = __repr__
+
+
+def make_client(settings: S3Settings, credentials: S3Credentials | None = None) -> S3Client:
+    """Make a client as :class:`S3Store` needs it. It takes a moment (0.1 s): make one per process and share it.
+
+    Args:
+        settings: where to connect.
+        credentials: None: boto3's own chain (environment, profile, web identity, instance role, …).
+
+    Raises:
+        ConfigurationError: the settings do not make a client.
+    """
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+
+    config = Config(
+        connect_timeout=settings.connect_timeout,
+        read_timeout=settings.read_timeout,
+        max_pool_connections=settings.max_connections,
+        retries={"mode": "standard", "total_max_attempts": 1},
+        s3={"addressing_style": settings.addressing_style, "payload_signing_enabled": False},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        tcp_keepalive=True,
+        user_agent_extra=f"airflow-provider-kafka-s3/{__version__}",
+    )
+    given: dict[str, Any] = {}
+    if credentials is not None:
+        given = {
+            "aws_access_key_id": credentials.access_key_id,
+            "aws_secret_access_key": credentials.secret_access_key,
+            "aws_session_token": credentials.session_token,
+        }
+    try:
+        # A session of its own: boto3's default one must not be used by several threads.
+        return boto3.session.Session().client(
+            "s3",
+            region_name=settings.region,
+            endpoint_url=settings.endpoint_url,
+            verify=(settings.ca_bundle or True) if settings.verify else False,
+            config=config,
+            **given,
+        )
+    except (BotoCoreError, ValueError) as e:
+        raise ConfigurationError(f"cannot make an S3 client of {settings}: {e}") from e
+
+
+class S3Store:
+    """One bucket of an S3 store, as an :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`.
+
+    Any number of threads may share it.
+    """
+
+    def __init__(self, client: S3Client, bucket: str) -> None:
+        """Use ``client`` (see :func:`make_client`) for ``bucket``; nothing is sent yet."""
+        self._client = client
+        self._bucket = bucket
+
+    def url(self, key: str) -> str:
+        """See the port."""
+        return f"s3://{self._bucket}/{key}"
+
+    def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
+        """See the port. The body is checked against its length and, where the store has one, its checksum."""
+        first = start or 0
+        try:
+            if start is None and end is None:
+                return self._send("get", "GetObject", key, lambda: self._read(key, ChecksumMode="ENABLED"))
+            if end is None or end > first:
+                last = "" if end is None else str(end - 1)
+                return self._send("get", "GetObject", key, lambda: self._read(key, Range=f"bytes={first}-{last}"))
+        except KeyAbsent:
+            return None
+        except RangeBeyondEnd:
+            pass
+        # S3 has no empty ranges.
+        found = self.head(key)
+        return None if found is None else StoredObject(key, b"", found.etag, found.metadata)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """See the port. HEAD answers a missing bucket exactly as a missing key: None, too."""
+        try:
+            answer = self._send(
+                "head", "HeadObject", key, lambda: self._client.head_object(Bucket=self._bucket, Key=key)
+            )
+        except KeyAbsent:
+            return None
+        return ObjectInfo(key, answer["ContentLength"], answer["ETag"], answer["Metadata"])
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See the port."""
+        position: dict[str, Any] = {}
+        while True:
+            page = self._send(
+                "other",
+                "ListObjectsV2",
+                prefix,
+                lambda: self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **position),  # noqa: B023
+            )
+            for entry in page.get("Contents", []):
+                yield ObjectInfo(entry["Key"], entry["Size"], entry["ETag"])
+            if not page.get("IsTruncated"):
+                return
+            position = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
+        """See the port."""
+        return self._put("create", key, body, IfNoneMatch="*", Metadata=dict(metadata or {}))
+
+    def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
+        """See the port."""
+        return self._put("replace", key, body, IfMatch=etag)
+
+    def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
+        """See the port."""
+        check_key(key)
+        return self._send(
+            "other",
+            "CreateMultipartUpload",
+            key,
+            # Without the algorithm AWS expects no checksums, and refuses the parts that bear one.
+            lambda: self._client.create_multipart_upload(
+                Bucket=self._bucket, Key=key, Metadata=dict(metadata or {}), ChecksumAlgorithm="CRC32"
+            ),
+        )["UploadId"]
+
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
+        """See the port."""
+        # botocore takes a bytearray as it is, though its stubs do not say so; a memoryview has to be copied.
+        data = bytes(body) if isinstance(body, memoryview) else cast("bytes", body)
+        checksum = _crc32(data)
+        answer = self._send(
+            "part",
+            "UploadPart",
+            key,
+            lambda: self._client.upload_part(
+                Bucket=self._bucket,
+                Key=key,
+                UploadId=upload_id,
+                PartNumber=number,
+                Body=data,
+                ChecksumCRC32=checksum,
+            ),
+        )
+        return Part(number, answer["ETag"], checksum)
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> None:
+        """See the port."""
+        self._send(
+            "complete",
+            "CompleteMultipartUpload",
+            key,
+            lambda: self._client.complete_multipart_upload(
+                Bucket=self._bucket,
+                Key=key,
+                UploadId=upload_id,
+                IfNoneMatch="*",
+                MultipartUpload={
+                    "Parts": [{"PartNumber": p.number, "ETag": p.etag, "ChecksumCRC32": p.checksum} for p in parts]
+                },
+            ),
+        )
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """See the port."""
+        # An upload that is gone is what the caller wants.
+        with contextlib.suppress(UploadGone):
+            self._send(
+                "part",
+                "AbortMultipartUpload",
+                key,
+                lambda: self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id),
+            )
+
+    def upload_exists(self, key: str, upload_id: str) -> bool:
+        """See the port."""
+        try:
+            self._send(
+                "part",
+                "ListParts",
+                key,
+                lambda: self._client.list_parts(Bucket=self._bucket, Key=key, UploadId=upload_id, MaxParts=1),
+            )
+        except UploadGone:
+            return False
+        return True
+
+    def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
+        """See the port."""
+        position: dict[str, Any] = {}
+        while True:
+            page = self._send(
+                "other",
+                "ListMultipartUploads",
+                prefix,
+                lambda: self._client.list_multipart_uploads(Bucket=self._bucket, Prefix=prefix, **position),  # noqa: B023
+            )
+            for entry in page.get("Uploads", []):
+                yield PendingUpload(entry["Key"], entry["UploadId"], entry["Initiated"].timestamp())
+            if not page.get("IsTruncated"):
+                return
+            position = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+    def _read(self, key: str, **how: Any) -> StoredObject:
+        answer = self._client.get_object(Bucket=self._bucket, Key=key, **how)
+        with contextlib.closing(answer["Body"]) as stream:
+            body = stream.read()
+        if len(body) != answer["ContentLength"]:
+            raise UnknownOutcomeError(
+                f"GetObject {self.url(key)}: {len(body)} bytes came of {answer['ContentLength']} announced"
+            )
+        return StoredObject(key, body, answer["ETag"], answer["Metadata"])
+
+    def _put(self, kind: Kind, key: str, body: bytes, **how: Any) -> str:
+        check_key(key)
+        answer = self._send(
+            kind,
+            "PutObject",
+            key,
+            lambda: self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32=_crc32(body), **how),
+        )
+        return answer["ETag"]
+
+    def _send(self, kind: Kind, action: str, key: str, request: Callable[[], T]) -> T:
+        try:
+            return request()
+        except KafkaS3Error:
+            raise
+        except Exception as e:
+            error = translate(e, kind=kind, action=action, where=self.url(key))
+            if error is None:
+                raise
+            raise error from e
+
+
+def _crc32(body: bytes) -> str:
+    return base64.b64encode(isal_zlib.crc32(body).to_bytes(4, "big")).decode()

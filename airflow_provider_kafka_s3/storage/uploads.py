@@ -1,0 +1,376 @@
+"""Many objects uploaded in parts, in bounded memory, while their bytes are still being made.
+
+Where one part ends and the next begins depends on the bytes alone, so the same bytes make the same parts on every run.
+Buffers hold no more than their objects do; when all of them together pass the budget, the largest go to one temporary
+file and come back when their part is due. Nothing here completes an upload: that is for whoever decides the batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from isal import isal_zlib
+
+from airflow_provider_kafka_s3.config import MAX_PARTS, MIB, MIN_PART_SIZE
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TransientError
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.port import Part
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+__all__ = ["FinishedUpload", "Upload", "UploadPool"]
+
+log = logging.getLogger(__name__)
+
+_ABORT_THREADS: Final = 16
+
+
+@dataclass(frozen=True)
+class FinishedUpload:
+    """An upload whose parts are all with the store, and which nobody completed yet.
+
+    Attributes:
+        key: where the object will be.
+        upload_id: of the multipart upload.
+        parts: all parts in order; at least one.
+        size: bytes of the object.
+        crc32: CRC-32 of the object's bytes.
+    """
+
+    key: str
+    upload_id: str
+    parts: tuple[Part, ...]
+    size: int
+    crc32: int
+
+
+class Upload:
+    """One object on its way; made by :meth:`UploadPool.open`, used by the thread that made it."""
+
+    def __init__(self, pool: UploadPool, key: str, metadata: Mapping[str, str]) -> None:
+        """Not for callers: see :meth:`UploadPool.open`."""
+        self.key = key
+        self._pool = pool
+        self._metadata = metadata
+        self._buffer = bytearray()
+        self._slot: int | None = None
+        self._spilled = 0
+        self._size = 0
+        self._crc32 = 0
+        self._parts: list[Future[Part]] = []
+        self._sealed = False
+        self._upload_id: str | None = None
+        self._id_lock = threading.Lock()
+
+    def write(self, data: ReadableBuffer) -> None:
+        """Append any bytes-like object; it is copied. Waits while too many parts are on their way.
+
+        Raises:
+            KafkaS3Error: a part of this or another upload of the pool failed.
+            ConfigurationError: the object needs more parts than an upload can have.
+        """
+        if self._sealed:
+            raise ValueError(f"{self.key} was finished: nothing can be added to it")
+        self._pool.check()
+        with memoryview(data) as view, view.cast("B") as rest:
+            self._crc32 = isal_zlib.crc32(rest, self._crc32)
+            self._size += len(rest)
+            start = 0
+            while start < len(rest):
+                room = self._pool.part_size - self._spilled - len(self._buffer)
+                piece = rest[start : start + room]
+                self._buffer += piece
+                self._pool.grew(len(piece))
+                start += len(piece)
+                if len(piece) == room:
+                    self._send()
+        self._pool.shrink()
+
+    def seal(self) -> None:
+        """End the object and send its last part, without waiting for it. Sealing again does nothing.
+
+        Seal many, then :meth:`finish` each: their requests overlap.
+
+        Raises:
+            KafkaS3Error: a part of this or another upload of the pool failed.
+        """
+        if self._sealed:
+            return
+        self._pool.check()
+        self._sealed = True
+        if self._spilled or self._buffer or not self._parts:
+            self._send()
+        self._pool.forget(self)
+
+    def finish(self) -> FinishedUpload:
+        """Seal, wait for the parts, and tell what the store holds. The upload is not completed.
+
+        Raises:
+            KafkaS3Error: a part of this or another upload of the pool failed.
+        """
+        self.seal()
+        self._pool.check()
+        parts = tuple(part.result() for part in self._parts)
+        assert self._upload_id is not None
+        return FinishedUpload(self.key, self._upload_id, parts, self._size, self._crc32)
+
+    @property
+    def upload_id(self) -> str | None:
+        """Id of the multipart upload; None until it was begun."""
+        return self._upload_id
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of this object in memory."""
+        return len(self._buffer)
+
+    def spill(self, spool: _SpillFile) -> int:
+        """Move the buffer to the file; returns how many bytes memory got back. Called by the pool."""
+        if self._slot is None:
+            self._slot = spool.take_slot()
+        spool.write(self._slot, self._spilled, self._buffer)
+        freed = len(self._buffer)
+        self._spilled += freed
+        self._buffer = bytearray()
+        return freed
+
+    def _send(self) -> None:
+        number = len(self._parts) + 1
+        if number > MAX_PARTS:
+            raise ConfigurationError(
+                f"{self._pool.store.url(self.key)} needs more than {MAX_PARTS} parts of {self._pool.part_size} bytes: "
+                "use a larger part_size or a smaller max_bytes"
+            )
+        self._parts.append(self._pool.submit(lambda body: self._upload_part(number, body), self._take))
+
+    def _take(self) -> bytearray:
+        """The bytes of the part that is due, out of the file and the buffer."""
+        buffer, self._buffer = self._buffer, bytearray()
+        self._pool.grew(-len(buffer))
+        if self._slot is None:
+            return buffer
+        body = self._pool.spool.read(self._slot, self._spilled)
+        body += buffer
+        self._pool.spool.give_back(self._slot)
+        self._slot, self._spilled = None, 0
+        return body
+
+    def _upload_part(self, number: int, body: bytearray) -> Part:
+        store = self._pool.store
+        with self._id_lock:  # The first of its parts to run begins the upload; the others wait for it.
+            if self._upload_id is None:
+                self._upload_id = store.create_upload(self.key, self._metadata)
+        return store.upload_part(self.key, self._upload_id, number, body)
+
+
+class UploadPool:
+    """Uploads of one task: threads that send parts, and one memory budget for what is not sent yet.
+
+    One thread opens, writes and finishes; the pool's own threads only send. Memory is at most ``memory`` plus
+    ``2 * threads + 1`` parts. As a context manager it closes itself, without aborting anything: only the caller knows
+    whether a decision may list the uploads.
+    """
+
+    def __init__(
+        self,
+        store: DurableStore,
+        *,
+        part_size: int,
+        threads: int = 2,
+        memory: int = 64 * MIB,
+        spill_dir: str | None = None,
+    ) -> None:
+        """Make a pool.
+
+        Args:
+            store: where the parts go.
+            part_size: bytes of every part but the last, 5 MiB at least.
+            threads: requests at the same time.
+            memory: bytes that all open objects together may hold in memory.
+            spill_dir: folder of the temporary file; None: the system's.
+
+        Raises:
+            ConfigurationError: a number makes no sense.
+        """
+        if part_size < MIN_PART_SIZE:
+            raise ConfigurationError(f"part_size={part_size} is below S3's minimum of 5 MiB ({MIN_PART_SIZE})")
+        if threads < 1 or memory < 1:
+            raise ConfigurationError(f"threads={threads} and memory={memory} must be positive")
+        self.store = store
+        self.part_size = part_size
+        self.spool = _SpillFile(part_size, spill_dir)
+        self._memory = memory
+        self._held = 0
+        self._open: dict[int, Upload] = {}
+        self._all: list[Upload] = []
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="upload")
+        self._room = threading.BoundedSemaphore(2 * threads)
+        self._error: BaseException | None = None
+        self._aborted = False
+
+    def open(self, key: str, metadata: Mapping[str, str] | None = None) -> Upload:
+        """Begin an object. Nothing is sent until its first part is full or it ends.
+
+        Args:
+            key: where the object will be.
+            metadata: user metadata of the object.
+        """
+        self.check()
+        upload = Upload(self, key, dict(metadata or {}))
+        self._open[id(upload)] = upload
+        self._all.append(upload)
+        return upload
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that open objects hold in memory now."""
+        return self._held
+
+    def abort_all(self) -> None:
+        """Abort every upload of the pool, finished ones too, as well as possible; the pool is of no use afterwards.
+
+        Only for uploads that nobody was told of: a decision may list the others. What cannot be aborted is logged and
+        left to the bucket's lifecycle rule.
+        """
+        self._stop()
+        begun = [(upload.key, upload.upload_id) for upload in self._all if upload.upload_id is not None]
+
+        def abort(key_and_id: tuple[str, str]) -> None:
+            try:
+                self.store.abort_upload(*key_and_id)
+            except KafkaS3Error as e:
+                log.warning("upload %s of %s stays pending: %s", key_and_id[1], self.store.url(key_and_id[0]), e)
+
+        with ThreadPoolExecutor(_ABORT_THREADS, thread_name_prefix="abort") as threads:
+            list(threads.map(abort, begun))
+
+    def close(self) -> None:
+        """Drop what was not sent, end the threads, remove the temporary file. Uploads stay pending; repeatable."""
+        self._stop()
+        self._open.clear()
+        self.spool.close()
+
+    def __enter__(self) -> Self:
+        """The pool itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def check(self) -> None:
+        """Raise what a part met, in the thread of the caller. Called by uploads."""
+        if self._error is not None:
+            raise self._error
+        if self._aborted:
+            raise ValueError("the pool of uploads was closed")
+
+    def submit(self, send: Callable[[bytearray], Part], take: Callable[[], bytearray]) -> Future[Part]:
+        """Hand a part to the threads as soon as there is room for it. Called by uploads."""
+        # The bytes are taken from the buffers only now, so that waiting parts are not in memory twice.
+        self._room.acquire()
+        try:
+            future = self._threads.submit(self._run, send, take())
+        except BaseException:
+            self._room.release()
+            raise
+        future.add_done_callback(lambda _: self._room.release())
+        return future
+
+    def grew(self, size: int) -> None:
+        """Count bytes that came into memory, or left it. Called by uploads."""
+        self._held += size
+
+    def shrink(self) -> None:
+        """Bring memory back under its budget. Called by uploads."""
+        if self._held <= self._memory:
+            return
+        # Down to half, and the largest first: then the search for them is rare and the writes are long.
+        for upload in sorted(self._open.values(), key=lambda u: u.buffered, reverse=True):
+            self._held -= upload.spill(self.spool)
+            if self._held <= self._memory // 2:
+                return
+
+    def forget(self, upload: Upload) -> None:
+        """An upload holds no bytes any more. Called by uploads."""
+        self._open.pop(id(upload), None)
+
+    def _run(self, send: Callable[[bytearray], Part], body: bytearray) -> Part:
+        self.check()
+        try:
+            return send(body)
+        except BaseException as e:
+            self._error = self._error or e
+            raise
+
+    def _stop(self) -> None:
+        self._aborted = True
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+class _SpillFile:
+    """One unlinked temporary file with a slot of one part for every object that needs one.
+
+    One file, because thousands of objects may be open and a process has far fewer file descriptors. It is sparse: a
+    slot takes the space of what was written to it. Only the caller's thread uses it.
+    """
+
+    def __init__(self, slot_size: int, folder: str | None) -> None:
+        self._slot_size = slot_size
+        self._folder = folder
+        self._fd: int | None = None
+        self._slots = 0
+        self._free: list[int] = []
+
+    def take_slot(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._slots += 1
+        return self._slots - 1
+
+    def give_back(self, slot: int) -> None:
+        self._free.append(slot)
+
+    def write(self, slot: int, at: int, data: bytearray) -> None:
+        try:
+            if self._fd is None:
+                self._fd, path = tempfile.mkstemp(prefix="kafka-s3-spill-", dir=self._folder)
+                os.unlink(path)  # From here on the space is freed however the process ends.
+            offset = slot * self._slot_size + at
+            with memoryview(data) as rest:
+                done = 0
+                while done < len(rest):
+                    done += os.pwrite(self._fd, rest[done:], offset + done)
+        except OSError as e:
+            raise TransientError(
+                f"cannot keep {len(data)} bytes of open objects in {self._folder or tempfile.gettempdir()}: {e}; "
+                "make room there, choose another spill_dir, or allow more memory"
+            ) from e
+
+    def read(self, slot: int, size: int) -> bytearray:
+        data = bytearray(size)
+        with memoryview(data) as rest:
+            done = 0
+            while done < size:
+                assert self._fd is not None
+                read = os.preadv(self._fd, [rest[done:]], slot * self._slot_size + done)
+                if read == 0:
+                    raise TransientError(f"the temporary file of open objects ends {size - done} bytes too early")
+                done += read
+        return data
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
