@@ -1,0 +1,293 @@
+"""Records become objects: every record once, the same bytes on every try, and lost objects come back the same."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import itertools
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA
+from airflow_provider_kafka_s3.batch.manifest import SliceRows
+from airflow_provider_kafka_s3.batch.objects import object_builder, write_slice
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS
+from airflow_provider_kafka_s3.batch.plan import Plan, Slice, layout_digest
+from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError, SparkJobError, UploadRefused
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.storage.uploads import UploadPool
+
+DAY = 86_400_000
+HOURLY = Layout(format=Format(kind="json"), partitioner=Partitioner(kind="hourly"))
+PART = 5 * MIB
+
+
+def plan_of(layout: Layout, *slices: tuple[int, int, int], generation: int = 0) -> Plan:
+    return Plan(
+        batch=7,
+        type="data",
+        topic="flights",
+        topic_id="topic-id",
+        generation=generation,
+        run="run",
+        tail=True,
+        isolation="read_committed",
+        slices=tuple(Slice(id=i, partition=p, start=a, end=b) for i, (p, a, b) in enumerate(slices)),
+        skipped=NO_OFFSETS,
+        layout=layout,
+        layout_sha256=layout_digest(layout),
+    )
+
+
+def batch_of(rows: Sequence[tuple[int, int, bytes | None]]) -> pa.RecordBatch:
+    offsets, timestamps, values = zip(*rows, strict=True) if rows else ((), (), ())
+    columns: list[Any] = [
+        pa.array(offsets, pa.int64()),
+        pa.array(timestamps, pa.int64()),
+        pa.array(values, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["offset", "timestamp", "value"])
+
+
+def records(start: int, end: int, *, hours: int = 3) -> list[tuple[int, int, bytes | None]]:
+    """Records whose hours go to and fro, with holes in their offsets."""
+    return [(o, DAY + o % hours * 3_600_000, json.dumps({"o": o}).encode()) for o in range(start, end) if o % 5]
+
+
+class Bucket:
+    """A store in memory and what one slice became in it."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryStore()
+        self.store = DurableStore(self.memory, Retrier(sleep=lambda _: None))
+
+    def write(self, plan: Plan, batches: Sequence[pa.RecordBatch]) -> SliceRows:
+        with UploadPool(self.store, part_size=PART, threads=2) as pool:
+            return write_slice(plan, plan.slices[0], batches, pool.open)
+
+    def complete(self, rows: SliceRows) -> dict[str, bytes]:
+        for entry in rows.objects:
+            self.memory.complete_upload(entry.key, entry.upload_id, entry.upload_parts())
+        return {entry.key: self.body(entry.key) for entry in rows.objects}
+
+    def body(self, key: str) -> bytes:
+        found = self.memory.get(key)
+        assert found is not None
+        return found.body
+
+
+def cut(rows: list[tuple[int, int, bytes | None]], edges: Sequence[int]) -> list[pa.RecordBatch]:
+    bounds = [0, *sorted(e % (len(rows) + 1) for e in edges), len(rows)]
+    return [batch_of(rows[a:b]) for a, b in itertools.pairwise(bounds)]
+
+
+def test_every_record_is_in_one_object_and_the_rows_say_which() -> None:
+    """Key, size, checksum, content and offsets of each entry are those of its bytes."""
+    bucket = Bucket()
+    rows = records(10, 60)
+    written = bucket.write(plan_of(HOURLY, (4, 10, 60)), cut(rows, [7, 20]))
+    bodies = bucket.complete(written)
+
+    assert (written.result.records, written.result.ignored, written.result.next_offset) == (len(rows), 0, 60)
+    assert sorted(line for body in bodies.values() for line in body.splitlines()) == sorted(
+        v or b"" for _, _, v in rows
+    )
+    assert [e.min_offset for e in written.objects] == [11, 12, 13]
+    for entry in written.objects:
+        offsets = [json.loads(line)["o"] for line in bodies[entry.key].splitlines()]
+        digest = hashlib.sha256(b"topic-id\0" + (4).to_bytes(8, "little") + np.array(offsets, "<i8").tobytes())
+        assert entry.content == digest.hexdigest()
+        assert (entry.min_offset, entry.max_offset, entry.records) == (offsets[0], offsets[-1], len(offsets))
+        assert (entry.size, entry.crc32) == (len(bodies[entry.key]), f"{zlib.crc32(bodies[entry.key]):08x}")
+        assert entry.key.endswith(f"/flights+4+{offsets[0]:010d}.json")
+        assert (entry.slices, entry.checksum_algorithm) == ((0,), "CRC32")
+
+
+def test_uploads_bear_batch_and_a_nonce_of_their_own() -> None:
+    """Metadata tells a batch's object from any other, and one attempt's upload from another's."""
+    bucket = Bucket()
+    plan = plan_of(HOURLY, (4, 10, 60))
+    first = bucket.write(plan, [batch_of(records(10, 60))])
+    second = Bucket().write(plan, [batch_of(records(10, 60))])
+    bucket.complete(first)
+
+    for entry in first.objects:
+        info = bucket.memory.head(entry.key)
+        assert info is not None
+        assert info.metadata == {BATCH_METADATA: "7", NONCE_METADATA: entry.nonce}
+    assert len({e.nonce for e in (*first.objects, *second.objects)}) == 6
+
+
+ROTATED = Layout(
+    format=Format(kind="json", compression="gzip"),
+    partitioner=Partitioner(kind="hourly"),
+    rotation=Rotation(flush_size=17, max_bytes=40),
+)
+
+
+@given(edges=st.lists(st.integers(0, 200), max_size=12))
+def test_batch_edges_change_neither_names_nor_bytes_nor_rows(edges: list[int]) -> None:
+    """However the same records are batched, the objects and their order in the rows are the same."""
+    rows = records(0, 120)
+    plan = plan_of(ROTATED, (0, 0, 120))
+    whole, cut_up = Bucket(), Bucket()
+    one, many = whole.write(plan, [batch_of(rows)]), cut_up.write(plan, cut(rows, edges))
+
+    def told(written: SliceRows) -> list[tuple[Any, ...]]:
+        return [(e.key, e.size, e.crc32, e.content, e.records, e.min_offset, e.max_offset) for e in written.objects]
+
+    assert told(one) == told(many)
+    assert one.result == many.result
+    assert whole.complete(one) == cut_up.complete(many)
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [[[10, 12], [12, 13]], [[10, 12, 11]], [[11], [10]], [[9, 10]], [[19, 20]], [[10, 10]]],
+    ids=["twice", "disorder", "disorder-across-batches", "before-start", "at-end", "twice-in-a-batch"],
+)
+def test_records_that_are_not_the_slice_are_refused(offsets: list[list[int]]) -> None:
+    """A record that comes twice, out of order or from another slice ends the attempt."""
+    batches = [batch_of([(o, DAY, b"{}") for o in part]) for part in offsets]
+    with pytest.raises(SparkJobError, match=r"'flights' partition 2.*\[10, 20\)"):
+        Bucket().write(plan_of(HOURLY, (2, 10, 20)), batches)
+
+
+def test_a_slice_without_records_has_no_objects() -> None:
+    """Transaction markers take offsets and bring no records; empty batches change nothing."""
+    written = Bucket().write(plan_of(HOURLY, (2, 10, 20)), [batch_of([])])
+    assert written.objects == ()
+    assert (written.result.records, written.result.next_offset) == (0, 20)
+
+
+def test_ignored_nulls_are_counted() -> None:
+    """Tombstones that the layout leaves out are in no object and in the count of ignored ones."""
+    layout = Layout(format=Format(kind="json", on_null="ignore"))
+    written = Bucket().write(plan_of(layout, (2, 0, 9)), [batch_of([(0, DAY, None), (1, DAY, b"1"), (5, DAY, None)])])
+    assert (written.result.records, written.result.ignored) == (1, 2)
+    assert [(e.min_offset, e.max_offset) for e in written.objects] == [(1, 1)]
+
+
+def test_a_bad_record_is_named() -> None:
+    """The error of the format names topic, partition and offset."""
+    with pytest.raises(RecordError, match="'flights', partition 2, offset 4"):
+        Bucket().write(plan_of(HOURLY, (2, 0, 9)), [batch_of([(3, DAY, b"{}"), (4, DAY, b"{")])])
+
+
+def test_a_key_that_s3_refuses_is_refused_before_anything_is_uploaded() -> None:
+    """No upload is begun for an object whose key is too long."""
+    bucket = Bucket()
+    layout = Layout(topics_dir="d" * 1000, format=Format(kind="bytes"))
+    with pytest.raises(ConfigurationError, match="1024"):
+        bucket.write(plan_of(layout, (2, 0, 9)), [batch_of([(0, DAY, b"x" * (PART + 1))])])
+    assert not list(bucket.memory.pending_uploads(""))
+
+
+def test_a_reset_has_no_objects() -> None:
+    """A plan without a layout cannot be written."""
+    reset = Plan(
+        batch=7,
+        type="reset",
+        topic="flights",
+        topic_id="a",
+        generation=0,
+        run="run",
+        tail=False,
+        isolation="read_committed",
+        slices=(),
+        skipped=NO_OFFSETS,
+        layout=None,
+        layout_sha256="",
+        new_topic_id="b",
+    )
+    with pytest.raises(ConfigurationError, match="batch 7 .* reset"):
+        write_slice(reset, Slice(id=0, partition=0, start=0, end=1), [], lambda *_: pytest.fail("nothing to open"))
+
+
+# -- writing lost objects again ---------------------------------------------------------------------------------------
+
+
+def rebuilt_like(rows: list[tuple[int, int, bytes | None]], layout: Layout) -> Iterator[tuple[Any, bytes, Bucket, Any]]:
+    """Each object of a slice: its entry, its bytes, an empty bucket, and the object built again for it."""
+    bucket = Bucket()
+    plan = plan_of(layout, (4, rows[0][0], rows[-1][0] + 1))
+    written = bucket.write(plan, [batch_of(rows)])
+    bodies = bucket.complete(written)
+    for entry in written.objects:
+        other = Bucket()
+        build = object_builder(other.store)
+        yield entry, bodies[entry.key], other, build(plan, plan.slices[0], entry.key, iter(cut(rows, [3])))
+
+
+def test_a_lost_object_comes_back_the_same() -> None:
+    """Content, bytes and metadata of what is put are those that were asked for; the bucket gets nothing else."""
+    for entry, body, bucket, rebuilt in rebuilt_like(records(10, 60), ROTATED):
+        assert rebuilt.content == entry.content
+        rebuilt.put({"kafka-s3-content": entry.content})
+        rebuilt.put({"kafka-s3-content": "a second put finds the key"})
+        assert bucket.body(entry.key) == body
+        assert [info.key for info in bucket.memory.list("")] == [entry.key]
+        info = bucket.memory.head(entry.key)
+        assert info is not None
+        assert info.metadata == {"kafka-s3-content": entry.content}
+
+
+def test_a_lost_object_larger_than_a_part_is_uploaded_in_parts() -> None:
+    """It does not fit into one request, so it takes several, and again only if its key is free."""
+    rows: list[tuple[int, int, bytes | None]] = [(o, DAY, bytes([o]) * MIB) for o in range(12)]
+    layout = Layout(format=Format(kind="bytes"), part_size=PART)
+    for entry, body, bucket, rebuilt in rebuilt_like(rows, layout):
+        rebuilt.put({"kafka-s3-content": entry.content})
+        rebuilt.put({"kafka-s3-content": "a second put finds the key"})
+        assert bucket.body(entry.key) == body
+        assert not list(bucket.memory.pending_uploads(""))
+
+
+def test_an_upload_whose_completion_failed_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can bring the object to light later, whatever the store answered."""
+    rows: list[tuple[int, int, bytes | None]] = [(o, DAY, bytes([o]) * MIB) for o in range(12)]
+    layout = Layout(format=Format(kind="bytes"), part_size=PART)
+    for _, _, bucket, rebuilt in rebuilt_like(rows, layout):
+
+        def refuse(*_: object) -> None:
+            raise UploadRefused("no")
+
+        monkeypatch.setattr(bucket.memory, "complete_upload", refuse)
+        rebuilt.put({})
+        assert not list(bucket.memory.pending_uploads(""))
+        assert not list(bucket.memory.list(""))
+
+
+def test_other_records_do_not_make_the_object() -> None:
+    """If Kafka no longer has the records that began it, there is no such object."""
+    plan = plan_of(HOURLY, (4, 10, 60))
+    build = object_builder(Bucket().store)
+    assert build(plan, plan.slices[0], "topics/flights/elsewhere.json", iter([batch_of(records(10, 60))])) is None
+
+
+def test_nothing_stays_behind_when_building_fails_or_is_given_up(tmp_path: Any) -> None:
+    """Temporary files have no names, and are closed with the object or by the error."""
+    plan = plan_of(Layout(format=Format(kind="json"), part_size=PART), (4, 0, 60))
+    build = object_builder(Bucket().store, spill_dir=str(tmp_path))
+    large = json.dumps("x" * PART * 2).encode()
+    with pytest.raises(RecordError):
+        build(plan, plan.slices[0], KEY, iter([batch_of([(0, 0, large), (1, 0, b"{")])]))
+    rebuilt = build(plan, plan.slices[0], KEY, iter([batch_of([(0, 0, large)])]))
+    assert rebuilt is not None
+    assert list(tmp_path.iterdir()) == []
+    del rebuilt
+    gc.collect()
+
+
+KEY = "topics/flights/partition=4/flights+4+0000000000.json"
