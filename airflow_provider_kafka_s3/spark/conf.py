@@ -1,0 +1,48 @@
+"""Spark settings that the job wants, for whoever starts its session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["JOB_CONF", "connector_package", "with_job_conf"]
+
+_SECRETS: Final = "(?i)secret|password|passwd|token|credential|access[._]?key|jaas|ssl[._]key|keystore"
+
+JOB_CONF: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # Bounds of what one batch brings into a Python worker. Spark's own bound on bytes is 256 MiB (4.0).
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
+        # One task is one slice: nothing may join tasks or cut them.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # Spark's own patterns do not know JAAS, nor the options of a reader.
+        "spark.redaction.regex": _SECRETS,
+        "spark.sql.redaction.options.regex": f"{_SECRETS}|url",
+        # The driver's log ends up in the task's log.
+        "spark.log.level": "WARN",
+    }
+)
+"""Settings of the job; correctness depends on none of them, memory, noise and secrecy do.
+
+A local master should be ``local[N,4]``: ``local[N]`` never tries a task again. ``spark.speculation`` is harmless and
+useless.
+"""
+
+
+def with_job_conf(user: Mapping[str, str]) -> dict[str, str]:
+    """The job's settings under the user's: what the user set wins, except that redaction only grows."""
+    conf = {**JOB_CONF, **user}
+    for name in ("spark.redaction.regex", "spark.sql.redaction.options.regex"):
+        if name in user and user[name] != JOB_CONF[name]:
+            conf[name] = f"{JOB_CONF[name]}|{user[name]}"
+    return conf
+
+
+def connector_package() -> str:
+    """Maven coordinates of the Kafka connector that fits the installed pyspark."""
+    from pyspark import __version__
+
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{__version__}"

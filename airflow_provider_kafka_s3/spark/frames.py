@@ -1,0 +1,87 @@
+"""From slices to a data frame in which one task reads exactly one slice.
+
+Where Spark cuts an offset range differs from version to version, so Spark gets nothing to cut: the k-th slice of every
+Kafka partition makes one frame with an explicit start and end for each partition, which Spark reads with one task per
+partition, and a union of frames keeps their tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.source import Isolation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Rank", "record_frame", "slice_ranks"]
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one frame reads: at most one slice of each Kafka partition.
+
+    Attributes:
+        isolation: of the read.
+        ranges: per topic and Kafka partition, ``(start, end)``.
+    """
+
+    isolation: Isolation
+    ranges: Mapping[str, Mapping[int, tuple[int, int]]]
+
+    def options(self) -> dict[str, str]:
+        """What to read, in the words of Spark's Kafka source."""
+        return {
+            "assign": _json({topic: sorted(parts) for topic, parts in self.ranges.items()}),
+            "startingOffsets": _json(
+                {t: {str(p): start for p, (start, _) in parts.items()} for t, parts in self.ranges.items()}
+            ),
+            "endingOffsets": _json(
+                {t: {str(p): end for p, (_, end) in parts.items()} for t, parts in self.ranges.items()}
+            ),
+        }
+
+
+def slice_ranks(plans: Sequence[Plan]) -> list[Rank]:
+    """Sort the slices of plans of different topics into as few frames as can read them."""
+    ranks: dict[tuple[Isolation, int], dict[str, dict[int, tuple[int, int]]]] = {}
+    for plan in plans:
+        seen: dict[int, int] = {}
+        for s in plan.slices:
+            rank = seen.get(s.partition, 0)
+            seen[s.partition] = rank + 1
+            frame = ranks.setdefault((plan.isolation, rank), {})
+            frame.setdefault(plan.topic, {})[s.partition] = (s.start, s.end)
+    return [Rank(isolation, ranges) for (isolation, _), ranges in sorted(ranks.items())]
+
+
+def record_frame(
+    spark: SparkSession, plans: Sequence[Plan], options: Mapping[Isolation, Mapping[str, str]]
+) -> DataFrame:
+    """The records of all slices of some plans, one task per slice.
+
+    Args:
+        spark: the session.
+        plans: of different topics; together they have at least one slice.
+        options: of the Kafka source, per isolation level, without what to read.
+
+    Returns:
+        A frame with the columns ``partition``, ``offset``, ``timestamp``, ``value``, and, of several plans, ``topic``.
+    """
+    columns = ["partition", "offset", "timestamp", "value", *(["topic"] if len(plans) > 1 else [])]
+
+    def frame(rank: Rank) -> DataFrame:
+        # Never fewer records than the plan asked for: what is gone has to be an error.
+        how = {**options[rank.isolation], **rank.options(), "failOnDataLoss": "true"}
+        return spark.read.format("kafka").options(**how).load().select(*columns)
+
+    return reduce(lambda a, b: a.unionByName(b), map(frame, slice_ranks(plans)))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

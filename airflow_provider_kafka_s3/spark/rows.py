@@ -1,0 +1,156 @@
+"""The rows that tasks hand to the driver, and what the driver makes of them.
+
+A task yields one ``object`` row per object and then one row that ends it: ``slice`` (all is uploaded), ``empty`` (the
+task was given no record) or ``error`` (a person has to act, trying again cannot help). Whatever else goes wrong in a
+task is an exception there, and Spark tries the task again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+import pyarrow as pa
+
+from airflow_provider_kafka_s3 import exceptions
+from airflow_provider_kafka_s3.batch.manifest import ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
+
+__all__ = ["ROW_DDL", "ROW_SCHEMA", "Row", "RowKind", "TaskError", "error_from", "gather", "rows_of_slice", "to_batch"]
+
+RowKind = Literal["slice", "object", "empty", "error"]
+
+ROW_DDL: Final = "topic int, slice int, attempt string, kind string, body binary"
+_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("topic", pa.int32()),
+    pa.field("slice", pa.int32()),
+    pa.field("attempt", pa.string()),
+    pa.field("kind", pa.string()),
+    pa.field("body", pa.binary()),
+]
+ROW_SCHEMA: Final = pa.schema(_FIELDS)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One row of a task.
+
+    Attributes:
+        topic: index of the topic's plan among the plans of the action; -1 if ``empty``.
+        slice: id of the slice in that plan; -1 if ``empty``.
+        attempt: tells the attempts at a slice apart.
+        kind: see the module.
+        body: JSON of a ``SliceResult``, ``ObjectEntry`` or :class:`TaskError`.
+    """
+
+    topic: int
+    slice: int
+    attempt: str
+    kind: RowKind
+    body: bytes
+
+
+class TaskError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A terminal error of a task: the name of its class in ``exceptions`` and its message."""
+
+    error: str
+    message: str
+
+
+def rows_of_slice(topic: int, attempt: str, rows: SliceRows) -> list[Row]:
+    """What a task that succeeded yields; the row that ends it comes last."""
+    number = rows.result.id
+    return [
+        *(Row(topic, number, attempt, "object", msgspec.json.encode(entry)) for entry in rows.objects),
+        Row(topic, number, attempt, "slice", msgspec.json.encode(rows.result)),
+    ]
+
+
+def to_batch(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Rows as Arrow."""
+    columns = zip(*((r.topic, r.slice, r.attempt, r.kind, r.body) for r in rows), strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, ROW_SCHEMA, strict=True)], schema=ROW_SCHEMA
+    )
+
+
+def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] | KafkaS3Error]:
+    """Sort the rows of an action by its plans.
+
+    Complete is a topic whose every slice ended. Spark fails a task that does not reach the end of its offsets, and
+    every task ends with one row, so there are as many of these as slices. Tasks without a record do not know which
+    slice they are, but it can only be one that nobody else named. Numbers of records prove nothing and are not looked
+    at.
+
+    Args:
+        plans: of the action, in its order.
+        rows: of all its tasks.
+
+    Returns:
+        Per plan what its slices became, or the terminal error that one of them ended with.
+
+    Raises:
+        SparkJobError: the rows do not fit the plans.
+    """
+    ends: dict[tuple[int, int], Row] = {}
+    objects: dict[tuple[int, int], list[Row]] = {}
+    errors: dict[int, KafkaS3Error] = {}
+    tasks = empty = 0
+    for row in rows:
+        where = (row.topic, row.slice)
+        if row.kind == "object":
+            objects.setdefault(where, []).append(row)
+            continue
+        tasks += 1
+        if row.kind == "empty":
+            empty += 1
+        elif where in ends:
+            raise SparkJobError(
+                f"slice {row.slice} of topic {plans[row.topic].topic!r} was read by two tasks. Nothing was decided; "
+                f"try again"
+            )
+        else:
+            ends[where] = row
+            if row.kind == "error":
+                errors.setdefault(row.topic, error_from(row.body))
+    expected = [(topic, s.id) for topic, plan in enumerate(plans) for s in plan.slices]
+    unnamed = [where for where in expected if where not in ends]
+    if tasks != len(expected) or empty != len(unnamed) or not objects.keys() <= ends.keys():
+        raise SparkJobError(
+            f"Spark ended {tasks} tasks, {empty} of them without records, for {len(expected)} slices of which "
+            f"{len(ends)} were named. Nothing was decided; try again"
+        )
+    return [
+        errors[topic] if topic in errors else [_slice(topic, plan, s.id, ends, objects) for s in plan.slices]
+        for topic, plan in enumerate(plans)
+    ]
+
+
+def error_from(body: bytes) -> KafkaS3Error:
+    """The error of an ``error`` row."""
+    told = msgspec.json.decode(body, type=TaskError)
+    kind = getattr(exceptions, told.error, SparkJobError)
+    return kind(told.message) if issubclass(kind, KafkaS3Error) else SparkJobError(told.message)
+
+
+def _slice(
+    topic: int,
+    plan: Plan,
+    number: int,
+    ends: dict[tuple[int, int], Row],
+    objects: dict[tuple[int, int], list[Row]],
+) -> SliceRows:
+    end = ends.get((topic, number))
+    if end is None:
+        nothing = SliceResult(id=number, records=0, ignored=0, next_offset=plan.slices[number].end)
+        return SliceRows(result=nothing, objects=())
+    entries = objects.get((topic, number), [])
+    if any(row.attempt != end.attempt for row in entries):
+        raise SparkJobError(
+            f"slice {number} of topic {plan.topic!r} came from two attempts. Nothing was decided; try again"
+        )
+    return SliceRows(
+        result=msgspec.json.decode(end.body, type=SliceResult),
+        objects=tuple(msgspec.json.decode(row.body, type=ObjectEntry) for row in entries),
+    )
