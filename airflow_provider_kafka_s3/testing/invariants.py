@@ -1,0 +1,282 @@
+"""What must be true of a bucket, whatever happened to the processes that wrote it: checkers for tests, and for people.
+
+:func:`check_bucket` reads a whole topic back, over any store, and holds it against Kafka; :func:`check_documents` looks at
+the control documents alone. Both compute by themselves what they expect, not with the code that wrote it.
+
+=== ===================================================================================================================
+I1  every committed record that is not accepted as lost is in exactly one visible object, and nothing else is
+I2  a visible object is listed by a stored commit, and lies within its plan
+I3  an object's bytes are those its manifest tells of
+I4  the marker is the fold of its resolved batches, and all their objects are present
+I5  a rerun of an intact run writes nothing: :func:`snapshot` before and after, :func:`check_unchanged`
+I6  after recovery no plan is open and no debt is left (``recovered=True``)
+I7  a deleted object stays away (``deleted=...``)
+=== ===================================================================================================================
+"""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
+from airflow_provider_kafka_s3.batch.manifest import ContentHash, ObjectEntry
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.exceptions import ControlError
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.storage.port import ObjectStore, StoredObject
+from airflow_provider_kafka_s3.testing.topic_state import TopicState, check_documents
+
+__all__ = [
+    "BucketSummary",
+    "InvariantViolation",
+    "RecordDecoder",
+    "SourceRecords",
+    "TopicState",
+    "check_bucket",
+    "check_documents",
+    "check_unchanged",
+    "decode_lines",
+    "read_source",
+    "read_state",
+    "snapshot",
+]
+
+SourceRecords = Mapping[str, Mapping[int, Mapping[int, bytes | None]]]
+"""What Kafka holds, or held: topic id -> partition -> offset -> value."""
+
+RecordDecoder = Callable[[str, bytes], Sequence[bytes]]
+"""(key, stored bytes) -> the values in the object, in file order."""
+
+_SHOWN: Final = 20
+
+
+class InvariantViolation(AssertionError):
+    """The bucket is not as it must be.
+
+    Attributes:
+        findings: all that is wrong, one sentence each, each beginning with the invariant's number.
+    """
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        shown = "\n  ".join(findings[:_SHOWN])
+        more = f"\n  and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
+        super().__init__(f"{len(findings)} findings:\n  {shown}{more}")
+        self.findings = tuple(findings)
+
+
+@dataclass(frozen=True)
+class BucketSummary:
+    """What a checked topic holds: its committed batches, their visible objects, the records and bytes in these."""
+
+    batches: int
+    objects: int
+    records: int
+    size: int
+
+
+def read_state(store: ObjectStore, *, topics_dir: str, pipeline: str, topic: str) -> TopicState:
+    """Read all control documents of a topic by listing them.
+
+    Raises:
+        InvariantViolation: something below the control prefix is no control document, or cannot be trusted.
+    """
+    prefix = keys.control_prefix(topics_dir, pipeline, topic)
+    state = TopicState(topic)
+    findings = []
+    for info in sorted(store.list(prefix), key=lambda info: info.key):
+        stored = store.get(info.key)
+        try:
+            if stored is not None:
+                state.add(info.key.removeprefix(prefix), stored.body)
+        except (ControlError, ValueError) as e:
+            findings.append(f"I4 control document {info.key}: {e}")
+    if findings:
+        raise InvariantViolation(findings)
+    return state
+
+
+def decode_lines(key: str, body: bytes, *, separator: bytes = b"\n") -> list[bytes]:
+    """The values of a line-wise object: JSON lines, or bytes with a separator after each; gzip by the key's ending."""
+    data = gzip.decompress(body) if key.endswith(".gz") else body
+    values = data.split(separator)
+    if values.pop():
+        raise ValueError(f"object {key} does not end with its separator: it was cut off")
+    return values
+
+
+def read_source(source: Source, topic: str, *, isolation: Isolation = "read_committed") -> SourceRecords:
+    """All that Kafka still holds of a topic, in memory."""
+    info = source.describe(topic)
+    starts = source.earliest(topic, info.partitions)
+    ends = source.ends(topic, info.partitions, isolation)
+    held: dict[int, dict[int, bytes | None]] = {}
+    for p in info.partitions:
+        held[p] = {}
+        for records in source.read(topic, p, starts[p], ends[p], isolation):
+            columns: dict[str, list[Any]] = records.to_pydict()
+            held[p].update(zip(columns["offset"], columns["value"], strict=True))
+    return {info.topic_id or "": held}
+
+
+def check_bucket(
+    store: ObjectStore,
+    *,
+    topics_dir: str,
+    pipeline: str,
+    topic: str,
+    source: SourceRecords | None = None,
+    decoder: RecordDecoder = decode_lines,
+    as_written: Callable[[bytes], bytes] = lambda value: value,
+    is_optional: Callable[[str, int, int], bool] = lambda topic_id, partition, offset: False,
+    deleted: Collection[str] = (),
+    recovered: bool = False,
+    complete: bool = False,
+) -> BucketSummary:
+    """Read a topic's objects and control documents and check I1, I2, I3, I4 and I7, and I6 on request.
+
+    Args:
+        store: the bucket; only read.
+        topics_dir: of the pipeline.
+        pipeline: its name.
+        topic: which.
+        source: what Kafka holds; None: contents are only compared with the manifests.
+        decoder: makes values of an object's bytes.
+        as_written: how a value stands in an object, where it is not copied byte for byte.
+        is_optional: (topic id, partition, offset) -> whether a complete read may lack it: it was compacted away.
+        deleted: keys of committed objects that somebody deleted, which have to stay away.
+        recovered: see :func:`check_documents`.
+        complete: whether all of ``source`` from the marker's start on has to be covered.
+
+    Returns:
+        What the bucket holds.
+
+    Raises:
+        InvariantViolation: with all findings.
+    """
+    state = read_state(store, topics_dir=topics_dir, pipeline=pipeline, topic=topic)
+    findings = check_documents(state, recovered=recovered)
+    listed: dict[str, int] = {}
+    delimiters = {"/"}
+    batches = objects = size = read = 0
+    for plan, manifest in state.committed():
+        batches += 1
+        delimiters |= {plan.layout.directory_delim} if plan.layout is not None else set()
+        values: dict[int, list[tuple[ObjectEntry, Sequence[bytes]]]] = {s.id: [] for s in plan.slices}
+        absent: list[ObjectEntry] = []
+        for entry in manifest.objects:
+            if entry.key in listed:
+                findings.append(f"I1 object {entry.key} belongs to batches {listed[entry.key]} and {plan.batch}")
+            listed[entry.key] = plan.batch
+            stored = store.get(entry.key)
+            if stored is None:
+                absent.append(entry)
+                if state.is_resolved(plan.batch) and entry.key not in (
+                    state.amended.get(plan.batch, frozenset()) | set(deleted)
+                ):
+                    findings.append(f"I4 object {entry.key} of resolved batch {plan.batch} is not there")
+                continue
+            if entry.key in deleted:
+                findings.append(f"I7 object {entry.key} of batch {plan.batch} was deleted and came back")
+            findings += _check_object(stored, plan, entry)
+            try:
+                found = decoder(entry.key, stored.body)
+            except (ValueError, OSError, EOFError) as e:
+                findings.append(f"I3 object {entry.key} cannot be decoded: {e}")
+                continue
+            if len(found) != entry.records:
+                findings.append(f"I1 object {entry.key} holds {len(found)} records, its manifest says {entry.records}")
+            values.setdefault(entry.slices[0], []).append((entry, found))
+            objects, size, read = objects + 1, size + len(stored.body), read + len(found)
+        if source is not None and plan.topic_id in source and (state.is_resolved(plan.batch) or not absent):
+            for s in plan.slices:
+                held = source[plan.topic_id].get(s.partition, {})
+                gone = [e for e in absent if e.slices[0] == s.id]
+                optional = {o for o in range(s.start, s.end) if is_optional(plan.topic_id, s.partition, o)}
+                findings += _check_slice(plan, s, held, values[s.id], gone, optional, as_written)
+    for delimiter in sorted(delimiters):
+        folder = f"{topics_dir}{delimiter}{topic}{delimiter}" if topics_dir else f"{topic}{delimiter}"
+        findings += [f"I2 object {i.key} is in no manifest" for i in store.list(folder) if i.key not in listed]
+    if complete:
+        findings += _check_complete(state, source or {})
+    if findings:
+        raise InvariantViolation(findings)
+    return BucketSummary(batches=batches, objects=objects, records=read, size=size)
+
+
+def _check_object(stored: StoredObject, plan: Plan, entry: ObjectEntry) -> Iterable[str]:
+    same_bytes = f"{zlib.crc32(stored.body):08x}" == entry.crc32.lower()
+    # Another library version may compress the same records otherwise when it writes an object again.
+    written_again = stored.metadata.get(CONTENT_METADATA) == entry.content
+    if len(stored.body) != entry.size or not (same_bytes or written_again):
+        yield f"I3 object {entry.key} has other bytes than its manifest says"
+    named = {stored.metadata.get(NONCE_METADATA) == entry.nonce, stored.metadata.get(CONTENT_METADATA) == entry.content}
+    if stored.metadata.get(BATCH_METADATA) != str(plan.batch) or True not in named:
+        yield f"I2 object {entry.key} was written by somebody else than batch {plan.batch}: {dict(stored.metadata)}"
+
+
+def _check_slice(
+    plan: Plan,
+    s: Slice,
+    held: Mapping[int, bytes | None],
+    objects: Sequence[tuple[ObjectEntry, Sequence[bytes]]],
+    absent: Sequence[ObjectEntry],
+    optional: Collection[int],
+    as_written: Callable[[bytes], bytes],
+) -> Iterable[str]:
+    where = f"batch {plan.batch}, partition {s.partition}, offsets [{s.start}, {s.end})"
+    expected = {o: as_written(v) for o in range(s.start, s.end) if (v := held.get(o)) is not None}
+    left = collections.Counter(value for _, values in objects for value in values)
+    missing = []
+    for offset, value in expected.items():
+        if left[value]:
+            left[value] -= 1
+        elif offset not in optional and not any(e.min_offset <= offset <= e.max_offset for e in absent):
+            missing.append(offset)
+    if missing:
+        yield f"I1 {where}: records {missing[:10]} are in no object ({len(missing)} in all)"
+    extra = +left
+    if extra:
+        yield f"I1 {where}: {extra.total()} records are there that Kafka does not have, or twice: {[*extra][:3]}"
+    at = {value: offset for offset, value in expected.items()}
+    if extra or missing or len(at) != len(expected):
+        return  # equal values cannot be told apart, so their offsets cannot be read off
+    for entry, values in objects:
+        offsets = [at[value] for value in values]
+        digest = ContentHash(plan.topic_id, s.partition)
+        digest.update(offsets)
+        if digest.hexdigest() != entry.content or (min(offsets), max(offsets)) != (entry.min_offset, entry.max_offset):
+            yield f"I2 object {entry.key} does not hold the offsets that its manifest says"
+
+
+def _check_complete(state: TopicState, source: SourceRecords) -> Iterable[str]:
+    if state.marker is None:
+        yield "I1 there is no marker, so nothing is covered"
+        return
+    start = state.marker.start
+    held = source.get(state.marker.topic_id, {})
+    wanted = Offsets({p: [(o, o + 1) for o in records if o >= start.get(p, 0)] for p, records in held.items()})
+    if not wanted <= state.marker.covered:
+        yield f"I1 offsets {wanted - state.marker.covered} are in Kafka and were never landed"
+
+
+def snapshot(store: ObjectStore, prefix: str = "") -> dict[str, str]:
+    """Key and ETag of everything below a prefix, pending uploads included."""
+    there = {info.key: info.etag for info in store.list(prefix)}
+    there.update({f"{u.key} (upload {u.upload_id})": "pending" for u in store.pending_uploads(prefix)})
+    return there
+
+
+def check_unchanged(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raise InvariantViolation unless two snapshots are equal."""
+    findings = [f"I5 {key} is new" for key in after if key not in before]
+    findings += [f"I5 {key} is gone" for key in before if key not in after]
+    findings += [f"I5 {key} was written again" for key in after if before.get(key, after[key]) != after[key]]
+    if findings:
+        raise InvariantViolation(findings)

@@ -1,0 +1,275 @@
+"""An object store that misbehaves on request: each answer a network, a proxy or a dying process can give, by script.
+
+::
+
+    store = FaultyStore(MemoryStore())
+    store.inject(Fault.LOST_RESPONSE, operation="put_new", key="*.manifest.json")
+    store.inject(Fault.THROTTLED, operation="complete_upload", nth=2, times=3)
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from airflow_provider_kafka_s3.exceptions import (
+    ConditionalConflict,
+    KafkaS3Error,
+    ThrottledError,
+    UnknownOutcomeError,
+)
+from airflow_provider_kafka_s3.storage.port import ObjectInfo, ObjectStore, Part, PendingUpload, StoredObject
+
+__all__ = ["CONDITIONAL", "WRITES", "Fault", "FaultyStore", "Request", "SimulatedCrash"]
+
+T = TypeVar("T")
+
+WRITES: Final = frozenset(
+    {"put_new", "put_if_match", "create_upload", "upload_part", "complete_upload", "abort_upload"}
+)
+"""Operations that change the bucket or its uploads."""
+CONDITIONAL: Final = frozenset({"put_new", "put_if_match", "complete_upload"})
+"""Operations that a store may answer with 409."""
+
+
+class SimulatedCrash(BaseException):
+    """The process dies here. Not an ``Exception``: no code may go on after it."""
+
+
+class Fault(enum.Enum):
+    """What happens to one request."""
+
+    THROTTLED = "503, nothing applied"
+    TOO_MANY_REQUESTS = "429, nothing applied"
+    THROTTLED_AFTER_APPLY = "503, although it was applied"
+    SERVER_ERROR = "500, nothing applied"
+    TIMEOUT = "no answer, nothing applied"
+    LOST_RESPONSE = "applied, no answer"
+    SENT_TWICE = "applied, answer lost, sent again by the network: the second answer arrives"
+    LATE = "no answer; applied when apply_late() is called, if it can still be"
+    CONFLICT = "409 to a conditional request, nothing applied"
+    HOLD = "waits until release() is called, then normal"
+    CRASH_BEFORE = "the process dies before it is sent"
+    CRASH_AFTER = "applied, the process dies before the answer arrives"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request to the store.
+
+    Attributes:
+        number: 1 for the first request of the store.
+        operation: name of the port's method.
+        key: the key, or the prefix of a listing.
+    """
+
+    number: int
+    operation: str
+    key: str
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change something."""
+        return self.operation in WRITES
+
+
+@dataclass
+class _Script:
+    fault: Fault
+    operation: str | None
+    key: str
+    skip: int
+    left: int
+
+    def takes(self, request: Request) -> bool:
+        if self.left == 0 or (self.operation or request.operation) != request.operation:
+            return False
+        if not fnmatch.fnmatchcase(request.key, self.key):
+            return False
+        if self.skip:
+            self.skip -= 1
+            return False
+        self.left -= 1
+        return True
+
+
+class FaultyStore:
+    """Any :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`, with faults between it and its caller.
+
+    Attributes:
+        requests: every request so far, in order; also those that met a fault.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        choose: Callable[[Request], Fault | None] = lambda request: None,
+        late: list[Callable[[], object]] | None = None,
+    ) -> None:
+        """Wrap a store; without a script it behaves as the store does.
+
+        Args:
+            store: what is behind.
+            choose: asked for a fault before each request that no script of :meth:`inject` takes. May also switch to
+                another actor, or raise.
+            late: where requests that will be applied late are kept; give the same list to several stores to share it.
+        """
+        self.store = store
+        self.requests: list[Request] = []
+        self._choose = choose
+        self._late = [] if late is None else late
+        self._scripts: list[_Script] = []
+        self._released = threading.Event()
+        self._held = threading.Semaphore(0)
+
+    # -- the script ---------------------------------------------------------------------------------------------------
+
+    def inject(
+        self, fault: Fault, *, operation: str | None = None, key: str = "*", nth: int = 1, times: int = 1
+    ) -> None:
+        """Let requests meet a fault.
+
+        Args:
+            fault: which.
+            operation: name of a port method, such as ``put_new``; None: any.
+            key: shell pattern of the keys; ``*`` also matches ``/``.
+            nth: the first request to be hit, counted from 1 among those that match from now on.
+            times: how many in a row.
+        """
+        self._scripts.append(_Script(fault, operation, key, nth - 1, times))
+
+    def apply_late(self) -> int:
+        """Apply all late requests now, in the order they were sent; returns how many the store accepted."""
+        accepted = 0
+        while self._late:
+            try:
+                self._late.pop(0)()
+            except KafkaS3Error:
+                continue
+            accepted += 1
+        return accepted
+
+    def wait_until_held(self, requests: int = 1, *, timeout: float = 30.0) -> None:
+        """Block until that many requests are held.
+
+        Raises:
+            TimeoutError: after ``timeout`` seconds.
+        """
+        for _ in range(requests):
+            if not self._held.acquire(timeout=timeout):
+                raise TimeoutError(f"no request was held within {timeout} s")
+
+    def release(self) -> None:
+        """Let held requests go on, those of the future too."""
+        self._released.set()
+
+    def writes(self) -> list[Request]:
+        """The requests that may have changed something."""
+        return [r for r in self.requests if r.writes]
+
+    # -- the port -----------------------------------------------------------------------------------------------------
+
+    def url(self, key: str) -> str:
+        """See the port."""
+        return self.store.url(key)
+
+    def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
+        """See the port."""
+        return self._send("get", key, lambda: self.store.get(key, start=start, end=end))
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """See the port."""
+        return self._send("head", key, lambda: self.store.head(key))
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See the port."""
+        return self._send("list", prefix, lambda: self.store.list(prefix))
+
+    def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
+        """See the port."""
+        return self._send("put_new", key, lambda: self.store.put_new(key, body, metadata=metadata))
+
+    def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
+        """See the port."""
+        return self._send("put_if_match", key, lambda: self.store.put_if_match(key, body, etag=etag))
+
+    def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
+        """See the port."""
+        return self._send("create_upload", key, lambda: self.store.create_upload(key, metadata=metadata))
+
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> Part:
+        """See the port."""
+        # A late request is applied when the caller may have used its buffer again.
+        data = bytes(body)
+        return self._send("upload_part", key, lambda: self.store.upload_part(key, upload_id, number, data))
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> None:
+        """See the port."""
+        self._send("complete_upload", key, lambda: self.store.complete_upload(key, upload_id, parts))
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """See the port."""
+        self._send("abort_upload", key, lambda: self.store.abort_upload(key, upload_id))
+
+    def upload_exists(self, key: str, upload_id: str) -> bool:
+        """See the port."""
+        return self._send("upload_exists", key, lambda: self.store.upload_exists(key, upload_id))
+
+    def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
+        """See the port."""
+        return self._send("pending_uploads", prefix, lambda: self.store.pending_uploads(prefix))
+
+    def _send(self, operation: str, key: str, apply: Callable[[], T]) -> T:
+        request = Request(len(self.requests) + 1, operation, key)
+        self.requests.append(request)
+        taken = [s for s in self._scripts if s.takes(request)]
+        fault = taken[0].fault if taken else self._choose(request)
+        if fault is None:
+            return apply()
+        return self._meet(fault, request, apply)
+
+    def _meet(self, fault: Fault, request: Request, apply: Callable[[], T]) -> T:
+        what = f"{request.operation} {request.key} (request {request.number}): {fault.value}"
+        match fault:
+            case Fault.THROTTLED | Fault.TOO_MANY_REQUESTS:
+                raise ThrottledError(what)
+            case Fault.THROTTLED_AFTER_APPLY:
+                apply()
+                raise ThrottledError(what)
+            case Fault.SERVER_ERROR | Fault.TIMEOUT:
+                raise UnknownOutcomeError(what)
+            case Fault.LOST_RESPONSE:
+                # What the store answered is lost too: a refusal looks like a success.
+                try:
+                    apply()
+                except KafkaS3Error as answer:
+                    raise UnknownOutcomeError(what) from answer
+                raise UnknownOutcomeError(what)
+            case Fault.SENT_TWICE:
+                try:
+                    apply()
+                except KafkaS3Error:
+                    return apply()
+                return apply()
+            case Fault.LATE:
+                if request.writes:
+                    self._late.append(apply)
+                raise UnknownOutcomeError(what)
+            case Fault.CONFLICT:
+                if request.operation in CONDITIONAL:
+                    raise ConditionalConflict(what)
+                return apply()
+            case Fault.HOLD:
+                self._held.release()
+                self._released.wait()
+                return apply()
+            case Fault.CRASH_BEFORE:
+                raise SimulatedCrash(what)
+            case Fault.CRASH_AFTER:
+                apply()
+                raise SimulatedCrash(what)

@@ -1,0 +1,203 @@
+"""The control documents of one topic, and what must be true of them; the pure half of the invariants."""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from airflow_provider_kafka_s3.batch.documents import decode
+from airflow_provider_kafka_s3.batch.log import RunRecord
+from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
+from airflow_provider_kafka_s3.batch.marker import Marker
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan
+
+__all__ = ["TopicState", "check_documents"]
+
+_CONTROL_NAME: Final = re.compile(r"batches/(\d{10})\.(plan|manifest|amend)(?:\.([1-9]\d*))?\.json")
+
+
+@dataclass
+class TopicState:
+    """The control documents of one topic, as they are stored.
+
+    Attributes:
+        topic: the Kafka topic.
+        marker: None if there is none.
+        plans: by batch number.
+        plan_sums: checksums of the plans, by batch number.
+        manifests: by batch number.
+        amended: keys accepted as lost, by batch number.
+        runs: by run key.
+    """
+
+    topic: str
+    marker: Marker | None = None
+    plans: dict[int, Plan] = field(default_factory=dict)
+    plan_sums: dict[int, str] = field(default_factory=dict)
+    manifests: dict[int, Manifest] = field(default_factory=dict)
+    amended: dict[int, frozenset[str]] = field(default_factory=dict)
+    runs: dict[str, RunRecord] = field(default_factory=dict)
+
+    def add(self, name: str, body: bytes) -> None:
+        """Take in a document by its name below the topic's control prefix.
+
+        Raises:
+            ControlError: it cannot be trusted.
+            ValueError: no document has such a name.
+        """
+        if name == "marker.json":
+            self.marker, _ = decode(Marker, body, name)
+        elif name.startswith("runs/"):
+            record, _ = decode(RunRecord, body, name)
+            self.runs[record.run] = record
+        elif (found := _CONTROL_NAME.fullmatch(name)) is not None and (found[2] == "amend") == (found[3] is not None):
+            batch = int(found[1])
+            if found[2] == "plan":
+                self.plans[batch], beside = decode(Plan, body, name)
+                self.plan_sums[batch] = beside["sha256"]
+            elif found[2] == "manifest":
+                self.manifests[batch], _ = decode(Manifest, body, name)
+            else:
+                self.amended[batch] = self.amended.get(batch, frozenset()) | set(decode(Amend, body, name)[0].keys)
+        else:
+            raise ValueError(f"{name} is not the name of a control document")
+
+    def is_resolved(self, batch: int) -> bool:
+        """Whether the marker has the batch folded in."""
+        return self.marker is not None and self.marker.is_resolved(batch)
+
+    def committed(self) -> Iterable[tuple[Plan, Manifest]]:
+        """Batches that are decided to be committed, resolved or not."""
+        for batch, manifest in sorted(self.manifests.items()):
+            if manifest.status == "commit" and batch in self.plans:
+                yield self.plans[batch], manifest
+
+
+def check_documents(state: TopicState, *, recovered: bool = False) -> list[str]:
+    """Hold the control documents of a topic against one another.
+
+    Args:
+        state: the documents.
+        recovered: whether all runs have ended and ``recover`` ran last, so that nothing may be left to do.
+
+    Returns:
+        The findings; empty if all is well.
+    """
+    findings = [*_check_log(state), *_check_claims(state)]
+    if state.marker is not None:
+        findings += _check_fold(state, state.marker)
+        if recovered:
+            findings += [f"I6 batch {n} is planned and not resolved" for n in state.plans if not state.is_resolved(n)]
+            if state.marker.debt:
+                findings.append(f"I6 offsets {state.marker.debt} were promised and are left behind")
+    elif state.plans:
+        findings.append("I4 there are batches and no marker")
+    return findings
+
+
+def _check_log(state: TopicState) -> Iterable[str]:
+    if sorted(state.plans) != list(range(1, len(state.plans) + 1)):
+        yield f"I4 the plans have numbers {sorted(state.plans)}, not 1, 2, …"
+    resets = 0
+    for batch, plan in sorted(state.plans.items()):
+        if plan.batch != batch or plan.topic != state.topic:
+            yield f"I4 plan {batch} says it is batch {plan.batch} of topic {plan.topic!r}"
+        if plan.generation != resets:
+            yield f"I4 plan {batch} is of generation {plan.generation}, {resets} resets lie before it"
+        if plan.type == "data" and plan.run not in state.runs:
+            yield f"I4 plan {batch} is there without the record of its run {plan.run!r}: a retry would aim elsewhere"
+        manifest = state.manifests.get(batch)
+        if manifest is not None and manifest.status == "reset":
+            resets += 1
+            if state.is_resolved(batch) and not all(state.is_resolved(n) for n in range(1, batch)):
+                yield f"I4 reset {batch} is resolved before batches that lie below it"
+    for batch, manifest in sorted(state.manifests.items()):
+        if batch not in state.plans:
+            yield f"I4 manifest {batch} has no plan"
+            continue
+        if manifest.plan_sha256 != state.plan_sums[batch]:
+            yield f"I4 manifest {batch} decides another plan than the stored one"
+        yield from (f"I2 manifest {batch}: {why}" for why in _check_decision(state.plans[batch], manifest))
+
+
+def _check_decision(plan: Plan, manifest: Manifest) -> Iterable[str]:
+    if manifest.status == "reset" and plan.type != "reset":
+        yield "it resets by a plan for data"
+    if manifest.status != "commit":
+        return
+    slices = {s.id: s for s in plan.slices}
+    if {r.id: r.next_offset for r in manifest.slices} != {i: s.end for i, s in slices.items()}:
+        yield f"it commits slices {[r.id for r in manifest.slices]} of {sorted(slices)}, or not all up to their ends"
+    for entry in manifest.objects:
+        s = slices.get(entry.slices[0])
+        if s is None or not s.start <= entry.min_offset <= entry.max_offset < s.end:
+            yield f"object {entry.key} lies outside the plan"
+
+
+def _check_claims(state: TopicState) -> Iterable[str]:
+    released = _released(state)
+    claims: dict[int, list[Offsets]] = collections.defaultdict(list)
+    for batch, plan in state.plans.items():
+        if batch not in released:
+            claims[plan.generation].append(plan.claim)
+    for generation, sets in claims.items():
+        if len(_union(sets)) != sum(map(len, sets)):
+            twice = NO_OFFSETS
+            for i, one in enumerate(sets):
+                twice |= one & _union(sets[:i])
+            yield f"I1 offsets {twice} of generation {generation} are claimed by two batches"
+
+
+def _check_fold(state: TopicState, marker: Marker) -> Iterable[str]:
+    resolved = [n for start, end in marker.resolved for n in range(start, end)]
+    undecided = [n for n in resolved if n not in state.manifests or n not in state.plans]
+    if undecided:
+        yield f"I4 batches {undecided} are resolved without a plan and a decision"
+        return
+    if marker.revision != len(resolved):
+        yield f"I4 the marker was written {marker.revision} times for {len(resolved)} batches"
+    covered, lost, debt = (collections.defaultdict(list) for _ in range(3))
+    resets = [n for n in resolved if state.manifests[n].status == "reset"]
+    for n in resolved:
+        plan, manifest = state.plans[n], state.manifests[n]
+        if manifest.status == "commit":
+            covered[plan.generation].append(plan.claim)
+            lost[plan.generation].append(plan.skipped)
+        elif manifest.release == "lost":
+            covered[plan.generation].append(plan.claim)
+            lost[plan.generation].append(plan.claim)
+        elif plan.tail:
+            debt[plan.generation].append(plan.claim)
+    if marker.generation != len(resets):
+        yield f"I4 the marker is of generation {marker.generation} after {len(resets)} resets"
+        return
+    ids = [state.plans[n].new_topic_id for n in resets]
+    stored_ids = [closed.topic_id for closed in marker.history[1:]] + [marker.topic_id] * bool(ids)
+    if ids != stored_ids:
+        yield f"I4 the marker's topic ids are {stored_ids}, its resets say {ids}"
+    for generation in range(marker.generation + 1):
+        expected = _union(covered[generation])
+        if marker.covered_in(generation) != expected:
+            wrong = (marker.covered_in(generation) - expected) | (expected - marker.covered_in(generation))
+            yield f"I4 generation {generation}: {wrong} is not what the resolved batches cover"
+        if marker.lost_in(generation) != _union(lost[generation]):
+            yield f"I4 generation {generation}: {marker.lost_in(generation)} is recorded as lost, not what batches say"
+    expected = _union(debt[marker.generation]) - marker.covered
+    if marker.debt != expected:
+        yield f"I4 the marker owes {marker.debt}, its abandoned batches {expected}"
+
+
+def _released(state: TopicState) -> set[int]:
+    return {n for n, m in state.manifests.items() if m.status == "abandoned" and m.release == "debt"}
+
+
+def _union(sets: Iterable[Offsets]) -> Offsets:
+    ranges: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)
+    for offsets in sets:
+        for partition, some in offsets.items():
+            ranges[partition].extend(some)
+    return Offsets(ranges)

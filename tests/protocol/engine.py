@@ -1,0 +1,214 @@
+"""The engine without Spark: one process that lands a topic by the product's own protocol, over any store and source.
+
+Records become lines in one object per slice and parity of their timestamps, which is all the protocol needs to know of
+layout and formats: deterministic names, several objects per slice, several slices per batch.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_provider_kafka_s3.batch.commit import (
+    BATCH_METADATA,
+    NONCE_METADATA,
+    BuildObject,
+    BuiltObject,
+    Committer,
+)
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.manifest import ContentHash, Manifest, ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.runs import Mode, RunRequest, TopicResult, TopicRun
+from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.exceptions import DataLossError
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TOPIC = "events"
+PIPELINE = "pipeline"
+TOPICS_DIR = "topics"
+LAYOUT = Layout(topics_dir=TOPICS_DIR, format=Format(kind="bytes"))
+CONTROL = keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def in_turn(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """What ``commit.in_threads`` does, in one thread."""
+    return [function(item) for item in items]
+
+
+@dataclass
+class Lines:
+    """One object of a slice: its key, its records' offsets and its bytes."""
+
+    key: str
+    offsets: list[int]
+    body: bytes
+
+    def content(self, plan: Plan, partition: int) -> str:
+        digest = ContentHash(plan.topic_id, partition)
+        digest.update(self.offsets)
+        return digest.hexdigest()
+
+
+def split(plan: Plan, s: Slice, batches: Iterable[pa.RecordBatch]) -> list[Lines]:
+    """The objects of a slice, a pure function of plan and records."""
+    groups: dict[int, list[tuple[int, bytes]]] = {}
+    for batch in batches:
+        columns = batch.to_pydict()
+        for offset, timestamp, value in zip(columns["offset"], columns["timestamp"], columns["value"], strict=True):
+            groups.setdefault(timestamp % 2, []).append((offset, value))
+    return [
+        Lines(
+            key=keys.data_key(
+                plan.layout or LAYOUT,
+                topic=plan.topic,
+                encoded_partition=f"parity={parity}",
+                partition=s.partition,
+                first_offset=records[0][0],
+                generation=plan.generation,
+            ),
+            offsets=[offset for offset, _ in records],
+            body=b"".join(value + b"\n" for _, value in records),
+        )
+        for parity, records in sorted(groups.items())
+    ]
+
+
+def upload_slice(
+    store: DurableStore, plan: Plan, s: Slice, batches: Iterable[pa.RecordBatch], new_nonce: Callable[[], str]
+) -> SliceRows:
+    """What a Spark task does: upload the parts of every object, complete none, return the rows."""
+    entries = []
+    for lines in split(plan, s, batches):
+        nonce = new_nonce()
+        upload_id = store.create_upload(lines.key, {BATCH_METADATA: str(plan.batch), NONCE_METADATA: nonce})
+        parts = [store.upload_part(lines.key, upload_id, 1, lines.body)]
+        entries.append(
+            ObjectEntry(
+                key=lines.key,
+                slices=(s.id,),
+                nonce=nonce,
+                upload_id=upload_id,
+                parts=tuple((part.etag, part.checksum) for part in parts),
+                checksum_algorithm="CRC32",
+                size=len(lines.body),
+                crc32=f"{zlib.crc32(lines.body):08x}",
+                content=lines.content(plan, s.partition),
+                records=len(lines.offsets),
+                min_offset=lines.offsets[0],
+                max_offset=lines.offsets[-1],
+            )
+        )
+    result = SliceResult(id=s.id, records=sum(e.records for e in entries), ignored=0, next_offset=s.end)
+    return SliceRows(result=result, objects=tuple(entries))
+
+
+@dataclass
+class _Rebuilt:
+    store: DurableStore
+    lines: Lines
+    content: str
+
+    def put(self, metadata: dict[str, str]) -> None:
+        self.store.create(self.lines.key, self.lines.body, metadata)
+
+
+def builder(store: DurableStore) -> BuildObject:
+    """Builds one object of a slice again."""
+
+    def build(plan: Plan, s: Slice, key: str, batches: Iterator[pa.RecordBatch]) -> BuiltObject | None:
+        for lines in split(plan, s, batches):
+            if lines.key == key:
+                return _Rebuilt(store, lines, lines.content(plan, s.partition))
+        return None
+
+    return build
+
+
+class Engine:
+    """One process: it knows nothing but its store, its source and its clock, and forgets everything when it dies."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        source: Source,
+        *,
+        seed: int = 0,
+        sleep: Callable[[float], None] | None = None,
+        monotonic: Callable[[], float] | None = None,
+        policy: RetryPolicy | None = None,
+        pipeline: str = PIPELINE,
+        topic: str = TOPIC,
+    ) -> None:
+        clock = Clock()
+        rng = random.Random(seed)
+        self.sleep = sleep or clock.sleep
+        self.monotonic = monotonic or clock.monotonic
+        self.source = source
+        self.store = DurableStore(store, Retrier(policy, sleep=self.sleep, monotonic=self.monotonic, rng=rng.random))
+        self.log = TopicLog(self.store, topics_dir=TOPICS_DIR, pipeline=pipeline, topic=topic)
+        self.committer = Committer(self.log, source, builder(self.store), parallel=in_turn)
+        self.new_nonce = lambda: f"{rng.getrandbits(128):032x}"
+
+    def request(self, run: str, mode: Mode = "incremental", **settings: Any) -> RunRequest:
+        """A run with small slices."""
+        defaults: dict[str, Any] = {"layout": LAYOUT, "starting": "earliest", "max_slice_records": 3, "adopt_wait": 0.0}
+        return RunRequest(run=run, mode=mode, **(defaults | settings))
+
+    def topic_run(self, request: RunRequest) -> TopicRun:
+        """One attempt of a run."""
+        return TopicRun(self.committer, request, sleep=self.sleep, monotonic=self.monotonic)
+
+    def run(self, run: str, mode: Mode = "incremental", **settings: Any) -> TopicResult:
+        """One attempt of a run, from beginning to end, as operator and Spark job share it."""
+        request = self.request(run, mode, **settings)
+        attempt = self.topic_run(request)
+        while not isinstance(step := attempt.advance(), TopicResult):
+            self.execute(step, request)
+        return step
+
+    def execute(self, plan: Plan, request: RunRequest) -> Manifest:
+        """The Spark job: read every slice, decide, carry the decision out."""
+        try:
+            rows = [self.read_slice(plan, s) for s in plan.slices]
+        except DataLossError:
+            if request.on_data_loss == "fail":
+                raise
+            decision = self.committer.abandon(
+                plan, release="debt", reason="offsets are gone", operator="", run=request.run
+            )
+        else:
+            decision = self.committer.decide(plan, rows, run=request.run)
+        self.committer.carry_out(plan, decision)
+        return decision
+
+    def read_slice(self, plan: Plan, s: Slice) -> SliceRows:
+        """One Spark task."""
+        batches = self.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
+        return upload_slice(self.store, plan, s, batches, self.new_nonce)
