@@ -70,7 +70,7 @@ class KafkaTools:
 
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         self.admin.create_topics([topic])[name].result()
-        self._await(lambda: self._leaders(name) == partitions, f"a leader for all partitions of {name}")
+        self.wait_until(lambda: self._leaders(name) == partitions, f"a leader for all partitions of {name}")
         return name
 
     def add_partitions(self, topic: str, total: int) -> None:
@@ -78,12 +78,12 @@ class KafkaTools:
         from confluent_kafka.admin import NewPartitions
 
         self.admin.create_partitions([NewPartitions(topic, total)])[topic].result()
-        self._await(lambda: self._leaders(topic) == total, f"{total} partitions of {topic}")
+        self.wait_until(lambda: self._leaders(topic) == total, f"{total} partitions of {topic}")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until the broker has forgotten it."""
         self.admin.delete_topics([name])[name].result()
-        self._await(lambda: self._leaders(name) == 0, f"the deletion of {name}")
+        self.wait_until(lambda: self._leaders(name) == 0, f"the deletion of {name}")
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete the records below an offset, per partition: what retention does, at once."""
@@ -111,9 +111,13 @@ class KafkaTools:
 
     @contextlib.contextmanager
     def open_transaction(self, topic: str, messages: Iterable[Message]) -> Iterator[Producer]:
-        """Produce messages in a transaction that stays open inside the block, then is aborted if it still is."""
+        """Produce messages in a transaction that stays open inside the block, then is aborted if it still is.
+
+        Only one transaction may be open on a partition: the end of the block waits until nothing of it is undecided.
+        """
         from confluent_kafka import KafkaException
 
+        messages = list(messages)
         producer = self.producer(transactional_id=f"open-{uuid.uuid4()}")
         failures: list[object] = []
         producer.init_transactions(30)
@@ -122,11 +126,30 @@ class KafkaTools:
         producer.flush()
         if failures:
             raise BrokerError(f"records for {topic} were not produced: {failures[0]}")
+        written = self._ends(topic, committed=False)
         try:
             yield producer
         finally:
             with contextlib.suppress(KafkaException):
                 producer.abort_transaction(30)
+        # A transaction is over for its producer before its markers are in the partitions.
+        touched = {m.partition for m in messages} if all(m.partition is not None for m in messages) else set(written)
+
+        def marked() -> bool:
+            stable = self._ends(topic, committed=True)
+            return all(stable[p] > written[p] for p in written if p in touched)
+
+        self.wait_until(marked, f"the markers of a transaction on {topic}")
+
+    def _ends(self, topic: str, *, committed: bool) -> dict[int, int]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        partitions = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in partitions}
+        futures = self.admin.list_offsets(asked, isolation_level=level)
+        return {tp.partition: future.result().offset for tp, future in futures.items()}
 
     @staticmethod
     def _send(producer: Producer, topic: str, messages: Iterable[Message], failures: list[object]) -> int:
@@ -157,7 +180,8 @@ class KafkaTools:
             return 0
         return sum(1 for p in found.partitions.values() if p.leader >= 0 and p.error is None)
 
-    def _await(self, condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+    def wait_until(self, condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+        """Wait for a condition; ``what`` names it in the error if it does not come true within ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > deadline:

@@ -1,0 +1,190 @@
+"""Which offsets a topic has: where it begins, where it ends for a reader, and where a point in time lies."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_provider_kafka_s3.kafka.client import ClientEvents, admin_client, to_error, wait_for
+from airflow_provider_kafka_s3.kafka.options import Isolation, client_config
+from airflow_provider_kafka_s3.retry import Retrier
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+__all__ = ["Isolation", "KafkaCluster", "TopicInfo"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """What a topic is.
+
+    Attributes:
+        name: its name.
+        topic_id: tells it from an earlier topic of the same name; base64 in the alphabet that needs no escaping in a
+            URL or key. None if the brokers are too old to have ids (before Kafka 2.8).
+        cluster_id: of the cluster it lies in; None if the brokers do not tell.
+        partitions: numbers of its partitions, ascending.
+    """
+
+    name: str
+    topic_id: str | None
+    cluster_id: str | None
+    partitions: tuple[int, ...]
+
+
+class KafkaCluster:
+    """Asks a Kafka cluster about topics and offsets; reads and changes nothing.
+
+    It neither joins a consumer group nor creates topics, whatever the brokers allow. An instance may be used by many
+    threads; it connects at the first question.
+    """
+
+    def __init__(self, config: Mapping[str, object], *, timeout: float = 30.0, retrier: Retrier | None = None) -> None:
+        """Prepare to ask.
+
+        Args:
+            config: librdkafka settings: the extra of an Airflow connection of type ``kafka``.
+            timeout: seconds to wait for one answer.
+            retrier: repeats questions that found no broker; None: the package's defaults.
+
+        Raises:
+            ConfigurationError: a setting is missing, protected, unknown or malformed.
+        """
+        self._config = client_config(config)
+        self._timeout = timeout
+        self._retrier = retrier or Retrier()
+        self._events = ClientEvents()
+        # Kept here on purpose: futures of a client that is collected fail with _DESTROY.
+        self._client = admin_client(self._config, self._events)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where the cluster is, for messages."""
+        return str(self._config["bootstrap.servers"])
+
+    def describe(self, topic: str) -> TopicInfo:
+        """What the topic is.
+
+        Raises:
+            TopicNotFoundError: the brokers do not know it.
+            AccessDeniedError: the brokers refuse the credentials, or them to describe the topic.
+            ConfigurationError: it can never be a topic, or settings do not fit the brokers.
+            KafkaUnavailableError: no answer in time.
+        """
+        what = f"describe topic {topic!r} at {self.bootstrap_servers}"
+
+        def ask(client: AdminClient) -> TopicInfo:
+            from confluent_kafka import TopicCollection
+
+            # Not list_topics(): asking for metadata creates a missing topic on brokers that allow it.
+            described = client.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)[topic]
+            cluster = client.describe_cluster(request_timeout=self._timeout)
+            found = self._wait(described, what)
+            return TopicInfo(
+                name=topic,
+                topic_id=_url_safe(found.topic_id),
+                cluster_id=self._wait(cluster, what).cluster_id or None,
+                partitions=tuple(sorted(p.id for p in found.partitions)),
+            )
+
+        return self._ask(ask, what)
+
+    def earliest(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """The first offset that is still there, per partition; the end of the partition if it is empty.
+
+        Raises:
+            KafkaS3Error: see :meth:`describe`.
+        """
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._list_offsets(topic, partitions, OffsetSpec.earliest(), "read_uncommitted", "find the start of")
+
+    def ends(self, topic: str, partitions: Iterable[int], isolation: Isolation) -> dict[int, int]:
+        """The offset after the last one that a reader may see, per partition.
+
+        Args:
+            topic: name of the topic.
+            partitions: numbers of its partitions.
+            isolation: of the reader: with ``read_committed`` an open transaction ends what can be read.
+
+        Raises:
+            KafkaS3Error: see :meth:`describe`.
+        """
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._list_offsets(topic, partitions, OffsetSpec.latest(), isolation, "find the end of")
+
+    def at_timestamp(self, topic: str, partitions: Iterable[int], milliseconds: int) -> dict[int, int | None]:
+        """The first offset whose timestamp is at or after a point in time, per partition; None if there is none.
+
+        Not an exact cut: timestamps need not ascend, and the offset may hold a transaction marker, which carries the
+        time of the broker.
+
+        Args:
+            topic: name of the topic.
+            partitions: numbers of its partitions.
+            milliseconds: since the epoch, not negative.
+
+        Raises:
+            KafkaS3Error: see :meth:`describe`.
+        """
+        from confluent_kafka.admin import OffsetSpec
+
+        found = self._list_offsets(
+            topic, partitions, OffsetSpec.for_timestamp(milliseconds), "read_uncommitted", "find a point in time in"
+        )
+        return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
+
+    def _list_offsets(
+        self, topic: str, partitions: Iterable[int], spec: OffsetSpec, isolation: Isolation, verb: str
+    ) -> dict[int, int]:
+        wanted = sorted(set(partitions))
+        if not wanted:
+            return {}
+        what = f"{verb} partitions {wanted} of topic {topic!r} at {self.bootstrap_servers}"
+
+        def ask(client: AdminClient) -> dict[int, int]:
+            from confluent_kafka import IsolationLevel, TopicPartition
+
+            level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
+            futures = client.list_offsets(
+                {TopicPartition(topic, partition): spec for partition in wanted},
+                isolation_level=level,
+                request_timeout=self._timeout,
+            )
+            return {asked.partition: int(self._wait(future, what).offset) for asked, future in futures.items()}
+
+        return self._ask(ask, what)
+
+    def _wait(self, future: Any, what: str) -> Any:
+        # The client gives up by itself after the timeout, with an error; ours is for a client that does not.
+        return wait_for(future, self._client, self._events, timeout=self._timeout + 5, what=what)
+
+    def _ask(self, question: Callable[[AdminClient], T], what: str) -> T:
+        from confluent_kafka import KafkaException
+
+        def once() -> T:
+            # What was wrong before may be mended by now: a new try is judged by its own events.
+            self._events.denied = None
+            try:
+                return question(self._client)
+            except KafkaException as e:
+                self._client.poll(0)
+                raise to_error(e.args[0], self._events, what=what) from e
+            except TimeoutError as e:
+                raise to_error(None, self._events, what=what) from e
+
+        return self._retrier.call(once, what=what)
+
+
+def _url_safe(topic_id: object) -> str | None:
+    """A topic id without the ``/`` and ``+`` of plain base64; None for the id of all zeros, which means "none"."""
+    text = str(topic_id)
+    return None if not text.strip("A=") else text.rstrip("=").replace("+", "-").replace("/", "_")

@@ -1,0 +1,273 @@
+"""One set of Kafka settings for two clients: librdkafka's names in, what librdkafka and Spark's Java client need out.
+
+The settings are the extra of an Airflow connection of type ``kafka``, whose keys are librdkafka's configuration
+properties. Spark reads with the Java client, which has other names, and other ideas of certificates and logins:
+``translations`` is the whole dictionary. A key that neither translates nor can be left out is refused, because a
+job that quietly reads with half of its settings is worse than one that does not start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.kafka.translations import (
+    CERTIFICATES,
+    LOGIN,
+    LOGIN_OVERRIDES,
+    LOGIN_PREFIXES,
+    OF_LIBRDKAFKA,
+    OF_OTHERS,
+    PROTECTED,
+    TRANSLATIONS,
+    UNTRANSLATABLE,
+)
+
+__all__ = ["SECRET_OPTIONS", "SPARK_DEFAULTS", "Isolation", "client_config", "spark_options"]
+
+log = logging.getLogger(__name__)
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+SECRET_OPTIONS: Final = frozenset(
+    {
+        "kafka.sasl.jaas.config",
+        "kafka.ssl.key.password",
+        "kafka.ssl.keystore.key",
+        "kafka.ssl.keystore.password",
+        "kafka.ssl.truststore.password",
+    }
+)
+"""Names of Spark options whose values must not be logged, stored or shown."""
+
+SPARK_DEFAULTS: Final[Mapping[str, str]] = {
+    # Spark asks the broker twice for offsets after every poll: few large polls cost 3-4 times less CPU in the broker
+    # and a fifth less in the executor than the Java client's defaults of 500 records and 1 MiB.
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": str(16 * 1024 * 1024),
+    "kafka.fetch.max.bytes": str(50 * 1024 * 1024),
+    "kafka.receive.buffer.bytes": str(1024 * 1024),
+    # Spark's own default is its network timeout, two minutes: too long to wait for a broker that does not answer.
+    "kafkaConsumer.pollTimeoutMs": "60000",
+}
+"""How Spark's consumers are tuned unless the connection or the overrides say otherwise."""
+
+
+# The source's own options that may be overridden; what is read is the plan's, and so is how it is cut.
+_SOURCE_OPTIONS: Final = {
+    name.lower(): name
+    for name in (
+        "kafkaConsumer.pollTimeoutMs",
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+        "groupIdPrefix",
+    )
+}
+
+
+def client_config(config: Mapping[str, object]) -> dict[str, Any]:
+    """Settings for a librdkafka client that only reads: those of the connection, less what is not for reading.
+
+    Args:
+        config: the connection's extra.
+
+    Returns:
+        A new dictionary, with everything that librdkafka can check left for it to check. Secrets are in it.
+
+    Raises:
+        ConfigurationError: no ``bootstrap.servers``, or a setting that the package decides itself.
+    """
+    _require_servers(config)
+    for name, value in config.items():
+        _refuse_protected(name, value)
+    ours = {name: value for name, value in config.items() if name not in OF_OTHERS and name not in PROTECTED}
+    ours.setdefault("bootstrap.servers", config.get("metadata.broker.list"))
+    return ours
+
+
+def spark_options(
+    config: Mapping[str, object],
+    *,
+    isolation: Isolation = "read_committed",
+    overrides: Mapping[str, object] | None = None,
+) -> dict[str, str]:
+    """Options for ``spark.read.format("kafka")``, all but what to read: ``assign`` and the offsets.
+
+    Certificates and keys given as files are read here and become part of the options, so that the executors need no
+    files; a PKCS#12 key store stays a path that must exist on every executor.
+
+    Args:
+        config: the connection's extra.
+        isolation: what the reader may see.
+        overrides: Spark options by their own names (``kafka.`` and a Java setting, or an option of the source): they
+            win over the translation, and settle what cannot be translated.
+
+    Returns:
+        Options by name. Those in :data:`SECRET_OPTIONS` hold secrets.
+
+    Raises:
+        ConfigurationError: a setting is missing, protected, or has no translation; the message names it and the exit.
+    """
+    overridden = _checked_overrides(overrides or {})
+    _require_servers(config)
+    translated: dict[str, str] = {}
+    ignored = []
+    for name, value in config.items():
+        _refuse_protected(name, value)
+        if name in PROTECTED or name in LOGIN or name in CERTIFICATES:
+            continue
+        if name in TRANSLATIONS:
+            translation = TRANSLATIONS[name]
+            translated[translation.java] = translation.value(_text(name, value))
+        elif name in OF_OTHERS or name in OF_LIBRDKAFKA:
+            ignored.append(name)
+        else:
+            _refuse_untranslatable(name, value, overridden)
+    if ignored:
+        log.info(
+            "Settings of the Kafka connection that mean nothing to Spark's consumer: %s", ", ".join(sorted(ignored))
+        )
+    if not overridden.keys() & set(LOGIN_OVERRIDES):
+        translated |= _login(config, translated)
+    if not any(name.startswith(("kafka.ssl.truststore.", "kafka.ssl.keystore.")) for name in overridden):
+        translated |= _certificates(config)
+    return {
+        **SPARK_DEFAULTS,
+        **{f"kafka.{name}": value for name, value in translated.items()},
+        **overridden,
+        "kafka.isolation.level": isolation,
+        # The Java client's default is true: asking for a topic that was deleted would bring it back, empty.
+        "kafka.allow.auto.create.topics": "false",
+        "failOnDataLoss": "true",
+    }
+
+
+def _require_servers(config: Mapping[str, object]) -> None:
+    servers = config.get("bootstrap.servers", config.get("metadata.broker.list"))
+    if not isinstance(servers, str) or not servers.strip():
+        raise ConfigurationError(
+            f"bootstrap.servers={servers!r} in the Kafka connection: set it in the connection's extra, such as "
+            '{"bootstrap.servers": "broker-1:9092,broker-2:9092"}'
+        )
+
+
+def _text(name: str, value: object) -> str:
+    """A setting as Java writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise ConfigurationError(
+        f"{name} of the Kafka connection is a {type(value).__name__}: a setting is a text, a number, true or false"
+    )
+
+
+def _refuse_protected(name: str, value: object) -> None:
+    if name in PROTECTED:
+        harmless, advice = PROTECTED[name]
+        if _text(name, value).lower() not in harmless:
+            raise ConfigurationError(f"{name}={value!r} of the Kafka connection is protected; {advice}")
+
+
+def _refuse_untranslatable(name: str, value: object, overridden: Mapping[str, str]) -> None:
+    if name == "enable.ssl.certificate.verification" and _text(name, value).lower() == "true":
+        return
+    replacements: tuple[str, ...]
+    if name.startswith(LOGIN_PREFIXES):
+        replacements, why = (LOGIN_OVERRIDES, "logins other than PLAIN and SCRAM differ too much between the clients")
+    elif name in UNTRANSLATABLE:
+        replacements, why = UNTRANSLATABLE[name]
+    elif callable(value):
+        replacements, why = ((), "a Python callback cannot be called by a Java client; remove it from the connection")
+    else:
+        replacements, why = ((f"kafka.{name}",), "no Java setting of this meaning is known")
+    if not overridden.keys() & set(replacements):
+        instead = f"; set {' or '.join(replacements)} in the Spark overrides instead" if replacements else ""
+        raise ConfigurationError(f"{name} of the Kafka connection cannot be passed on to Spark: {why}{instead}")
+
+
+def _checked_overrides(overrides: Mapping[str, object]) -> dict[str, str]:
+    checked = {}
+    for name, value in overrides.items():
+        if name.startswith("kafka."):
+            if name.removeprefix("kafka.") in PROTECTED:
+                _, advice = PROTECTED[name.removeprefix("kafka.")]
+                raise ConfigurationError(f"Spark override {name} is protected; {advice}")
+            checked[name] = _text(name, value)
+        elif name.lower() in _SOURCE_OPTIONS:
+            checked[_SOURCE_OPTIONS[name.lower()]] = _text(name, value)
+        else:
+            raise ConfigurationError(
+                f"Spark override {name} is refused: settings of the Kafka client begin with 'kafka.', and of the "
+                f"source's own options only {', '.join(sorted(_SOURCE_OPTIONS.values()))} may be set; what is read, "
+                f"and in which pieces, is the plan's"
+            )
+    return checked
+
+
+def _jaas_string(text: str) -> str:
+    """A quoted string of a JAAS configuration; Java's tokenizer ends one at a line break and knows these escapes."""
+    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
+    return '"' + "".join(escapes.get(character, character) for character in text) + '"'
+
+
+def _login(config: Mapping[str, object], translated: Mapping[str, str]) -> dict[str, str]:
+    if not translated.get("security.protocol", "").startswith("SASL_"):
+        return {}
+    mechanism = translated.get("sasl.mechanism", "GSSAPI")
+    if mechanism == "PLAIN":
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    elif mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    else:
+        raise ConfigurationError(
+            f"sasl.mechanism={mechanism} of the Kafka connection cannot be passed on to Spark; use PLAIN, "
+            f"SCRAM-SHA-256 or SCRAM-SHA-512, or set {LOGIN_OVERRIDES[0]} in the Spark overrides"
+        )
+    for name in sorted(LOGIN):
+        if name not in config:
+            raise ConfigurationError(f"sasl.mechanism={mechanism} needs {name} in the extra of the Kafka connection")
+    username, password = (_jaas_string(_text(n, config[n])) for n in ("sasl.username", "sasl.password"))
+    return {"sasl.jaas.config": f"{module} required username={username} password={password};"}
+
+
+def _certificates(config: Mapping[str, object]) -> dict[str, str]:
+    java: dict[str, str] = {}
+    # "probe" and nothing mean: whom the machine trusts. For Java that is what the JVM trusts.
+    if config.get("ssl.ca.location") != "probe" and (ca := _pem(config, "ssl.ca")) is not None:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": ca}
+    certificate, key = _pem(config, "ssl.certificate"), _pem(config, "ssl.key")
+    if (certificate is None) != (key is None):
+        raise ConfigurationError("ssl.certificate and ssl.key of the Kafka connection belong together; give both")
+    if certificate is not None and key is not None:
+        if "BEGIN PRIVATE KEY" not in key and "BEGIN ENCRYPTED PRIVATE KEY" not in key:
+            raise ConfigurationError(
+                "ssl.key of the Kafka connection is not a PKCS#8 key, and Java reads no other; convert it with "
+                "`openssl pkcs8 -topk8 -in old.key -out new.key`"
+            )
+        java |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
+    elif "ssl.keystore.location" in config:
+        java |= {"ssl.keystore.type": "PKCS12"}
+        java |= {n: _text(n, config[n]) for n in ("ssl.keystore.location", "ssl.keystore.password") if n in config}
+    if "ssl.key.password" in config:
+        java["ssl.key.password"] = _text("ssl.key.password", config["ssl.key.password"])
+    return java
+
+
+def _pem(config: Mapping[str, object], name: str) -> str | None:
+    """The text of ``<name>.pem``, or of the file at ``<name>.location``; None if neither is set."""
+    if f"{name}.pem" in config:
+        return _text(f"{name}.pem", config[f"{name}.pem"])
+    if f"{name}.location" not in config:
+        return None
+    path = Path(_text(f"{name}.location", config[f"{name}.location"]))
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigurationError(
+            f"{name}.location={str(path)!r} of the Kafka connection cannot be read as a PEM file ({e}); give a "
+            f"readable file with certificates in PEM form"
+        ) from e

@@ -1,0 +1,214 @@
+"""The dictionary between the settings of librdkafka and those of Spark's Java client.
+
+Every setting stands in exactly one table: those that translate one by one, those of logins and certificates (of which
+several make one), those that may be left out, those that the package decides itself, and those with no translation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = [
+    "CERTIFICATES",
+    "LOGIN",
+    "LOGIN_OVERRIDES",
+    "LOGIN_PREFIXES",
+    "OF_LIBRDKAFKA",
+    "OF_OTHERS",
+    "PROTECTED",
+    "TRANSLATIONS",
+    "UNTRANSLATABLE",
+    "Translation",
+]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """How one librdkafka setting is said to the Java client.
+
+    Attributes:
+        java: the Java name, without the ``kafka.`` that Spark wants before it.
+        value: turns librdkafka's value into Java's.
+    """
+
+    java: str
+    value: Callable[[str], str] = str
+
+
+def _endpoint_check(value: str) -> str:
+    return "" if value.lower() == "none" else value
+
+
+def _minus_one_for_zero(value: str) -> str:
+    return "-1" if value == "0" else value
+
+
+TRANSLATIONS: Final[Mapping[str, Translation]] = {
+    "bootstrap.servers": Translation("bootstrap.servers"),
+    "metadata.broker.list": Translation("bootstrap.servers"),
+    "client.id": Translation("client.id"),
+    "client.rack": Translation("client.rack"),
+    "client.dns.lookup": Translation("client.dns.lookup"),
+    "security.protocol": Translation("security.protocol", str.upper),
+    "sasl.mechanism": Translation("sasl.mechanism", str.upper),
+    "sasl.mechanisms": Translation("sasl.mechanism", str.upper),
+    "ssl.endpoint.identification.algorithm": Translation("ssl.endpoint.identification.algorithm", _endpoint_check),
+    "socket.timeout.ms": Translation("request.timeout.ms"),
+    "socket.connection.setup.timeout.ms": Translation("socket.connection.setup.timeout.ms"),
+    "socket.receive.buffer.bytes": Translation("receive.buffer.bytes", _minus_one_for_zero),
+    "socket.send.buffer.bytes": Translation("send.buffer.bytes", _minus_one_for_zero),
+    "connections.max.idle.ms": Translation("connections.max.idle.ms", _minus_one_for_zero),
+    "metadata.max.age.ms": Translation("metadata.max.age.ms"),
+    "reconnect.backoff.ms": Translation("reconnect.backoff.ms"),
+    "reconnect.backoff.max.ms": Translation("reconnect.backoff.max.ms"),
+    "retry.backoff.ms": Translation("retry.backoff.ms"),
+    "retry.backoff.max.ms": Translation("retry.backoff.max.ms"),
+    "fetch.min.bytes": Translation("fetch.min.bytes"),
+    "fetch.max.bytes": Translation("fetch.max.bytes"),
+    "fetch.wait.max.ms": Translation("fetch.max.wait.ms"),
+    "fetch.message.max.bytes": Translation("max.partition.fetch.bytes"),
+    "max.partition.fetch.bytes": Translation("max.partition.fetch.bytes"),
+    "check.crcs": Translation("check.crcs"),
+}
+"""Settings that translate one by one; logins and certificates, where several make one, are translated by functions."""
+
+LOGIN: Final = frozenset({"sasl.username", "sasl.password"})
+CERTIFICATES: Final = frozenset(
+    {
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+    }
+)
+
+# Of groups and of producers: a connection is often shared with operators that need them. We read by assignment and
+# keep our own offsets, so they change nothing.
+OF_OTHERS: Final = frozenset(
+    {
+        "acks",
+        "auto.commit.interval.ms",
+        "batch.num.messages",
+        "batch.size",
+        "compression.codec",
+        "compression.level",
+        "compression.type",
+        "delivery.timeout.ms",
+        "enable.auto.offset.store",
+        "enable.idempotence",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "linger.ms",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "max.poll.interval.ms",
+        "message.max.bytes",
+        "message.send.max.retries",
+        "message.timeout.ms",
+        "partition.assignment.strategy",
+        "partitioner",
+        "queue.buffering.max.kbytes",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.ms",
+        "request.required.acks",
+        "request.timeout.ms",
+        "retries",
+        "session.timeout.ms",
+        "transaction.timeout.ms",
+        "transactional.id",
+    }
+)
+# Of librdkafka's inner life: the Java client has no counterpart and reads the same records without.
+OF_LIBRDKAFKA: Final = frozenset(
+    {
+        "api.version.fallback.ms",
+        "api.version.request",
+        "api.version.request.timeout.ms",
+        "broker.address.family",
+        "broker.address.ttl",
+        "broker.version.fallback",
+        "debug",
+        "enable.metrics.push",
+        "enable.partition.eof",
+        "fetch.error.backoff.ms",
+        "fetch.queue.backoff.ms",
+        "log.connection.close",
+        "log.queue",
+        "log.thread.name",
+        "log_level",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
+        "queued.max.messages.kbytes",
+        "queued.min.messages",
+        "receive.message.max.bytes",
+        "socket.keepalive.enable",
+        "socket.max.fails",
+        "socket.nagle.disable",
+        "statistics.interval.ms",
+        "topic.metadata.propagation.max.ms",
+        "topic.metadata.refresh.fast.interval.ms",
+        "topic.metadata.refresh.interval.ms",
+        "topic.metadata.refresh.sparse",
+    }
+)
+
+# What the package decides itself -> (values that say the same anyway, what to do instead).
+PROTECTED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "allow.auto.create.topics": (
+        ("false",),
+        "remove it: a missing topic is an error, never created",
+    ),
+    "auto.offset.reset": (
+        ("error", "none"),
+        "remove it: where to begin is the operator's starting_offsets, and a lost offset is an error, never skipped",
+    ),
+    "enable.auto.commit": (
+        ("false",),
+        "remove it: offsets are stored in the bucket, none are committed to Kafka",
+    ),
+    "interceptor.classes": ((), "remove it: records are read as they are"),
+    "isolation.level": (
+        (),
+        "remove it and set the operator's isolation: offsets must be planned at the same level",
+    ),
+    "key.deserializer": ((), "remove it: records are read as bytes"),
+    "value.deserializer": ((), "remove it: records are read as bytes"),
+}
+
+# Untranslatable -> (Spark options that replace it, what to do). An override of one of these settles it.
+LOGIN_OVERRIDES: Final = (
+    "kafka.sasl.jaas.config",
+    "kafka.sasl.login.callback.handler.class",
+)
+UNTRANSLATABLE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "enable.ssl.certificate.verification": (
+        (),
+        "trust the broker's certificate by ssl.ca.location instead",
+    ),
+    "oauth_cb": (LOGIN_OVERRIDES, "a Python callback cannot log in a Java client"),
+    "ssl.cipher.suites": (
+        ("kafka.ssl.cipher.suites",),
+        "Java has other names for ciphers",
+    ),
+    "ssl.crl.location": ((), "Java takes no file of revoked certificates"),
+    "ssl.curves.list": ((), "Java sets curves for the whole JVM: jdk.tls.namedGroups"),
+    "ssl.sigalgs.list": (
+        (),
+        "Java sets algorithms for the whole JVM: jdk.tls.client.SignatureSchemes",
+    ),
+}
+LOGIN_PREFIXES: Final = (
+    "sasl.kerberos.",
+    "sasl.oauthbearer.",
+    "enable.sasl.oauthbearer.",
+)

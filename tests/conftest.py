@@ -1,0 +1,50 @@
+"""What every test may ask for: the real parts, started once and only when a test wants them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import pytest
+
+from dev.kafka_broker import KafkaBroker
+
+USER: Final = "reader"
+# Everything that a JAAS string, a properties file or a shell could stumble over.
+PASSWORD: Final = "p\"a'ss\\ w{o}$rd;=#%s"
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[KafkaBroker]:
+    """One Kafka broker for the whole session, with an open listener and one that wants a password."""
+    with KafkaBroker(users={USER: PASSWORD}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_config(kafka_broker: KafkaBroker) -> dict[str, object]:
+    """What the extra of an Airflow connection to the broker holds."""
+    return {"bootstrap.servers": kafka_broker.bootstrap_servers}
+
+
+@pytest.fixture
+def sasl_config(kafka_broker: KafkaBroker) -> dict[str, object]:
+    """What the extra of an Airflow connection to the broker's listener with passwords holds."""
+    return {
+        "bootstrap.servers": kafka_broker.sasl_bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+    }
+
+
+@pytest.fixture
+def make_topic(kafka_broker: KafkaBroker) -> Callable[..., str]:
+    """Make a topic of its own for a test: ``make_topic(partitions, {"cleanup.policy": ...})`` returns its name."""
+
+    def make(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        return kafka_broker.create_topic(f"test-{uuid.uuid4()}", partitions, config)
+
+    return make
