@@ -1,0 +1,30 @@
+"""What Airflow's provider manager learns about this package. Every Airflow process loads it, so it imports nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["get_provider_info"]
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Metadata by Airflow's ``provider_info.schema.json``; Airflow adds the version of the installed distribution."""
+    integration = "Kafka to S3"
+    return {
+        "package-name": "airflow-provider-kafka-s3",
+        "name": "Kafka to S3",
+        "description": "Land Kafka topics in S3 with Spark: micro-batches, deterministic objects, exactly once.",
+        "integrations": [
+            {
+                "integration-name": integration,
+                "external-doc-url": "https://pypi.org/project/airflow-provider-kafka-s3/",
+                "tags": ["apache", "aws"],
+            }
+        ],
+        "operators": [
+            {
+                "integration-name": integration,
+                "python-modules": ["airflow_provider_kafka_s3.operators.kafka_to_s3"],
+            }
+        ],
+    }

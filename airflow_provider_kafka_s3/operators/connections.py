@@ -1,0 +1,207 @@
+"""Airflow connections, turned into the engine's settings.
+
+Airflow itself answers a missing connection with a guess: Spark's hook with YARN, Amazon's with whatever credentials the
+machine has. Records in the wrong place are worse than a failed task, so here a missing connection is an error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook  # noqa: TID253 - light, and loaded
+
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Connection
+
+__all__ = ["S3Access", "SparkTarget", "kafka_config", "mask_options", "s3_access", "spark_target"]
+
+log = logging.getLogger(__name__)
+
+_SECRET_WORDS: Final = ("key", "pass", "pem", "secret", "token", "jaas")
+"""Parts of the names of librdkafka settings whose values do not belong into a log."""
+
+_SHORTEST_SECRET: Final = 8
+"""Characters. Masking shorter lines would blacken half of the log."""
+
+
+@dataclass(frozen=True)
+class S3Access:
+    """How to reach the store.
+
+    Attributes:
+        settings: nothing secret.
+        credentials: None: boto3's own chain.
+    """
+
+    settings: S3Settings
+    credentials: S3Credentials | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SparkTarget:
+    """Where Spark runs.
+
+    Attributes:
+        master: as ``spark-submit`` takes it.
+        deploy_mode: of the connection; None: Spark's default, ``client``.
+        spark_binary: command that the connection names, or None.
+    """
+
+    master: str
+    deploy_mode: str | None
+    spark_binary: str | None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether driver and executors are one process on this machine."""
+        return self.master == "local" or self.master.startswith("local[")
+
+
+def kafka_config(conn_id: str) -> dict[str, Any]:
+    """Settings of librdkafka: the extra of a connection of type ``kafka``. Its secrets are masked in logs from here on.
+
+    Raises:
+        ConfigurationError: there is no such connection, or its extra is not a JSON object.
+    """
+    connection = _require(conn_id, "kafka_conn_id")
+    config = _extra(connection, "kafka_conn_id")
+    if not config:
+        raise ConfigurationError(
+            f"kafka_conn_id={conn_id!r}: the connection's extra is empty; put librdkafka's settings there, such as "
+            f'{{"bootstrap.servers": "broker:9092"}}'
+        )
+    for name, value in config.items():
+        if isinstance(value, str) and not name.endswith(".location") and any(word in name for word in _SECRET_WORDS):
+            _mask(value)
+    return config
+
+
+def mask_options(options: Mapping[str, str]) -> None:
+    """Mask what is secret in settings of Spark's Kafka source."""
+    from airflow_provider_kafka_s3.kafka.options import SECRET_OPTIONS
+
+    for name in SECRET_OPTIONS & options.keys():
+        _mask(options[name])
+
+
+def s3_access(conn_id: str | None) -> S3Access:
+    """Where the store is and how to log in: a connection of type ``aws``, or boto3's own chain for None.
+
+    What the connection says explicitly (keys, a role, a profile) becomes credentials that are handed to Spark. A
+    connection without any leaves it to boto3's chain, here and on every executor.
+
+    Raises:
+        ConfigurationError: there is no such connection, or it gives no credentials.
+        TransientError: the role could not be asked for.
+    """
+    if conn_id is None:
+        return S3Access(S3Settings(), None)
+    connection = _require(conn_id, "aws_conn_id")
+    _extra(connection, "aws_conn_id")
+    from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+
+    hook = AwsBaseHook(aws_conn_id=conn_id, client_type="s3")
+    aws = hook.conn_config
+    said = aws.extra_config.get("config_kwargs") or {}
+    verify = aws.verify if aws.verify is not None else True
+    settings: dict[str, Any] = {
+        "endpoint_url": aws.get_service_endpoint_url("s3"),
+        "region": aws.region_name,
+        "addressing_style": (said.get("s3") or {}).get("addressing_style") or "auto",
+        "verify": bool(verify),
+        "ca_bundle": verify if isinstance(verify, str) else None,
+    }
+    settings.update({name: float(said[name]) for name in ("connect_timeout", "read_timeout") if said.get(name)})
+    ignored = sorted(
+        {*said, *(f"s3.{name}" for name in said.get("s3") or {})}
+        - {"s3", "s3.addressing_style", "connect_timeout", "read_timeout", "retries", "max_pool_connections"}
+    )
+    if ignored:
+        log.warning("connection %s: these config_kwargs are not used for S3: %s", conn_id, ", ".join(ignored))
+    explicit = aws.aws_access_key_id or aws.role_arn or aws.profile_name or aws.assume_role_method
+    return S3Access(S3Settings(**settings), _credentials(conn_id, hook) if explicit else None)
+
+
+def spark_target(conn_id: str) -> SparkTarget:
+    """The master that ``spark-submit`` gets, by the rules of Airflow's Spark hook.
+
+    Raises:
+        ConfigurationError: there is no such connection.
+    """
+    connection = _require(conn_id, "spark_conn_id")
+    extra = _extra(connection, "spark_conn_id")
+    host = connection.host or ""
+    if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
+        master = host
+    else:
+        master = f"{connection.conn_type}://{host}"
+    if connection.port:
+        master += f":{connection.port}"
+    if master.endswith("://"):
+        raise ConfigurationError(
+            f"spark_conn_id={conn_id!r}: the connection names no master; set its host, such as 'local[2]', 'yarn' or "
+            f"'spark://host:7077'"
+        )
+    return SparkTarget(master, extra.get("deploy-mode"), extra.get("spark-binary"))
+
+
+def _require(conn_id: str, parameter: str) -> Connection:
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as e:
+        raise ConfigurationError(
+            f"there is no connection {conn_id!r}; create it (`airflow connections add {conn_id} …`, or the environment "
+            f"variable AIRFLOW_CONN_{conn_id.upper()}), or name another one by {parameter}"
+        ) from e
+
+
+def _extra(connection: Connection, parameter: str) -> dict[str, Any]:
+    import json
+
+    if not connection.extra:
+        return {}
+    try:
+        extra = json.loads(connection.extra)
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        # Neither the text nor the parser's error is quoted: secrets are in there.
+        raise ConfigurationError(f"{parameter}={connection.conn_id!r}: the connection's extra is not a JSON object")
+    return extra
+
+
+def _credentials(conn_id: str, hook: Any) -> S3Credentials:
+    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+
+    try:
+        frozen = hook.get_credentials()
+    except HTTPClientError as e:
+        raise TransientError(f"aws_conn_id={conn_id!r}: credentials cannot be asked for now: {e}") from e
+    except ClientError as e:
+        raise AccessDeniedError(f"aws_conn_id={conn_id!r}: the role of the connection is refused: {e}") from e
+    except (BotoCoreError, AttributeError) as e:
+        raise ConfigurationError(
+            f"aws_conn_id={conn_id!r}: the connection gives no credentials ({e}); set its login and password, a role "
+            f"or a profile, or leave all of them out for boto3's own chain"
+        ) from e
+    _mask(frozen.secret_key)
+    if frozen.token:
+        _mask(frozen.token)
+    return S3Credentials(
+        access_key_id=frozen.access_key, secret_access_key=frozen.secret_key, session_token=frozen.token
+    )
+
+
+def _mask(secret: str) -> None:
+    from airflow.providers.common.compat.sdk import mask_secret
+
+    # Logs are masked line by line, and certificates have many.
+    for line in {secret, *secret.splitlines()}:
+        if len(line) >= _SHORTEST_SECRET and not line.startswith("-----"):
+            mask_secret(line)

@@ -1,0 +1,406 @@
+"""The operator: land Kafka topics in S3, exactly once, in as few Spark jobs as it takes, or none."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator  # noqa: TID253 - it is the base class
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException  # noqa: TID253 - light, and loaded
+
+from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.operators import connections, launch, parameters, results
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_kafka_s3.batch.plan import Plan
+    from airflow_provider_kafka_s3.batch.runs import RunRequest, Starting
+    from airflow_provider_kafka_s3.operators.work import Work
+
+__all__ = ["KafkaToS3Operator"]
+
+_OURS: Final = ("application", "application_args", "java_class", "conn_id")
+"""Parameters of SparkSubmitOperator that this operator decides itself."""
+
+_CHANGED_TO_SUBMIT: Final = ("application", "application_args", "conf", "env_vars", "py_files", "_spark_binary")
+"""Attributes of SparkSubmitOperator that tell it what to submit; afterwards they are the user's again."""
+
+_RESULT: Final = "result.json"
+
+
+class KafkaToS3Operator(SparkSubmitOperator):
+    """Land what is new in Kafka topics as objects in an S3 bucket, exactly once.
+
+    Each topic has a log of batches in the bucket, which also holds the stored offsets: neither a consumer group nor
+    Airflow's database takes part. A run pins which offsets it has to cover when it is first tried; a retry, a cleared
+    task or a run at the same time never lands a record twice. Nothing new is success, without starting Spark. Topics of
+    one task share one Spark job and nothing else: if one fails, the others are committed, and then the task fails.
+
+    All other keyword arguments (``packages``, ``jars``, ``conf``, ``executor_memory``, ``env_vars``, …) are those of
+    ``SparkSubmitOperator``. The driver has to run on the worker: a local master, or deploy mode ``client``.
+
+    Args:
+        topics: one topic, several separated by commas, or a list. (templated)
+        bucket: it must exist. (templated)
+        pipeline: name of this way from Kafka to S3. It owns the stored offsets: another name starts afresh, and a topic
+            belongs to one pipeline per ``topics_dir``. (templated)
+        format: ``"json"`` (JSON lines), ``"bytes"``, or settings such as ``{"kind": "json", "compression": "gzip"}``: a
+            :class:`~airflow_provider_kafka_s3.config.Format` or a mapping of its fields.
+        offsets: which records a run lands. ``"incremental"``: all since the stored offsets. ``"data_interval"``: those
+            with timestamps in the data interval of the DAG run, and whatever lies between them and the stored offsets;
+            the DAG needs a timetable that makes intervals.
+        starting_offsets: where a topic begins that has no stored offsets yet: ``"earliest"``, ``"latest"``,
+            ``{partition: offset}`` or ``{topic: {partition: offset}}``. Required for ``"incremental"``;
+            ``"data_interval"`` begins at ``"earliest"`` unless it is given.
+        partitioner: ``"default"``, ``"daily"``, ``"hourly"``, or settings: a
+            :class:`~airflow_provider_kafka_s3.config.Partitioner` or a mapping of its fields. Times are those of the
+            records.
+        flush_size: records of a Kafka partition after which its open objects are closed; None: no limit.
+        max_bytes: uncompressed bytes after which an object is closed.
+        topics_dir: prefix of all keys. (templated)
+        directory_delim: between the folders of a key.
+        file_delim: between topic, partition and offset in a file name.
+        offset_pad_width: digits of the offset in a file name.
+        part_size: bytes of one part of an upload.
+        isolation: ``"read_committed"`` or ``"read_uncommitted"``.
+        max_records_per_run: offsets of a run at most, shared evenly by the partitions; ``"incremental"`` only.
+        max_records_per_batch: offsets of one batch at most; a run may need several.
+        max_slice_records: offsets that one Spark task reads at most.
+        on_data_loss: offsets that retention deleted before they were landed: ``"fail"``, or ``"skip"``, which records
+            the gap.
+        on_missing: a repeated run finds that an object of its batches is gone: ``"fail"``, ``"restore"`` (write it
+            again from Kafka) or ``"ignore"``.
+        adopt_wait: seconds to wait for another run's batch that this run needs, too, before doing its work again.
+        unsafe_single_writer: accept a store that ignores conditional writes. Two runs at once may then lose records.
+        request_retry: how requests to the store and the broker are repeated:
+            :class:`~airflow_provider_kafka_s3.retry.RetryPolicy` or a mapping of its fields. (``retry_policy`` is
+            Airflow's own, of the task.)
+        kafka_options: more settings for Spark's Kafka source by their Java names, such as
+            ``{"kafka.fetch.max.bytes": "1048576"}``. Secrets belong into the connection.
+        kafka_conn_id: connection of type ``kafka``; its extra holds librdkafka's settings.
+        aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
+        spark_conn_id: connection of type ``spark``.
+
+    Returns:
+        See :func:`airflow_provider_kafka_s3.operators.results.to_xcom`.
+
+    Raises:
+        AirflowFailException: trying again cannot help; the message says what to do.
+        AirflowException: trying again may help.
+    """
+
+    template_fields: Sequence[str] = (
+        "topics",
+        "bucket",
+        "pipeline",
+        "topics_dir",
+        *(f for f in SparkSubmitOperator.template_fields if f not in ("application", "application_args", "env_vars")),
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"topics": "json", "conf": "json"}
+    ui_color = "#fbe8d3"
+
+    def __init__(
+        self,
+        *,
+        topics: str | Sequence[str],
+        bucket: str,
+        pipeline: str,
+        format: Format | Mapping[str, Any] | str,  # noqa: A002 - the name that Kafka Connect's users know
+        offsets: Literal["incremental", "data_interval"],
+        starting_offsets: str | Mapping[Any, Any] | None = None,
+        partitioner: Partitioner | Mapping[str, Any] | str = "default",
+        flush_size: int | None = None,
+        max_bytes: int = 1024 * MIB,
+        topics_dir: str = "topics",
+        directory_delim: str = "/",
+        file_delim: str = "+",
+        offset_pad_width: int = 10,
+        part_size: int = 8 * MIB,
+        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        max_records_per_run: int | None = None,
+        max_records_per_batch: int | None = 100_000_000,
+        max_slice_records: int = 5_000_000,
+        on_data_loss: Literal["fail", "skip"] = "fail",
+        on_missing: Literal["fail", "restore", "ignore"] = "fail",
+        adopt_wait: float = 120.0,
+        unsafe_single_writer: bool = False,
+        request_retry: RetryPolicy | Mapping[str, Any] | None = None,
+        kafka_options: Mapping[str, str] | None = None,
+        kafka_conn_id: str = "kafka_default",
+        aws_conn_id: str | None = "aws_default",
+        spark_conn_id: str = "spark_default",
+        name: str = "kafka-to-s3",
+        **kwargs: Any,
+    ) -> None:
+        for parameter in _OURS:
+            if parameter in kwargs:
+                hint = "use spark_conn_id" if parameter == "conn_id" else "remove it"
+                raise ConfigurationError(f"{parameter} is decided by KafkaToS3Operator; {hint}")
+        super().__init__(application="", application_args=None, conn_id=spark_conn_id, name=name, **kwargs)
+        # After a crash the bucket tells what to go on with. Airflow's own memory of a Spark job would skip the commit.
+        self.durable = False
+        self.topics = topics
+        self.bucket = bucket
+        self.pipeline = pipeline
+        self.topics_dir = topics_dir
+        self.format = parameters.parse_format(format)
+        self.partitioner = parameters.parse_partitioner(partitioner)
+        self.offsets = offsets
+        self.starting_offsets = starting_offsets
+        self.flush_size = flush_size
+        self.max_bytes = max_bytes
+        self.directory_delim = directory_delim
+        self.file_delim = file_delim
+        self.offset_pad_width = offset_pad_width
+        self.part_size = part_size
+        self.isolation = isolation
+        self.max_records_per_run = max_records_per_run
+        self.max_records_per_batch = max_records_per_batch
+        self.max_slice_records = max_slice_records
+        self.on_data_loss = on_data_loss
+        self.on_missing = on_missing
+        self.adopt_wait = adopt_wait
+        self.unsafe_single_writer = unsafe_single_writer
+        self.request_retry = parameters.parse_retry_policy(request_retry)
+        self.kafka_options = dict(kafka_options or {})
+        self.kafka_conn_id = kafka_conn_id
+        self.aws_conn_id = aws_conn_id
+        self.spark_conn_id = spark_conn_id
+        self._killed = False
+        self._validate()
+
+    # -- parameters ---------------------------------------------------------------------------------------------------
+
+    def _validate(self) -> None:
+        """Check what can be checked without connections; templates are checked when they are rendered."""
+        parameters.require_choice("offsets", self.offsets, ("incremental", "data_interval"))
+        parameters.require_choice("isolation", self.isolation, ("read_committed", "read_uncommitted"))
+        parameters.require_choice("on_data_loss", self.on_data_loss, ("fail", "skip"))
+        parameters.require_choice("on_missing", self.on_missing, ("fail", "restore", "ignore"))
+        for name in ("max_records_per_run", "max_records_per_batch", "max_slice_records"):
+            parameters.require_positive(name, getattr(self, name), optional=name != "max_slice_records")
+        if self.offsets == "data_interval" and self.max_records_per_run is not None:
+            raise ConfigurationError(
+                "max_records_per_run would leave a data interval incomplete; use max_records_per_batch, which splits "
+                "the run into several batches"
+            )
+        if self.adopt_wait < 0:
+            raise ConfigurationError(f"adopt_wait={self.adopt_wait} must be 0 or more seconds")
+        if self.starting_offsets is None and self.offsets == "incremental":
+            raise ConfigurationError(
+                "starting_offsets is required with offsets='incremental': say where a topic without stored offsets "
+                "begins, 'earliest' (land what is there) or 'latest' (only what comes from now on)"
+            )
+        starting = parameters.parse_starting_offsets(self._starting)
+        if not parameters.has_template(self.topics):
+            for topic in (topics := parameters.parse_topics(self.topics)):
+                parameters.starting_of(starting, topic, topics)
+        if not parameters.has_template(self.pipeline):
+            keys.validate_pipeline(self.pipeline)
+        if not parameters.has_template(self.bucket):
+            parameters.require_text("bucket", self.bucket)
+        parameters.require_layout(
+            self._layout("topics" if parameters.has_template(self.topics_dir) else self.topics_dir)
+        )
+
+    @property
+    def _starting(self) -> str | Mapping[Any, Any]:
+        return "earliest" if self.starting_offsets is None else self.starting_offsets
+
+    def _layout(self, topics_dir: str, zone_database: str = "") -> Layout:
+        return Layout(
+            topics_dir=topics_dir,
+            format=self.format,
+            partitioner=self.partitioner,
+            rotation=Rotation(flush_size=self.flush_size, max_bytes=self.max_bytes),
+            directory_delim=self.directory_delim,
+            file_delim=self.file_delim,
+            offset_pad_width=self.offset_pad_width,
+            part_size=self.part_size,
+            zone_database=zone_database,
+        )
+
+    # -- the task -----------------------------------------------------------------------------------------------------
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Land the topics; see the class."""
+        from airflow_provider_kafka_s3.operators.landing import land
+
+        try:
+            target = connections.spark_target(self.spark_conn_id)
+            self._require_client_mode(target)
+            work = self._prepare(context)
+        except TerminalError as e:
+            raise AirflowFailException(str(e)) from e
+        except KafkaS3Error as e:
+            raise AirflowException(str(e)) from e
+        landed = land(work.runs, lambda plans: self._submit(context, target, work, plans))
+        for topic, result in landed.results.items():
+            records = sum(b.records for b in result.batches)
+            self.log.info("topic %s: %s, %d batches, %d records", topic, result.status, len(result.batches), records)
+        if landed.errors:
+            message, terminal, cause = results.failure(landed.errors, landed.results)
+            raise (AirflowFailException if terminal else AirflowException)(message) from cause
+        return results.to_xcom(landed.results)
+
+    def _prepare(self, context: Context) -> Work:
+        from airflow_provider_kafka_s3.batch.commit import Committer
+        from airflow_provider_kafka_s3.batch.log import TopicLog
+        from airflow_provider_kafka_s3.batch.objects import object_builder
+        from airflow_provider_kafka_s3.batch.runs import TopicRun
+        from airflow_provider_kafka_s3.kafka.options import spark_options
+        from airflow_provider_kafka_s3.kafka.source import KafkaSource
+        from airflow_provider_kafka_s3.layout.zones import zone_database_version
+        from airflow_provider_kafka_s3.operators.work import Work, open_store
+        from airflow_provider_kafka_s3.storage.durable import DurableStore
+
+        kafka = connections.kafka_config(self.kafka_conn_id)
+        connections.mask_options(self.kafka_options)
+        access = connections.s3_access(self.aws_conn_id)
+        topics = parameters.parse_topics(self.topics)
+        pipeline = keys.validate_pipeline(self.pipeline)
+        bucket = parameters.require_text("bucket", self.bucket)
+        layout = parameters.usable_layout(
+            parameters.require_layout(self._layout(self.topics_dir, zone_database_version())), topics
+        )
+        window = parameters.run_window(context, datetime.now(UTC)) if self.offsets == "data_interval" else None
+        run = _run_name(context)
+        # What Spark could not be told has to be known before anything is planned.
+        spark_options(kafka, isolation=self.isolation, overrides=self.kafka_options)
+        retrier = Retrier(self.request_retry)
+        source = KafkaSource(kafka, retrier=retrier)
+        store = DurableStore(open_store(access, bucket), retrier)
+        starting = parameters.parse_starting_offsets(self._starting)
+        runs = {}
+        for topic in topics:
+            request = self._request(run, layout, window, parameters.starting_of(starting, topic, topics))
+            log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic)
+            runs[topic] = TopicRun(Committer(log, source, object_builder(store)), request)
+        return Work(
+            run=run,
+            runs=runs,
+            store=store,
+            bucket=bucket,
+            access=access,
+            kafka=kafka,
+            kafka_options=self.kafka_options,
+            retry=self.request_retry,
+            on_data_loss=self.on_data_loss,
+        )
+
+    def _request(self, run: str, layout: Layout, window: tuple[int, int] | None, starting: Starting) -> RunRequest:
+        from airflow_provider_kafka_s3.batch.runs import RunRequest
+
+        said = {
+            "offsets": self.offsets,
+            "window": window,
+            "starting_offsets": self._starting,
+            "isolation": self.isolation,
+            "max_records_per_run": self.max_records_per_run,
+        }
+        return RunRequest(
+            run=run,
+            mode=self.offsets,
+            layout=layout,
+            starting=starting,
+            window=window,
+            isolation=self.isolation,
+            max_records_per_run=self.max_records_per_run,
+            max_records_per_batch=self.max_records_per_batch,
+            max_slice_records=self.max_slice_records,
+            on_data_loss=self.on_data_loss,
+            on_missing=self.on_missing,
+            adopt_wait=self.adopt_wait,
+            unsafe_single_writer=self.unsafe_single_writer,
+            params={name: str(value) for name, value in said.items() if value is not None},
+        )
+
+    # -- Spark --------------------------------------------------------------------------------------------------------
+
+    def _require_client_mode(self, target: connections.SparkTarget) -> None:
+        said = (self._deploy_mode, target.deploy_mode, (self.conf or {}).get("spark.submit.deployMode"))
+        mode = next((m for m in said if m), "client")
+        if mode != "client":
+            raise ConfigurationError(
+                f"deploy mode {mode!r}: the Spark driver has to run on the Airflow worker, where the private file lies "
+                f"that holds the credentials of the job; use deploy mode 'client'"
+            )
+
+    def _submit(
+        self, context: Context, target: connections.SparkTarget, work: Work, plans: Mapping[str, Plan]
+    ) -> Mapping[str, Exception]:
+        """Execute plans in one Spark job; what went wrong, per topic."""
+        if self._killed:
+            raise AirflowException("the task was killed; no Spark job was submitted")
+        from airflow_provider_kafka_s3.spark.spec import JobResult
+
+        self.log.info("submitting %s", ", ".join(f"batch {p.batch} of topic {t}" for t, p in sorted(plans.items())))
+        last_words = ""
+        mine = {name: getattr(self, name) for name in _CHANGED_TO_SUBMIT}
+        with tempfile.TemporaryDirectory(prefix="kafka-s3-") as folder:
+            try:
+                self._get_ready(Path(folder), target, work, plans)
+                super().execute(context)
+            except KafkaS3Error as e:
+                return dict.fromkeys(plans, e)
+            except Exception as e:
+                if self._killed:
+                    raise
+                last_words = str(e)
+            finally:
+                for name, value in mine.items():
+                    setattr(self, name, value)
+            told = launch.told_by(JobResult.read(Path(folder, _RESULT)), last_words, plans)
+        work.renew(connections.s3_access(self.aws_conn_id))
+        return told
+
+    def _get_ready(self, folder: Path, target: connections.SparkTarget, work: Work, plans: Mapping[str, Plan]) -> None:
+        """Write the job file into a private folder, and set what SparkSubmitOperator will read."""
+        from airflow_provider_kafka_s3.spark.conf import with_job_conf
+        from airflow_provider_kafka_s3.spark.scripts import job_script
+        from airflow_provider_kafka_s3.spark.ship import package_zip
+
+        env = dict(self.env_vars or {})
+        launch.require_java(env)
+        if not self._spark_binary and not target.spark_binary:
+            self._spark_binary = launch.spark_submit(local=target.is_local)
+        if target.is_local:
+            env |= launch.python_of_local_master(self.conf or {}, env)
+        else:
+            self.py_files = ",".join(filter(None, [self.py_files, str(package_zip(folder))]))
+        self.env_vars = env or None
+        self.conf = with_job_conf({name: str(value) for name, value in (self.conf or {}).items()})
+        job_file = folder / "job.json"
+        work.job(plans, result_path=str(folder / _RESULT)).write(job_file)
+        self.application = str(job_script())
+        self.application_args = ["--job-file", str(job_file)]
+        self._hook = self._get_hook()
+
+    def _get_hook(self) -> SparkSubmitHook:
+        hook = super()._get_hook()
+        # There is no public way to give the hook a master. Without it all works, but no task is tried again.
+        master = hook._connection["master"]
+        if launch.local_master(master) != master:
+            hook._connection["master"] = launch.local_master(master)
+            self.log.info("master %s becomes %s, so that tasks are tried again", master, hook._connection["master"])
+        return hook
+
+    def on_kill(self) -> None:
+        """Stop the driver. What is committed stays; what is decided, the next try completes."""
+        self._killed = True
+        if self._hook is not None:
+            super().on_kill()
+
+
+def _run_name(context: Context) -> str:
+    ti = context["ti"]
+    map_index = -1 if ti.map_index is None else ti.map_index
+    return keys.run_name(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)

@@ -1,0 +1,138 @@
+"""What ``spark-submit`` needs to find on the machine of the Airflow worker, and the settings every job gets."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider_kafka_s3 import exceptions
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, SparkJobError
+from airflow_provider_kafka_s3.spark.conf import connector_package
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.spark.spec import JobResult
+
+__all__ = ["local_master", "python_of_local_master", "require_java", "spark_submit", "told_by"]
+
+_TASK_TRIES: Final = 4
+"""How often Spark starts a task at most; its own default, except on local masters."""
+
+_NO_CONNECTOR: Final = "Failed to find data source: kafka"
+
+
+def local_master(master: str) -> str:
+    """A local master whose tasks are tried again, as those of any other master are: ``local[2]`` -> ``local[2,4]``."""
+    threads = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
+    return master if threads is None else f"local[{threads[1] or 1},{_TASK_TRIES}]"
+
+
+def python_of_local_master(conf: Mapping[str, object], env: Mapping[str, object]) -> dict[str, str]:
+    """Environment variables that keep a local master in the Python of the Airflow worker.
+
+    Spark would take the first ``python3`` on PATH, which need not be the environment that this package is installed in.
+
+    Args:
+        conf: the job's Spark configuration.
+        env: the job's own environment variables. What the user chose, in either or in the worker's environment, stays.
+    """
+    wanted = {"PYSPARK_PYTHON": "spark.pyspark.python", "PYSPARK_DRIVER_PYTHON": "spark.pyspark.driver.python"}
+    return {
+        name: sys.executable
+        for name, setting in wanted.items()
+        if name not in env and name not in os.environ and setting not in conf
+    }
+
+
+def spark_submit(*, local: bool) -> str | None:
+    """The command to submit with, if none was named; None leaves it to the Spark hook (``spark-submit`` on PATH).
+
+    Args:
+        local: whether the master is a local one; it runs the worker's own pyspark, wherever PATH points.
+
+    Raises:
+        ConfigurationError: Spark is not installed.
+    """
+    on_path = shutil.which("spark-submit")
+    if on_path is not None and not local:
+        return None
+    # Not imported: pyspark takes half a second, and pyspark-client alone brings the package without the command.
+    spec = importlib.util.find_spec("pyspark")
+    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+        command = Path(place, "bin", "spark-submit")
+        if command.is_file():
+            return str(command)
+    if on_path is not None:
+        return None
+    raise ConfigurationError(
+        "there is no spark-submit, neither in this Python environment nor on PATH; install Spark with "
+        "`pip install 'airflow-provider-kafka-s3[spark]'` (pyspark at the version of pyspark-client), or name the "
+        "command by spark_binary"
+    )
+
+
+def require_java(env: Mapping[str, object]) -> None:
+    """Check that ``spark-submit`` will find Java.
+
+    Args:
+        env: the job's own environment variables; the worker's count, too.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    environment = {**os.environ, **{name: str(value) for name, value in env.items()}}
+    home = environment.get("JAVA_HOME")
+    if home:
+        if os.access(Path(home, "bin", "java"), os.X_OK):
+            return
+        problem = f"JAVA_HOME={home} holds no bin/java"
+    elif shutil.which("java", path=environment.get("PATH")):
+        return
+    else:
+        problem = "there is no java on PATH and JAVA_HOME is not set"
+    raise ConfigurationError(
+        f"Spark needs Java 17 or 21 on the Airflow worker: {problem}. Install a JRE (Debian: openjdk-17-jre-headless) "
+        f"or set JAVA_HOME"
+    )
+
+
+def told_by(result: JobResult | None, last_words: str, topics: Iterable[str]) -> dict[str, KafkaS3Error]:
+    """What went wrong with each topic of a job: what its driver wrote down, or else its last words.
+
+    Args:
+        result: of the driver; None: it wrote none.
+        last_words: how ``spark-submit`` ended; empty: without a complaint.
+        topics: of the job.
+    """
+    outcomes = {} if result is None else {outcome.topic: outcome for outcome in result.topics}
+    told: dict[str, KafkaS3Error] = {}
+    for topic in topics:
+        outcome = outcomes.get(topic)
+        if outcome is None:
+            told[topic] = _explain(f"the Spark driver ended without a result. {last_words}".rstrip())
+        elif outcome.status == "error":
+            message = outcome.message or "the Spark driver did not say why"
+            kind = getattr(exceptions, outcome.error or "", SparkJobError)
+            told[topic] = _explain(message) if kind is SparkJobError else kind(message)
+    return told
+
+
+def _explain(message: str) -> KafkaS3Error:
+    if _NO_CONNECTOR in message:
+        return ConfigurationError(
+            f"Spark has no Kafka connector ({_NO_CONNECTOR}); pass packages={_connector()!r}, or the connector and its "
+            f"three dependencies by jars"
+        )
+    return SparkJobError(message)
+
+
+def _connector() -> str:
+    try:
+        return connector_package()
+    except ImportError:
+        return "org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>"

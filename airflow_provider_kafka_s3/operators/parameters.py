@@ -1,0 +1,251 @@
+"""What a DAG author writes, turned into the engine's settings; every error says what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic
+from airflow_provider_kafka_s3.layout.patterns import compile_pattern
+from airflow_provider_kafka_s3.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_kafka_s3.batch.runs import Starting
+
+__all__ = [
+    "has_template",
+    "parse_format",
+    "parse_partitioner",
+    "parse_retry_policy",
+    "parse_starting_offsets",
+    "parse_topics",
+    "require_choice",
+    "require_layout",
+    "require_positive",
+    "require_text",
+    "run_window",
+    "starting_of",
+    "usable_layout",
+]
+
+T = TypeVar("T")
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_CLOCK_SKEW: Final = timedelta(seconds=5)
+"""How far the scheduler's clock may be ahead of the worker's before a window counts as unfinished."""
+
+_MANY_GENERATIONS: Final = 9_999
+"""Resets of a topic that its keys have room for."""
+
+_SCHEDULE_WITH: Final = (
+    "schedule the DAG with CronDataIntervalTimetable('@daily', timezone='UTC') or another timetable that makes data "
+    "intervals (on Airflow 3 a plain cron string makes none), or use offsets='incremental'"
+)
+
+
+def has_template(value: object) -> bool:
+    """Whether a value is only known when the task runs: a Jinja template, or the output of another task."""
+    if isinstance(value, str):
+        return "{{" in value or "{%" in value
+    if isinstance(value, list | tuple):
+        return any(has_template(item) for item in value)
+    return value is not None
+
+
+def require_text(name: str, value: object) -> str:
+    """Return a parameter that has to be text and not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(f"{name}={value!r} must be text that is not empty")
+    return value.strip()
+
+
+def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuse a value that is none of the choices."""
+    if value not in choices:
+        raise ConfigurationError(f"{name}={value!r} is not known; use one of {', '.join(map(repr, choices))}")
+
+
+def require_positive(name: str, value: int | None, *, optional: bool) -> None:
+    """Refuse a number of records that is not positive."""
+    if value is None and optional:
+        return
+    if not isinstance(value, int) or value < 1:
+        raise ConfigurationError(
+            f"{name}={value!r} must be a positive number of records{', or None for no limit' if optional else ''}"
+        )
+
+
+def parse_topics(topics: object) -> tuple[str, ...]:
+    """One topic, several separated by commas, or a list of them."""
+    names: Iterable[object]
+    if isinstance(topics, str):
+        names = [name.strip() for name in topics.split(",")]
+    elif isinstance(topics, Iterable):
+        names = topics
+    else:
+        raise ConfigurationError(f"topics={topics!r} must be the name of a topic or a list of names")
+    parsed = tuple(validate_topic(require_text("topics", name)) for name in names)
+    if not parsed:
+        raise ConfigurationError("topics is empty; name at least one topic")
+    repeated = sorted({name for name in parsed if parsed.count(name) > 1})
+    if repeated:
+        raise ConfigurationError(f"topics names {', '.join(map(repr, repeated))} more than once; name each topic once")
+    return parsed
+
+
+def parse_format(value: Format | Mapping[str, Any] | str) -> Format:
+    """``"json"``, ``"bytes"``, a mapping of a :class:`Format`'s fields, or one."""
+    return value if isinstance(value, Format) else _settings("format", Format, value)
+
+
+def parse_partitioner(value: Partitioner | Mapping[str, Any] | str) -> Partitioner:
+    """``"default"``, ``"daily"``, ``"hourly"``, a mapping of a :class:`Partitioner`'s fields, or one."""
+    return value if isinstance(value, Partitioner) else _settings("partitioner", Partitioner, value)
+
+
+def parse_retry_policy(value: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy:
+    """A mapping of a :class:`RetryPolicy`'s fields, or one; None: the defaults."""
+    if isinstance(value, RetryPolicy):
+        return value
+    if value is None:
+        return RetryPolicy()
+    unknown = sorted(set(value) - set(RetryPolicy.__dataclass_fields__))
+    if unknown:
+        raise ConfigurationError(
+            f"retry_policy has no {', '.join(map(repr, unknown))}; it has {', '.join(RetryPolicy.__dataclass_fields__)}"
+        )
+    return _convert("retry_policy", RetryPolicy, dict(value))
+
+
+def require_layout(layout: Layout) -> Layout:
+    """Return a layout if its delimiters and its pattern can name objects; imports nothing heavy."""
+    validate_delimiters(layout)
+    if layout.partitioner.path_format is not None:
+        compile_pattern(layout.partitioner.path_format.removesuffix(layout.directory_delim))
+    return layout
+
+
+def usable_layout(layout: Layout, topics: Sequence[str]) -> Layout:
+    """Return a layout if its time zone is known and the longest key that it can make is not too long.
+
+    Raises:
+        ConfigurationError: see :mod:`~airflow_provider_kafka_s3.layout.keys`.
+    """
+    from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
+
+    longest = make_partitioner(layout).longest
+    for topic in topics:
+        data_key(
+            layout,
+            topic=topic,
+            encoded_partition=longest,
+            partition=2**31 - 1,
+            first_offset=2**63 - 1,
+            generation=_MANY_GENERATIONS,
+        )
+    return layout
+
+
+def parse_starting_offsets(value: object) -> str | dict[int, int] | dict[str, dict[int, int]]:
+    """``"earliest"``, ``"latest"``, ``{partition: offset}`` or ``{topic: {partition: offset}}``.
+
+    Partitions may be written as text, as they are in JSON.
+    """
+    if isinstance(value, str) and value in ("earliest", "latest"):
+        return value
+    if isinstance(value, Mapping) and value:
+        if all(isinstance(offsets, Mapping) and offsets for offsets in value.values()):
+            return {validate_topic(str(topic)): _partition_offsets(offsets) for topic, offsets in value.items()}
+        if not any(isinstance(offset, Mapping) for offset in value.values()):
+            return _partition_offsets(value)
+    raise ConfigurationError(
+        f"starting_offsets={value!r} is not understood; use 'earliest', 'latest', {{partition: offset}} or "
+        f"{{topic: {{partition: offset}}}}"
+    )
+
+
+def starting_of(
+    starting: str | dict[int, int] | dict[str, dict[int, int]], topic: str, topics: Sequence[str]
+) -> Starting:
+    """What parsed ``starting_offsets`` say about one topic of the task."""
+    if isinstance(starting, str):
+        return "latest" if starting == "latest" else "earliest"
+    if any(isinstance(key, int) for key in starting):
+        if len(topics) > 1:
+            raise ConfigurationError(
+                f"starting_offsets={starting} do not tell which of the topics {', '.join(topics)} they belong to; use "
+                f"{{topic: {{partition: offset}}}}"
+            )
+        return {int(partition): offset for partition, offset in starting.items() if isinstance(offset, int)}
+    offsets = {name: offsets for name, offsets in starting.items() if isinstance(offsets, dict)}
+    if topic not in offsets:
+        raise ConfigurationError(f"starting_offsets name no offsets of topic {topic!r}; add {{{topic!r}: …}}")
+    return offsets[topic]
+
+
+def run_window(context: Context, now: datetime) -> tuple[int, int]:
+    """The data interval of the run as ``[start, end)`` in epoch milliseconds.
+
+    Args:
+        context: of the task.
+        now: the time, with a zone.
+
+    Raises:
+        ConfigurationError: the run has no interval, an empty one, or one that has not ended yet.
+    """
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    if start is None or end is None:
+        raise ConfigurationError(f"offsets='data_interval': this run has no data interval; {_SCHEDULE_WITH}")
+    if start >= end:
+        raise ConfigurationError(
+            f"offsets='data_interval': the data interval of this run, [{start.isoformat()}, {end.isoformat()}), is "
+            f"empty; {_SCHEDULE_WITH}"
+        )
+    if end > now + _CLOCK_SKEW:
+        raise ConfigurationError(
+            f"offsets='data_interval': the data interval of this run ends at {end.isoformat()}, which is in the future "
+            f"(it is {now.isoformat()}), so its records are not all there yet; run it after its end"
+        )
+    return _milliseconds(start), _milliseconds(end)
+
+
+def _milliseconds(when: datetime) -> int:
+    # Rounded up: a record belongs to the window that its whole milliseconds lie in.
+    return -((_EPOCH - when) // timedelta(milliseconds=1))
+
+
+def _settings(name: str, kind: type[T], value: Mapping[str, Any] | str) -> T:
+    fields = {"kind": value} if isinstance(value, str) else value
+    if not isinstance(fields, Mapping):
+        raise ConfigurationError(f"{name}={value!r} must be a name, a mapping of settings or a {kind.__name__}")
+    return _convert(name, kind, dict(fields))
+
+
+def _convert(name: str, kind: type[T], fields: dict[str, Any]) -> T:
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as e:
+        raise ConfigurationError(f"{name}={fields!r}: {e}") from e
+
+
+def _partition_offsets(offsets: Mapping[Any, Any]) -> dict[int, int]:
+    parsed: dict[int, int] = {}
+    for partition, offset in offsets.items():
+        text = str(partition)
+        if not (text.isascii() and text.isdigit() and isinstance(offset, int) and offset >= 0) or isinstance(
+            offset, bool
+        ):
+            raise ConfigurationError(
+                f"starting_offsets: {partition!r}: {offset!r} is not a Kafka partition and an offset in it; both are "
+                f"whole numbers from 0"
+            )
+        parsed[int(text)] = offset
+    return parsed
