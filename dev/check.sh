@@ -1,0 +1,65 @@
+#!/bin/sh
+# What a machine must have before anything can be set up. A broken prerequisite is one line that names it and the fix.
+#
+#   sh dev/check.sh python java maven    check these, in this order; exit code 2 at the first that is missing
+#   sh dev/check.sh --python             print the Python to use; nothing if there is none
+#
+# Plain POSIX sh: it runs where there is not even a Python. PYTHON and JAVA_HOME say which ones to take.
+set -u
+
+fail() {
+    echo "prerequisite missing: $1" >&2
+    exit 2
+}
+
+suits() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+}
+
+find_python() {
+    # 3.11 first: it is what the lock was made for.
+    for candidate in ${PYTHON:-python3.11 python3 python3.12 python3.13}; do
+        if command -v "$candidate" >/dev/null 2>&1 && suits "$candidate"; then
+            command -v "$candidate"
+            return
+        fi
+    done
+}
+
+check_python() {
+    python=$(find_python)
+    if [ -z "$python" ]; then
+        found=$("${PYTHON:-python3}" --version 2>&1) || found="no ${PYTHON:-python3}"
+        fail "Python 3.11 or newer (found: $found); install it (Debian 12: apt-get install python3 python3-venv) or set PYTHON=/path/to/python3.11"
+    fi
+    "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
+        fail "the venv module of $python; install it (Debian: apt-get install python3-venv)"
+}
+
+check_java() {
+    if [ -n "${JAVA_HOME:-}" ]; then
+        java=$JAVA_HOME/bin/java
+        [ -x "$java" ] || fail "Java: JAVA_HOME=$JAVA_HOME holds no bin/java; correct it, or unset it to take java from PATH"
+    else
+        java=$(command -v java) ||
+            fail "Java 17; install it (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+    fi
+    # "17.0.15", or "1.8.0_402" for the old ones.
+    version=$("$java" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1)
+    case $version in
+        17 | 21) ;;
+        *) fail "Java 17 or 21, which Spark 4 runs on ($java is version ${version:-unknown}); install it (Debian: apt-get install openjdk-17-jre-headless) and set JAVA_HOME to it" ;;
+    esac
+}
+
+check_maven() {
+    command -v mvn >/dev/null 2>&1 || fail "Maven, which fetches the jars; install it (Debian: apt-get install maven)"
+}
+
+for what in "$@"; do
+    case $what in
+        --python) find_python ;;
+        python | java | maven) "check_$what" ;;
+        *) echo "usage: sh dev/check.sh [--python] [python] [java] [maven]" >&2; exit 64 ;;
+    esac
+done

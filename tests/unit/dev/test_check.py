@@ -1,0 +1,187 @@
+"""What a newcomer reads when the machine lacks something: one line with the fix."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CHECK = Path(__file__).parents[3] / "dev" / "check.sh"
+
+
+class Machine:
+    """A machine that has exactly the commands it was given."""
+
+    def __init__(self, root: Path) -> None:
+        self.bin = root / "bin"
+        self.bin.mkdir()
+        self.environment = {"PATH": str(self.bin)}
+        for tool in ("sed", "head"):
+            (self.bin / tool).symlink_to(str(shutil.which(tool)))
+
+    def has(self, name: str, script: str, directory: Path | None = None) -> Path:
+        """Install a command."""
+        command = (directory or self.bin) / name
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text(f"#!/bin/sh\n{script}\n")
+        command.chmod(0o755)
+        return command
+
+    def has_python(self, name: str, *, version: tuple[int, int] = (3, 11), modules: bool = True) -> Path:
+        """Install a Python that answers the two questions of the check."""
+        suits, found = int(version < (3, 11)), int(not modules)
+        label = ".".join(map(str, version))
+        script = f'case "$*" in --version) echo Python {label};; *version_info*) exit {suits};; *) exit {found};; esac'
+        return self.has(name, script)
+
+    def has_java(self, version: str, directory: Path | None = None) -> Path:
+        """Install a Java that tells a version."""
+        return self.has("java", f"echo 'openjdk version \"{version}\" 2025-04-15' >&2", directory)
+
+    def check(self, *what: str) -> subprocess.CompletedProcess[str]:
+        """Run the check."""
+        return subprocess.run(
+            ["/bin/sh", str(CHECK), *what], env=self.environment, capture_output=True, text=True, check=False
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine with nothing on it."""
+    return Machine(tmp_path)
+
+
+def refused(result: subprocess.CompletedProcess[str]) -> str:
+    """The one line of a refusal."""
+    assert result.returncode == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def test_a_machine_with_everything_passes_without_a_word(machine: Machine) -> None:
+    """Python 3.11, Java 17 and Maven are all it takes."""
+    machine.has_python("python3")
+    machine.has_java("17.0.15")
+    machine.has("mvn", "exit 0")
+
+    result = machine.check("python", "java", "maven")
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_no_python_is_named_with_the_package(machine: Machine) -> None:
+    """Even though Python cannot say it itself."""
+    line = refused(machine.check("python"))
+
+    assert "Python 3.11" in line
+    assert "apt-get install python3" in line
+
+
+def test_an_old_python_is_named_with_its_version(machine: Machine) -> None:
+    """So that nobody wonders why the python3 that is there does not count."""
+    machine.has_python("python3", version=(3, 9))
+
+    assert "found: Python 3.9" in refused(machine.check("python"))
+
+
+def test_a_newer_python_beside_an_old_one_is_found(machine: Machine) -> None:
+    """The default python3 may be the system's old one."""
+    machine.has_python("python3", version=(3, 9))
+    newer = machine.has_python("python3.12", version=(3, 12))
+
+    assert machine.check("--python").stdout.strip() == str(newer)
+
+
+def test_the_python_of_the_lock_is_preferred(machine: Machine) -> None:
+    """Python 3.11, as the lock was made for it."""
+    machine.has_python("python3", version=(3, 13))
+    eleven = machine.has_python("python3.11")
+
+    assert machine.check("--python").stdout.strip() == str(eleven)
+
+
+def test_a_python_without_venv_is_named_with_the_package(machine: Machine) -> None:
+    """Debian splits it off."""
+    machine.has_python("python3", modules=False)
+
+    assert "apt-get install python3-venv" in refused(machine.check("python"))
+
+
+def test_no_java_is_named_with_the_package(machine: Machine) -> None:
+    """And the way out if it is installed elsewhere."""
+    line = refused(machine.check("java"))
+
+    assert "openjdk-17-jre-headless" in line
+    assert "JAVA_HOME" in line
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [("11.0.22", "11"), ("1.8.0_402", "8"), ("25", "25"), ("rubbish", "unknown")]
+)
+def test_a_wrong_java_is_named_with_its_version(machine: Machine, version: str, told: str) -> None:
+    """Spark 4 runs on 17 and 21 only."""
+    machine.has_java(version)
+
+    line = refused(machine.check("java"))
+
+    assert f"is version {told})" in line
+    assert "openjdk-17-jre-headless" in line
+
+
+@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2", "21-ea"])
+def test_java_17_and_21_pass(machine: Machine, version: str) -> None:
+    """However their versions are written."""
+    machine.has_java(version)
+
+    assert machine.check("java").returncode == 0
+
+
+def test_java_home_comes_before_the_path(machine: Machine, tmp_path: Path) -> None:
+    """As for every Java program."""
+    machine.has_java("11.0.22")
+    home = machine.has_java("17.0.15", tmp_path / "jdk" / "bin").parent.parent
+    machine.environment["JAVA_HOME"] = str(home)
+
+    assert machine.check("java").returncode == 0
+
+
+def test_a_java_home_without_java_is_named(machine: Machine) -> None:
+    """Instead of silently taking another Java."""
+    machine.has_java("17.0.15")
+    machine.environment["JAVA_HOME"] = "/nowhere"
+
+    assert "JAVA_HOME=/nowhere" in refused(machine.check("java"))
+
+
+def test_no_maven_is_named_with_the_package(machine: Machine) -> None:
+    """It fetches the jars."""
+    assert "apt-get install maven" in refused(machine.check("maven"))
+
+
+def test_help_lists_every_target(tmp_path: Path) -> None:
+    """`make help` needs nothing but make, and no target lacks its line."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    text = subprocess.run(
+        ["make", "--no-print-directory", "-C", str(CHECK.parents[1]), "help"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    listed = {line.split()[1] for line in text.splitlines()}
+
+    makefile = (CHECK.parents[1] / "Makefile").read_text()
+    (phony,) = [line for line in makefile.splitlines() if line.startswith(".PHONY:")]
+    assert listed == set(phony.split()[1:])
+
+
+def test_ci_runs_what_developers_run() -> None:
+    """.ci/run is `make test`, and can be executed."""
+    script = CHECK.parents[1] / ".ci" / "run"
+
+    assert os.access(script, os.X_OK)
+    assert script.read_text().rstrip().endswith("exec make test")
