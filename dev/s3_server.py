@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import base64
-import datetime
+import datetime as dt
 import hashlib
 import os
 import re
@@ -29,7 +29,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from isal import isal_zlib
 
@@ -79,7 +79,7 @@ class StrictS3:
 
     def _with_times(self, answer: Iterable[bytes]) -> Iterable[bytes]:
         """Say when an upload began: moto says 2010 of all, and whoever sweeps old uploads would take them all."""
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z").encode()
+        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z").encode()
 
         def correct(entry: re.Match[bytes]) -> bytes:
             began = self._initiated.setdefault(_UPLOAD_ID.findall(entry[0])[0], now)
@@ -165,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
         """Say nothing: a line per part would drown the tests."""
 
     def serve(self) -> None:
@@ -173,23 +173,23 @@ class _Handler(BaseHTTPRequestHandler):
         if body is None:
             self.close_connection = True
             return
-        status, headers = "", list[tuple[str, str]]()
+        status, headers, written = "", list[tuple[str, str]](), list[bytes]()
 
-        def start_response(line: str, fields: list[tuple[str, str]], exc_info: object = None) -> Callable[..., Any]:
+        def start_response(line: str, fields: list[tuple[str, str]], *_: object) -> Callable[[bytes], object]:
             nonlocal status, headers
             status, headers = line, fields
-            return lambda data: None
+            return written.append
 
         chunks = self.server.app(self._environ(body), start_response)
         try:
-            content = b"".join(chunks)
+            content = b"".join([*written, *chunks])
         finally:
             close = getattr(chunks, "close", None)
             if close is not None:
                 close()
         self._answer(status, headers, content)
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = serve
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = serve  # noqa: N815 - names of the base class
 
     def _read_body(self) -> bytes | None:
         """The whole body; None if the client went away before its end, in which case nothing may be applied."""

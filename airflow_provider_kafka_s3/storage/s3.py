@@ -303,7 +303,9 @@ class S3Store:
             kind,
             "PutObject",
             key,
-            lambda: self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32=_crc32(body), **how),
+            lambda: self._client.put_object(
+                Bucket=self._bucket, Key=key, Body=body, ChecksumAlgorithm="CRC32", ChecksumCRC32=_crc32(body), **how
+            ),
         )
         return answer["ETag"]
 

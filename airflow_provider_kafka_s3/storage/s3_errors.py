@@ -6,7 +6,7 @@ action and the object, and carry no credentials, no signed headers and no query 
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import email.utils
 import re
 from typing import Any, Final, Literal
@@ -108,12 +108,13 @@ def translate(error: Exception, *, kind: Kind, action: str, where: str) -> Kafka
         The error to raise instead; None if it is none of the network's or the store's, but a bug.
     """
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     if isinstance(error, ClientError):
         return _from_answer(error, kind, f"{action} {where}")
     if isinstance(error, BotoCoreError):
         return _from_client(error, f"{action} {where}")
-    if isinstance(error, OSError):
+    if isinstance(error, OSError | ResponseParserError):
         return UnknownOutcomeError(f"{action} {where}: {_quote(error)}")
     return None
 
@@ -188,8 +189,6 @@ def _from_client(error: Exception, what: str) -> KafkaS3Error:
         return UnknownOutcomeError(f"{said}; if it stays, check ca_bundle and the endpoint's certificate")
     if isinstance(error, b.HTTPClientError | b.ConnectionError | b.IncompleteReadError):
         return UnknownOutcomeError(said)
-    if type(error).__name__ == "ResponseParserError":
-        return UnknownOutcomeError(said)
     if isinstance(error, b.FlexibleChecksumError | b.ChecksumError):
         return TransientError(f"{said}; the bytes were damaged on their way")
     if isinstance(error, b.CredentialRetrievalError | b.MetadataRetrievalError):
@@ -214,7 +213,7 @@ def _retry_after(error: Any) -> float | None:
         now = email.utils.parsedate_to_datetime(str(headers.get("date", "")))
     except ValueError:
         return None
-    return max(0.0, (until - now) / datetime.timedelta(seconds=1)) if (until.tzinfo and now.tzinfo) else None
+    return max(0.0, (until - now) / dt.timedelta(seconds=1)) if (until.tzinfo and now.tzinfo) else None
 
 
 def _quote(error: Exception) -> str:

@@ -40,9 +40,11 @@ class Clock:
         self.sleeps: list[float] = []
 
     def __call__(self) -> float:
+        """The time, in seconds."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
+        """Remember the wait and pass the time."""
         self.sleeps.append(seconds)
         self.now += seconds
 
@@ -54,6 +56,7 @@ def clock() -> Clock:
 
 
 def make(clock: Clock, policy: RetryPolicy | None = None, *, rng: float = 1.0, **more: Any) -> Retrier:
+    """A retrier on the fake clock that always draws the same number."""
     return Retrier(policy, sleep=clock.sleep, monotonic=clock, rng=lambda: rng, **more)
 
 

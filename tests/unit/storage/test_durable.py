@@ -93,7 +93,8 @@ class ScriptedStore:
 
 
 def durable(store: Any) -> DurableStore:
-    return DurableStore(store, Retrier(sleep=lambda seconds: None, monotonic=lambda: 0.0))
+    """The store behind the default policy, without waiting."""
+    return DurableStore(store, Retrier(sleep=lambda _: None, monotonic=lambda: 0.0))
 
 
 FAULTS = [ok, lost_request, lost_response, repeated_by_network, throttled, throttled_after_apply, conflict]

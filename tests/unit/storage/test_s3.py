@@ -1,0 +1,345 @@
+"""The S3 store over HTTP: faults on the wire, settings, and what a client is made of."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    ConfigurationError,
+    ThrottledError,
+    TransientError,
+    UnknownOutcomeError,
+)
+from airflow_provider_kafka_s3.retry import Retrier, RetryDetails
+from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+from dev.s3_server import ThreadedS3Server
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+ANY = S3Credentials(access_key_id="any", secret_access_key="any-secret")
+BUCKET = "faulty"
+
+Fault = Callable[["WSGIApplication", "WSGIEnvironment", "StartResponse"], Iterable[bytes]]
+
+
+class Switch:
+    """Stands between network and store, and does what it is told to the requests that pass."""
+
+    def __init__(self, app: WSGIApplication) -> None:
+        self.app = app
+        self.fault: Fault | None = None
+        self.seen: list[str] = []
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Pass the request on, or to the fault."""
+        self.seen.append(environ["REQUEST_METHOD"])
+        if self.fault is None:
+            return self.app(environ, start_response)
+        return self.fault(self.app, environ, start_response)
+
+
+class Wire:
+    """A server with a switch, and a way to reach it."""
+
+    def __init__(self) -> None:
+        self._switches: list[Switch] = []
+        self.server = ThreadedS3Server(buckets=[BUCKET], middleware=self._switch).start()
+        self.switch = self._switches[0]
+
+    def _switch(self, app: WSGIApplication) -> Switch:
+        self._switches.append(Switch(app))
+        return self._switches[-1]
+
+    def store(self, bucket: str = BUCKET, **settings: Any) -> S3Store:
+        """A new client of the server."""
+        found = S3Settings(endpoint_url=self.server.endpoint, region="us-east-1", **settings)
+        return S3Store(make_client(found, ANY), bucket)
+
+
+@pytest.fixture(scope="module")
+def shared_wire() -> Iterator[Wire]:
+    """One server for the module."""
+    wire = Wire()
+    yield wire
+    wire.server.stop()
+
+
+@pytest.fixture
+def wire(shared_wire: Wire) -> Iterator[Wire]:
+    """The server, without a fault."""
+    yield shared_wire
+    shared_wire.switch.fault = None
+
+
+@pytest.fixture
+def key() -> str:
+    """A key that no other test uses."""
+    return uuid.uuid4().hex
+
+
+def answering(status: str, body: bytes = b"", **headers: str) -> Fault:
+    """The store is not asked; this is the answer."""
+
+    def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        start_response(status, [(name.replace("_", "-"), value) for name, value in headers.items()])
+        return [body]
+
+    return fault
+
+
+def response_lost(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    """The store applies the request; the connection breaks before the answer."""
+    list(app(environ, start_response))
+    raise ConnectionResetError
+
+
+def durable(store: S3Store, **how: Any) -> DurableStore:
+    """The store behind the default policy."""
+    return DurableStore(store, Retrier(**how))
+
+
+def test_five_seconds_of_503_pass_with_the_defaults(wire: Wire, key: str) -> None:
+    """A store that throttles everything for five seconds delays a write and loses nothing."""
+    end = time.monotonic() + 5
+    seen: list[RetryDetails] = []
+
+    def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if time.monotonic() < end:
+            return answering("503 Slow Down")(app, environ, start_response)
+        return app(environ, start_response)
+
+    wire.switch.fault = fault
+    safe = durable(wire.store(), on_retry=seen.append)
+    assert safe.create(key, b"body") == b"body"
+    assert time.monotonic() >= end
+    assert seen
+    assert all(details.throttled for details in seen)
+    assert safe.get(key).body == b"body"  # type: ignore[union-attr]
+
+
+def test_each_request_is_sent_once(wire: Wire, key: str) -> None:
+    """Neither writes nor reads are repeated by botocore: only our own loop does that."""
+    wire.switch.fault = answering("500 Internal Server Error")
+    store = wire.store()
+    calls: list[Callable[[], object]] = [
+        lambda: store.put_new(key, b"x"),
+        lambda: store.put_if_match(key, b"x", etag='"e"'),
+        lambda: store.get(key),
+        lambda: store.head(key),
+        lambda: list(store.list(key)),
+        lambda: store.create_upload(key),
+        lambda: store.upload_part(key, "u", 1, b"x"),
+        lambda: store.complete_upload(key, "u", []),
+        lambda: store.abort_upload(key, "u"),
+        lambda: store.upload_exists(key, "u"),
+        lambda: list(store.pending_uploads(key)),
+    ]
+    for call in calls:
+        wire.switch.seen.clear()
+        with pytest.raises(UnknownOutcomeError):
+            call()
+        assert len(wire.switch.seen) == 1
+
+
+def test_retry_after_of_the_answer_is_kept(wire: Wire, key: str) -> None:
+    """The store's own wish reaches the retry loop."""
+    wire.switch.fault = answering("503 Slow Down", Retry_After="17")
+    with pytest.raises(ThrottledError) as caught:
+        wire.store().head(key)
+    assert caught.value.retry_after == 17.0
+
+
+def test_lost_response_is_unknown_and_the_write_stays(wire: Wire, key: str) -> None:
+    """The write was applied although nobody heard so; reading back settles it."""
+    store = wire.store()
+    wire.switch.fault = response_lost
+    with pytest.raises(UnknownOutcomeError):
+        store.put_new(key, b"ours")
+    wire.switch.fault = None
+    assert durable(store).create(key, b"ours") == b"ours"
+
+
+def test_200_with_an_error_inside_is_unknown(wire: Wire, key: str) -> None:
+    """Complete may begin with 200 and end in an error; then nobody knows."""
+    store = wire.store()
+    upload_id = store.create_upload(key)
+    part = store.upload_part(key, upload_id, 1, b"x")
+    body = b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>try again</Message></Error>"
+    wire.switch.fault = answering("200 OK", body, Content_Type="application/xml")
+    assert durable(store).complete(key, upload_id, [part]) is CompleteAnswer.UNKNOWN
+
+
+@pytest.mark.parametrize("ranged", [False, True])
+def test_truncated_answer_is_not_taken_for_the_object(wire: Wire, key: str, ranged: bool) -> None:
+    """A GET that ends early is an error, never a shorter object."""
+    store = wire.store()
+    store.put_new(key, b"0123456789")
+
+    def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        def closing(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            return start_response(status, [*headers, ("Connection", "close")])
+
+        return [b"".join(app(environ, closing))[:5]]  # type: ignore[arg-type]
+
+    wire.switch.fault = fault
+    with pytest.raises(UnknownOutcomeError):
+        store.get(key, start=0 if ranged else None, end=9 if ranged else None)
+
+
+def test_damaged_answer_is_not_taken_for_the_object(wire: Wire, key: str) -> None:
+    """Where the store has a checksum, a flipped byte of a GET is found."""
+    store = wire.store()
+    store.put_new(key, b"0123456789")
+
+    def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        return [b"".join(app(environ, start_response)).replace(b"5", b"6")]
+
+    wire.switch.fault = fault
+    with pytest.raises(TransientError, match="damaged"):
+        store.get(key)
+
+
+def test_damaged_body_is_refused_by_the_store(wire: Wire, key: str) -> None:
+    """The checksum that goes with a body is checked at the other end; a repeat may cure it."""
+    store = wire.store()
+
+    def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        environ["wsgi.input"].getbuffer()[0] ^= 1
+        return app(environ, start_response)
+
+    upload_id = store.create_upload(key)
+    wire.switch.fault = fault
+    for call in (lambda: store.put_new(key, b"body"), lambda: store.upload_part(key, upload_id, 1, b"body")):
+        with pytest.raises(TransientError, match="BadDigest"):
+            call()
+    wire.switch.fault = None
+    assert store.head(key) is None
+
+
+def test_request_that_hangs_is_unknown_and_may_come_true_later(wire: Wire, key: str) -> None:
+    """After a read timeout the write may still be applied: a held request, released later."""
+    held, applied = threading.Event(), threading.Event()
+
+    def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        held.wait(30)
+        answer = list(app(environ, start_response))
+        applied.set()
+        return answer
+
+    wire.switch.fault = fault
+    with pytest.raises(UnknownOutcomeError, match="ReadTimeoutError"):
+        wire.store(read_timeout=0.2).put_new(key, b"late")
+    wire.switch.fault = None
+    assert wire.store().head(key) is None
+    held.set()
+    assert applied.wait(30)
+    assert wire.store().get(key).body == b"late"  # type: ignore[union-attr]
+
+
+def test_nobody_listening_is_transient() -> None:
+    """A store that is down is worth another try, and nothing was sent."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{reserved.getsockname()[1]}"
+        store = S3Store(make_client(S3Settings(endpoint_url=endpoint, region="us-east-1"), ANY), BUCKET)
+        with pytest.raises(TransientError, match="check the endpoint") as caught:
+            store.put_new("k", b"x")
+    assert not isinstance(caught.value, UnknownOutcomeError)
+
+
+def test_missing_bucket_is_named(wire: Wire, key: str) -> None:
+    """Every request but HEAD, whose answer has no body, tells a missing bucket from a missing key."""
+    store = wire.store("no-such-bucket")
+    calls: list[Callable[[], object]] = [
+        lambda: store.get(key),
+        lambda: store.get(key, start=1),
+        lambda: store.put_new(key, b"x"),
+        lambda: store.put_if_match(key, b"x", etag='"e"'),
+        lambda: store.create_upload(key),
+        lambda: store.upload_part(key, "u", 1, b"x"),
+        lambda: store.complete_upload(key, "u", []),
+        lambda: list(store.list("")),
+        lambda: list(store.pending_uploads("")),
+        lambda: store.upload_exists(key, "u"),
+    ]
+    for call in calls:
+        with pytest.raises(BucketNotFoundError, match="s3://no-such-bucket/"):
+            call()
+    assert store.head(key) is None
+
+
+def test_parts_of_a_listing_are_put_together(wire: Wire, key: str) -> None:
+    """Pages of pending uploads follow one another."""
+    store = wire.store()
+    begun = sorted((f"{key}/{n}", store.create_upload(f"{key}/{n}")) for n in range(5))
+    assert [(entry.key, entry.upload_id) for entry in store.pending_uploads(f"{key}/")] == begun
+
+
+def test_no_credentials_is_access_denied(monkeypatch: pytest.MonkeyPatch, wire: Wire, key: str) -> None:
+    """Without credentials anywhere the error says how to give them."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    settings = S3Settings(endpoint_url=wire.server.endpoint, region="us-east-1")
+    with pytest.raises(AccessDeniedError, match="credentials"):
+        S3Store(make_client(settings), BUCKET).get(key)
+
+
+def test_credentials_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, wire: Wire, key: str) -> None:
+    """Executors use whatever boto3 finds."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any-secret")
+    settings = S3Settings(endpoint_url=wire.server.endpoint, region="us-east-1")
+    assert S3Store(make_client(settings), BUCKET).get(key) is None
+
+
+def test_credentials_do_not_show() -> None:
+    """Neither repr nor str of credentials tells anything; settings hold none."""
+    secret = S3Credentials(access_key_id="AKIDX", secret_access_key="SECRETX", session_token="TOKENX")
+    for text in (repr(secret), str(secret), f"{secret}", repr([secret])):
+        assert text.strip("[]") == "S3Credentials(REDACTED)"
+
+
+def test_settings_travel_between_processes() -> None:
+    """Executors make their own client from the settings they are sent."""
+    settings = S3Settings(endpoint_url="http://127.0.0.1:9000", region="eu-north-1", addressing_style="path")
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"endpoint_url": "127.0.0.1:9000"},
+        {"endpoint_url": "ftp://host"},
+        {"endpoint_url": "http://"},
+        {"endpoint_url": "http://user:secret-word@host"},
+        {"connect_timeout": 0},
+        {"read_timeout": -1},
+        {"max_connections": 0},
+    ],
+)
+def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
+    """Settings that cannot work name the setting, and do not repeat a password that was put into them."""
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))) as caught:
+        S3Settings(**wrong)
+    assert "secret-word" not in str(caught.value)
+
+
+def test_region_that_is_none_is_a_configuration_error() -> None:
+    """What boto3 does not accept is explained as a setting."""
+    with pytest.raises(ConfigurationError, match="cannot make an S3 client"):
+        make_client(S3Settings(region="not a region"), ANY)

@@ -1,0 +1,179 @@
+"""Every failure of an S3 client becomes the one error that says what to do about it, and shows no secret."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from botocore import exceptions as b  # noqa: TID253 - what is translated
+from botocore.exceptions import ClientError  # noqa: TID253
+from botocore.parsers import ResponseParserError  # noqa: TID253
+
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    ConditionalConflict,
+    ConfigurationError,
+    KafkaS3Error,
+    PreconditionFailed,
+    ThrottledError,
+    TransientError,
+    UnknownOutcomeError,
+    UnsupportedStoreError,
+    UploadGone,
+    UploadRefused,
+)
+from airflow_provider_kafka_s3.storage.s3_errors import KeyAbsent, Kind, RangeBeyondEnd, translate
+
+ALL: tuple[Kind, ...] = get_args(Kind)
+CONDITIONAL: tuple[Kind, ...] = ("create", "replace", "complete")
+URL = "https://s3.example/b/k?X-Amz-Signature=5ecre7&uploadId=u"
+
+
+def answer(code: str, status: int, message: str = "what the store said", **headers: str) -> ClientError:
+    """The store's answer, as botocore raises it."""
+    response: Any = {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": headers},
+    }
+    return ClientError(response, "Operation")
+
+
+def meaning(error: Exception, kind: Kind = "create") -> KafkaS3Error:
+    """The translation, which must exist."""
+    found = translate(error, kind=kind, action="PutObject", where="s3://b/k")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kinds", "expected"),
+    [
+        ("NoSuchBucket", 404, ALL, BucketNotFoundError),
+        ("NoSuchKey", 404, ("get",), KeyAbsent),
+        ("404", 404, ("head",), KeyAbsent),
+        ("404", 404, ("get",), ConfigurationError),
+        ("InvalidRange", 416, ("get",), RangeBeyondEnd),
+        ("PreconditionFailed", 412, CONDITIONAL, PreconditionFailed),
+        ("NoSuchKey", 404, ("replace",), PreconditionFailed),
+        ("ConditionalRequestConflict", 409, CONDITIONAL, ConditionalConflict),
+        ("ConcurrentModification", 409, CONDITIONAL, ConditionalConflict),
+        ("OperationAborted", 409, ("get", "part", "other"), TransientError),
+        ("NoSuchUpload", 404, ("part", "complete"), UploadGone),
+        ("InvalidPart", 400, ("complete",), UploadRefused),
+        ("InvalidPartOrder", 400, ("complete",), UploadRefused),
+        ("EntityTooSmall", 400, ("complete",), UploadRefused),
+        ("EntityTooLarge", 400, ("complete",), UploadRefused),
+        ("EntityTooLarge", 400, ("create", "part"), ConfigurationError),
+        ("SlowDown", 503, ALL, ThrottledError),
+        ("ServiceUnavailable", 503, ALL, ThrottledError),
+        ("503", 503, ALL, ThrottledError),
+        ("429", 429, ALL, ThrottledError),
+        ("Throttling", 400, ALL, ThrottledError),
+        ("SlowDown", 200, ("complete",), ThrottledError),
+        ("InternalError", 500, ALL, UnknownOutcomeError),
+        ("InternalError", 200, ("complete",), UnknownOutcomeError),
+        ("500", 500, ALL, UnknownOutcomeError),
+        ("502", 502, ALL, UnknownOutcomeError),
+        ("504", 504, ALL, UnknownOutcomeError),
+        ("RequestTimeout", 400, ALL, UnknownOutcomeError),
+        ("408", 408, ALL, UnknownOutcomeError),
+        ("ExpiredToken", 400, ALL, TransientError),
+        ("RequestExpired", 403, ALL, TransientError),
+        ("400", 400, ("head",), TransientError),
+        ("BadDigest", 400, ("create", "replace", "part"), TransientError),
+        ("AccessDenied", 403, ALL, AccessDeniedError),
+        ("403", 403, ("head",), AccessDeniedError),
+        ("InvalidAccessKeyId", 403, ALL, AccessDeniedError),
+        ("SignatureDoesNotMatch", 403, ALL, AccessDeniedError),
+        ("InvalidToken", 400, ALL, AccessDeniedError),
+        ("NotImplemented", 501, CONDITIONAL, UnsupportedStoreError),
+        ("NotImplemented", 501, ("other",), ConfigurationError),
+        ("RequestTimeTooSkewed", 403, ALL, ConfigurationError),
+        ("KeyTooLongError", 400, ALL, ConfigurationError),
+        ("PermanentRedirect", 301, ALL, ConfigurationError),
+        ("301", 301, ("head",), ConfigurationError),
+        ("AuthorizationHeaderMalformed", 400, ALL, ConfigurationError),
+        ("InvalidArgument", 400, ALL, ConfigurationError),
+    ],
+)
+def test_answers_of_the_store(code: str, status: int, kinds: tuple[Kind, ...], expected: type[KafkaS3Error]) -> None:
+    """Code first, then status, then what the request was about; the message names action, object and code."""
+    for kind in kinds:
+        found = meaning(answer(code, status), kind)
+        assert type(found) is expected, kind
+        assert str(found).startswith(f"PutObject s3://b/k: {status} {code}: what the store said")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (b.ReadTimeoutError(endpoint_url=URL), UnknownOutcomeError),
+        (b.ConnectionClosedError(endpoint_url=URL), UnknownOutcomeError),
+        (b.HTTPClientError(error="reset"), UnknownOutcomeError),
+        (b.SSLError(endpoint_url=URL, error="EOF"), UnknownOutcomeError),
+        (b.ResponseStreamingError(error="IncompleteRead"), UnknownOutcomeError),
+        (b.IncompleteReadError(actual_bytes=1, expected_bytes=2), UnknownOutcomeError),
+        (ResponseParserError("not XML"), UnknownOutcomeError),
+        (ConnectionResetError(104, "reset by peer"), UnknownOutcomeError),
+        (b.EndpointConnectionError(endpoint_url=URL), TransientError),
+        (b.ConnectTimeoutError(endpoint_url=URL), TransientError),
+        (b.ProxyConnectionError(proxy_url=URL), TransientError),
+        (b.FlexibleChecksumError(error_msg="mismatch"), TransientError),
+        (b.CredentialRetrievalError(provider="p", error_msg="timeout"), TransientError),
+        (b.NoCredentialsError(), AccessDeniedError),
+        (b.PartialCredentialsError(provider="env", cred_var="secret"), AccessDeniedError),
+        (b.TokenRetrievalError(provider="sso", error_msg="expired"), AccessDeniedError),
+        (b.ParamValidationError(report="x"), ConfigurationError),
+        (b.NoRegionError(), ConfigurationError),
+    ],
+)
+def test_failures_of_the_client(error: Exception, expected: type[KafkaS3Error]) -> None:
+    """What never reached the store is transient, what may have is unknown, what cannot be sent is configuration."""
+    found = meaning(error)
+    assert type(found) is expected
+    assert str(found).startswith("PutObject s3://b/k: ")
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "Sun, 01 Mar 2026 00:00:30 GMT", "date": "Sun, 01 Mar 2026 00:00:10 GMT"}, 20.0),
+        ({"retry-after": "Sun, 01 Mar 2026 00:00:00 GMT", "date": "Sun, 01 Mar 2026 00:00:10 GMT"}, 0.0),
+        ({"retry-after": "Sun, 01 Mar 2026 00:00:30 GMT"}, None),
+        ({"retry-after": "soon"}, None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], seconds: float | None) -> None:
+    """Both forms of the header count; a date against the store's own clock."""
+    found = meaning(answer("SlowDown", 503, **headers))
+    assert isinstance(found, ThrottledError)
+    assert found.retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        b.ReadTimeoutError(endpoint_url=URL),
+        b.EndpointConnectionError(endpoint_url=URL),
+        answer("InvalidAccessKeyId", 403, "key AKIAIOSFODNN7EXAMPLE does not exist"),
+        answer("AccessDenied", 403, f"GET {URL} is not allowed"),
+    ],
+)
+def test_messages_show_no_secrets(error: Exception) -> None:
+    """Query strings (signatures, upload ids) and access keys are cut out, whoever wrote them."""
+    message = str(meaning(error))
+    assert "5ecre7" not in message
+    assert "AKIA" not in message
+
+
+def test_long_answers_are_cut() -> None:
+    """A page of HTML in place of an answer does not fill the log."""
+    assert len(str(meaning(answer("500", 500, "<html>" * 10_000)))) < 500
+
+
+def test_bugs_are_not_dressed_up() -> None:
+    """What neither the store nor the network said stays what it is."""
+    assert translate(KeyError("x"), kind="get", action="GetObject", where="s3://b/k") is None

@@ -1,0 +1,322 @@
+"""Uploads in parts: boundaries, order, memory, failures, and what is left behind."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from isal import isal_zlib
+
+from airflow_provider_kafka_s3.config import MIB
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
+    TransientError,
+    UnknownOutcomeError,
+)
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.storage import uploads
+from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.storage.port import Part
+from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
+
+PART = 5 * MIB
+
+
+def durable(store: Any) -> DurableStore:
+    """The store with one try for everything."""
+    return DurableStore(store, Retrier(RetryPolicy(max_retries=0), sleep=lambda _: None))
+
+
+def noise(size: int, seed: int) -> bytes:
+    """Bytes that look random and are the same on every run."""
+    return np.random.default_rng(seed).bytes(size)
+
+
+def completed(store: MemoryStore, finished: FinishedUpload) -> bytes:
+    """Complete as the driver would, and read the object."""
+    answer = durable(store).complete(finished.key, finished.upload_id, finished.parts)
+    assert answer is CompleteAnswer.DONE
+    stored = store.get(finished.key)
+    assert stored is not None
+    return stored.body
+
+
+class Observed(MemoryStore):
+    """A memory store that remembers the parts that came, and may hold or fail them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: dict[tuple[str, int], int] = {}
+        self.failures: dict[int, Exception] = {}
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waiting = threading.Semaphore(0)
+
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
+        """Announce the part, wait for the gate, fail or remember."""
+        self.waiting.release()
+        self.gate.wait()
+        if number in self.failures:
+            raise self.failures[number]
+        self.sizes[key, number] = len(body)
+        return super().upload_part(key, upload_id, number, body)
+
+
+@pytest.fixture
+def store() -> Observed:
+    """An empty bucket."""
+    return Observed()
+
+
+@pytest.fixture
+def pool(store: Observed) -> Iterator[UploadPool]:
+    """A pool with the smallest parts."""
+    with UploadPool(durable(store), part_size=PART) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize(
+    ("size", "parts"),
+    [
+        (0, [0]),
+        (1, [1]),
+        (PART - 1, [PART - 1]),
+        (PART, [PART]),
+        (PART + 1, [PART, 1]),
+        (3 * PART, [PART] * 3),
+        (2 * PART + 7, [PART, PART, 7]),
+    ],
+)
+def test_parts_have_exactly_the_part_size(store: Observed, pool: UploadPool, size: int, parts: list[int]) -> None:
+    """All parts but the last have the part size; an empty object is one empty part."""
+    body = noise(size, 1)
+    upload = pool.open("k", {"kafka-s3-nonce": "n"})
+    upload.write(body)
+    finished = upload.finish()
+    assert [store.sizes["k", part.number] for part in finished.parts] == parts
+    assert [part.number for part in finished.parts] == list(range(1, len(parts) + 1))
+    assert (finished.size, finished.crc32) == (size, isal_zlib.crc32(body))
+    assert store.head("k") is None
+    assert completed(store, finished) == body
+    assert store.head("k").metadata == {"kafka-s3-nonce": "n"}  # type: ignore[union-attr]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 2 * PART), max_size=8), st.sampled_from([1, PART // 2, 64 * MIB]))
+def test_writes_and_memory_do_not_move_part_boundaries(writes: list[int], memory: int) -> None:
+    """However the bytes come, and however little memory there is, the parts are the same."""
+    store = Observed()
+    body = noise(sum(writes), len(writes))
+    with UploadPool(durable(store), part_size=PART, memory=memory) as pool:
+        upload = pool.open("k")
+        start = 0
+        for size in writes:
+            upload.write(memoryview(body)[start : start + size])
+            start += size
+        finished = upload.finish()
+    sizes = [store.sizes["k", part.number] for part in finished.parts]
+    assert sizes == [PART] * (len(body) // PART) + ([len(body) % PART] if len(body) % PART or not body else [])
+    assert finished.crc32 == isal_zlib.crc32(body)
+    assert completed(store, finished) == body
+
+
+def test_many_open_objects_stay_within_the_budget(store: Observed, tmp_path: Path) -> None:
+    """400 objects of 1 MiB that grow side by side need 16 MiB of memory, and come out byte for byte."""
+    budget, piece, count = 16 * MIB, 64 * 1024, 400
+    bodies = [noise(MIB, n) for n in range(count)]
+    with UploadPool(durable(store), part_size=PART, memory=budget, spill_dir=str(tmp_path)) as pool:
+        opened = [pool.open(f"k/{n}") for n in range(count)]
+        peak = 0
+        for start in range(0, MIB, piece):
+            for upload, body in zip(opened, bodies, strict=True):
+                upload.write(body[start : start + piece])
+                peak = max(peak, pool.buffered)
+        assert peak <= budget
+        assert pool.buffered == sum(upload.buffered for upload in opened)
+        assert list(tmp_path.iterdir()) == []
+        for upload in opened:
+            upload.seal()
+        finished = [upload.finish() for upload in opened]
+        assert pool.buffered == 0
+    for entry, body in zip(finished, bodies, strict=True):
+        assert completed(store, entry) == body
+
+
+def test_largest_buffers_are_spilled_first(pool: UploadPool, store: Observed) -> None:
+    """A small object stays in memory while a large one makes room."""
+    with UploadPool(durable(store), part_size=PART, memory=2 * MIB) as small:
+        little, large = small.open("little"), small.open("large")
+        little.write(b"x" * 1_000)
+        large.write(bytes(2 * MIB))
+        assert (little.buffered, large.buffered) == (1_000, 0)
+        assert [len(completed(store, upload.finish())) for upload in (little, large)] == [1_000, 2 * MIB]
+
+
+def test_spilled_space_is_used_again(store: Observed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One object after another takes the room that the one before gave back."""
+    furthest = 0
+    pwrite = os.pwrite
+
+    def observed(fd: int, data: Any, offset: int) -> int:
+        nonlocal furthest
+        furthest = max(furthest, offset + len(data))
+        return pwrite(fd, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", observed)
+    with UploadPool(durable(store), part_size=PART, memory=MIB, spill_dir=str(tmp_path)) as pool:
+        for n in range(5):
+            upload = pool.open(str(n))
+            for _ in range(24):
+                upload.write(bytes(MIB))
+            upload.finish()
+    assert 0 < furthest <= PART
+
+
+def test_nothing_is_sent_for_an_object_that_has_no_full_part(store: Observed, pool: UploadPool) -> None:
+    """An upload is begun with its first part, so what fails early leaves nothing pending."""
+    upload = pool.open("k")
+    upload.write(bytes(PART - 1))
+    assert upload.upload_id is None
+    assert list(store.pending_uploads("")) == []
+
+
+def test_sealed_uploads_overlap(store: Observed, pool: UploadPool) -> None:
+    """Sealing does not wait: two objects' parts are at the store at the same time."""
+    store.gate.clear()
+    opened = [pool.open(str(n)) for n in range(2)]
+    for upload in opened:
+        upload.write(b"x")
+        upload.seal()
+        upload.seal()
+    assert all(store.waiting.acquire(timeout=30) for _ in range(2))
+    store.gate.set()
+    assert [upload.finish().size for upload in opened] == [1, 1]
+
+
+def test_writer_waits_while_too_many_parts_are_on_their_way(store: Observed) -> None:
+    """A store that does not answer stops the writer instead of filling memory: 2 parts per thread, no more."""
+    store.gate.clear()
+    with UploadPool(durable(store), part_size=PART, threads=1) as pool:
+        upload = pool.open("k")
+        upload.write(bytes(2 * PART))
+        assert store.waiting.acquire(timeout=30)
+        writer = threading.Thread(target=upload.write, args=(bytes(PART),))
+        writer.start()
+        writer.join(0.05)
+        assert writer.is_alive()
+        assert pool.buffered == PART
+        store.gate.set()
+        writer.join(30)
+        assert completed(store, upload.finish()) == bytes(3 * PART)
+
+
+@pytest.mark.parametrize("error", [AccessDeniedError("403"), UnknownOutcomeError("reset"), RuntimeError("bug")])
+def test_failing_part_surfaces_at_the_next_call(store: Observed, pool: UploadPool, error: Exception) -> None:
+    """What a thread met is raised by whatever the caller does next, on any upload; further parts are not sent."""
+    store.failures[2] = error
+    bad, other = pool.open("bad"), pool.open("other")
+    with pytest.raises(type(error)):
+        deque(map(bad.write, itertools.repeat(bytes(PART))), maxlen=0)
+    for call in (lambda: other.write(b"x"), other.finish, bad.finish, lambda: pool.open("third")):
+        with pytest.raises(type(error)):
+            call()
+    assert ("other", 1) not in store.sizes
+
+
+def test_failing_last_part_surfaces_at_finish(store: Observed, pool: UploadPool) -> None:
+    """An object is not finished when its last part is not with the store."""
+    store.failures[1] = UnknownOutcomeError("reset")
+    upload = pool.open("k")
+    upload.write(b"x")
+    with pytest.raises(UnknownOutcomeError):
+        upload.finish()
+
+
+def test_abort_all_leaves_nothing_pending(store: Observed, pool: UploadPool) -> None:
+    """Finished, half-sent and failed uploads of the pool are aborted; others' and objects stay; the pool is closed."""
+    foreign = store.create_upload("foreign")
+    done = pool.open("done")
+    done.finish()
+    half = pool.open("half")
+    half.write(bytes(PART + 1))
+    pool.open("unsent").write(b"x")
+    pool.abort_all()
+    assert [entry.upload_id for entry in store.pending_uploads("")] == [foreign]
+    with pytest.raises(ValueError, match="closed"):
+        half.write(b"x")
+
+
+def test_abort_all_goes_on_when_one_abort_fails(
+    store: Observed, pool: UploadPool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be aborted is logged, and the rest is aborted."""
+    for key in "abc":
+        pool.open(key).finish()
+    abort = store.abort_upload
+
+    def stubborn(key: str, upload_id: str) -> None:
+        if key == "b":
+            raise UnknownOutcomeError("reset")
+        abort(key, upload_id)
+
+    monkeypatch.setattr(store, "abort_upload", stubborn)
+    pool.abort_all()
+    assert [entry.key for entry in store.pending_uploads("")] == ["b"]
+    assert "of s3://memory/b stays pending: reset" in caplog.text
+
+
+def test_closing_aborts_nothing(store: Observed) -> None:
+    """Leaving the pool, even by an error, keeps the uploads: a decision may list them."""
+
+    def task(pool: UploadPool) -> None:
+        with pool:
+            pool.open("k").finish()
+            pool.open("open").write(b"x")
+            raise RuntimeError
+
+    pool = UploadPool(durable(store), part_size=PART, memory=1)
+    with pytest.raises(RuntimeError):
+        task(pool)
+    assert [entry.key for entry in store.pending_uploads("")] == ["k"]
+    pool.close()
+
+
+def test_finished_object_takes_no_more(pool: UploadPool) -> None:
+    """Writing after the end is a bug and says so."""
+    upload = pool.open("k")
+    upload.finish()
+    with pytest.raises(ValueError, match="k was finished"):
+        upload.write(b"x")
+
+
+def test_too_many_parts_are_refused_with_the_way_out(pool: UploadPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The 10,000 parts of an upload are checked before the store does."""
+    monkeypatch.setattr(uploads, "MAX_PARTS", 2)
+    with pytest.raises(ConfigurationError, match="larger part_size"):
+        pool.open("k").write(bytes(2 * PART) + bytes(PART))
+
+
+def test_folder_without_room_is_named(store: Observed) -> None:
+    """When the temporary file cannot be written, the error says where and what to do."""
+    with UploadPool(durable(store), part_size=PART, memory=1, spill_dir="/nonexistent") as pool:
+        upload = pool.open("k")
+        with pytest.raises(TransientError, match=r"/nonexistent.*spill_dir"):
+            upload.write(b"xx")
+
+
+@pytest.mark.parametrize("wrong", [{"part_size": PART - 1}, {"threads": 0}, {"memory": 0}])
+def test_impossible_pools_are_refused(store: Observed, wrong: dict[str, int]) -> None:
+    """A pool that cannot work names the setting."""
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        UploadPool(durable(store), **{"part_size": PART, **wrong})  # type: ignore[arg-type]
