@@ -18,7 +18,18 @@ from airflow_provider_kafka_s3.batch.manifest import ObjectEntry, SliceResult, S
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
 
-__all__ = ["ROW_DDL", "ROW_SCHEMA", "Row", "RowKind", "TaskError", "error_from", "gather", "rows_of_slice", "to_batch"]
+__all__ = [
+    "ROW_DDL",
+    "ROW_SCHEMA",
+    "Row",
+    "RowKind",
+    "TaskError",
+    "error_from",
+    "gather",
+    "rows_of_slice",
+    "to_batch",
+    "uploads_of",
+]
 
 RowKind = Literal["slice", "object", "empty", "error"]
 
@@ -125,6 +136,12 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
         errors[topic] if topic in errors else [_slice(topic, plan, s.id, ends, objects) for s in plan.slices]
         for topic, plan in enumerate(plans)
     ]
+
+
+def uploads_of(topic: int, rows: Iterable[Row]) -> list[tuple[str, str]]:
+    """``(key, upload id)`` of all objects that tasks uploaded for a topic."""
+    entries = (msgspec.json.decode(r.body, type=ObjectEntry) for r in rows if r.topic == topic and r.kind == "object")
+    return [(entry.key, entry.upload_id) for entry in entries]
 
 
 def error_from(body: bytes) -> KafkaS3Error:

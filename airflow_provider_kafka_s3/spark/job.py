@@ -1,0 +1,301 @@
+"""The driver: execute the plans it is told, decide each batch, carry the decisions out.
+
+All topics of a submit are read by one Spark action and share nothing else: each is decided by itself, and what goes
+wrong with one neither stops nor undoes another. Records never come here, only the rows of tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.manifest import SliceRows
+from airflow_provider_kafka_s3.batch.objects import object_builder
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.source import Source, require_topic_id
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    DataLossError,
+    KafkaS3Error,
+    SparkJobError,
+    TerminalError,
+)
+from airflow_provider_kafka_s3.kafka.options import spark_options
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.spark.conf import with_job_conf
+from airflow_provider_kafka_s3.spark.failures import explain
+from airflow_provider_kafka_s3.spark.frames import record_frame
+from airflow_provider_kafka_s3.spark.progress import Progress
+from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, uploads_of
+from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
+from airflow_provider_kafka_s3.spark.task import SliceTask
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Job", "main"]
+
+log = logging.getLogger(__name__)
+
+_TOPIC_THREADS: Final = 8
+
+
+@dataclass(frozen=True)
+class _Topic:
+    """A topic whose plan has to be executed."""
+
+    plan: Plan
+    committer: Committer
+
+
+class Job:
+    """One submit.
+
+    Args:
+        spec: what to do.
+        spark: makes the session to do it in; called when something has to be read.
+        source: Kafka; None: as the spec says.
+        store: the bucket; None: as the spec says.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        spark: Callable[[], SparkSession],
+        *,
+        source: Source | None = None,
+        store: DurableStore | None = None,
+    ) -> None:
+        self._spec = spec
+        self._spark = spark
+        self._source = source or KafkaSource(spec.kafka)
+        self._store = store or DurableStore(
+            S3Store(make_client(spec.s3, spec.credentials), spec.bucket), Retrier(spec.retry)
+        )
+
+    def run(self) -> JobResult:
+        """Execute all plans. Errors of topics are in the result, none is raised."""
+        outcomes: dict[str, TopicOutcome] = {}
+        topics: list[_Topic] = []
+        for ref, found in zip(
+            self._spec.plans, in_threads(self._prepare, self._spec.plans, threads=_TOPIC_THREADS), strict=True
+        ):
+            if isinstance(found, TopicOutcome):
+                outcomes[ref.topic] = found
+            else:
+                topics.append(found)
+        if topics:
+            try:
+                spark = self._spark()
+            except Exception as e:  # noqa: BLE001 - whatever it is, the topics above are decided
+                failed = functools.partial(_raise, explain(e))
+                outcomes |= {topic.plan.topic: _outcome(topic.plan.topic, failed) for topic in topics}
+            else:
+                outcomes |= self._execute(spark, topics)
+        return JobResult(topics=tuple(outcomes[ref.topic] for ref in self._spec.plans))
+
+    # -- before the action --------------------------------------------------------------------------------------------
+
+    def _prepare(self, ref: PlanRef) -> _Topic | TopicOutcome:
+        """The plan to execute, or how the topic ended already."""
+        found: list[_Topic] = []
+
+        def look() -> None:
+            topic_log = TopicLog(self._store, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
+            committer = Committer(topic_log, self._source, object_builder(self._store))
+            plan, _ = topic_log.require_plan(ref.batch)
+            decision = topic_log.read_manifest(ref.batch)
+            if decision is not None:
+                committer.carry_out(plan, decision)
+                return
+            if plan.layout is None:
+                raise ConfigurationError(
+                    f"batch {ref.batch} of topic {ref.topic!r} is a reset: there is nothing to read. Run the pipeline, "
+                    f"it finishes resets by itself"
+                )
+            require_topic_id(self._source, plan.topic, plan.topic_id)
+            found.append(_Topic(plan, committer))
+
+        outcome = _outcome(ref.topic, look)
+        return found[0] if found else outcome
+
+    # -- the action ---------------------------------------------------------------------------------------------------
+
+    def _execute(self, spark: SparkSession, topics: Sequence[_Topic]) -> dict[str, TopicOutcome]:
+        plans = [topic.plan for topic in topics]
+        try:
+            rows = self._read(spark, plans)
+            results = gather(plans, rows)
+        except Exception as e:  # noqa: BLE001 - py4j raises what it likes
+            error = explain(e)
+            if len(topics) > 1 and type(error) is not ConfigurationError:
+                log.warning("%s; reading each of %d topics by itself", error, len(topics))
+                return {name: outcome for topic in topics for name, outcome in self._execute(spark, [topic]).items()}
+            return {t.plan.topic: _outcome(t.plan.topic, functools.partial(self._fail, t, error)) for t in topics}
+
+        def settle(index: int) -> TopicOutcome:
+            topic, found = topics[index], results[index]
+            if isinstance(found, KafkaS3Error):
+                self._abort(index, rows)
+            return _outcome(topic.plan.topic, lambda: self._settle(topic, found))
+
+        outcomes = in_threads(settle, range(len(topics)), threads=_TOPIC_THREADS)
+        return {outcome.topic: outcome for outcome in outcomes}
+
+    def _read(self, spark: SparkSession, plans: Sequence[Plan]) -> list[Row]:
+        spec = self._spec
+        total = sum(len(plan.slices) for plan in plans)
+        if not total:
+            return []
+        options = {
+            isolation: spark_options(spec.kafka, isolation=isolation, overrides=spec.kafka_overrides)
+            for isolation in {plan.isolation for plan in plans}
+        }
+        task = SliceTask(
+            plans, bucket=spec.bucket, s3=spec.s3, credentials=spec.credentials, retry=spec.retry, upload=spec.upload
+        )
+        # Rows only: one per object and one per slice.
+        frame = record_frame(spark, plans, options).mapInArrow(task, ROW_DDL)
+        with Progress(spark.sparkContext, ", ".join(plan.topic for plan in plans), total):
+            return [Row(r.topic, r.slice, r.attempt, r.kind, bytes(r.body)) for r in frame.collect()]
+
+    def _abort(self, topic: int, rows: Sequence[Row]) -> None:
+        """Give up the uploads of a topic that will not be decided now; nobody but this process knows of them."""
+
+        def abort(upload: tuple[str, str]) -> None:
+            with contextlib.suppress(KafkaS3Error):
+                self._store.abort_upload(*upload)
+
+        in_threads(abort, uploads_of(topic, rows))
+
+    # -- after the action ---------------------------------------------------------------------------------------------
+
+    def _settle(self, topic: _Topic, found: list[SliceRows] | KafkaS3Error) -> None:
+        if isinstance(found, KafkaS3Error):
+            raise found
+        plan = topic.plan
+        decision = topic.committer.decide(plan, found, run=self._spec.run)
+        topic.committer.carry_out(plan, decision)
+        log.info(
+            "topic %s: batch %d is %s: %d objects, %d records, %d bytes",
+            plan.topic,
+            plan.batch,
+            "committed" if decision.status == "commit" else decision.status,
+            len(decision.objects),
+            decision.records,
+            decision.size,
+        )
+
+    def _fail(self, topic: _Topic, error: KafkaS3Error) -> None:
+        """Raise what the failure of a topic's action means, or abandon the batch if the policy says so."""
+        plan = topic.plan
+        # A topic that was deleted, or created again, fails in many ways: the reason is this one.
+        require_topic_id(self._source, plan.topic, plan.topic_id)
+        if not isinstance(error, DataLossError):
+            raise error
+        partitions = tuple(plan.read)
+        earliest = self._source.earliest(plan.topic, partitions)
+        ends = self._source.ends(plan.topic, partitions, plan.isolation)
+        gone = plan.read - Offsets({p: [(earliest.get(p, 0), ends.get(p, 0))] for p in partitions})
+        if not gone:
+            raise SparkJobError(
+                f"topic {plan.topic!r}: Spark could not read all offsets of batch {plan.batch}, yet Kafka has them "
+                f"now. Nothing was decided; try again. Spark said: {error}"
+            )
+        what = f"topic {plan.topic!r}: offsets {gone} of batch {plan.batch} are gone from Kafka"
+        if self._spec.on_data_loss == "fail":
+            raise DataLossError(
+                f"{what} (retention, deletion of records, or a log that was cut off). Nothing was decided. Run again "
+                f"with on_data_loss='skip' to record the gap and go on, or abandon the batch"
+            )
+        log.warning("%s; the batch is abandoned and what is left of it planned again (on_data_loss='skip')", what)
+        decision = topic.committer.abandon(
+            plan, release="debt", reason=what, operator="on_data_loss=skip", run=self._spec.run
+        )
+        topic.committer.carry_out(plan, decision)
+
+
+def _outcome(topic: str, step: Callable[[], None]) -> TopicOutcome:
+    try:
+        step()
+    except KafkaS3Error as e:
+        log.error("topic %s: %s: %s", topic, type(e).__name__, e)
+        return TopicOutcome(topic=topic, status="error", error=type(e).__name__, message=str(e))
+    except Exception as e:
+        log.exception("topic %s: unexpected error", topic)
+        message = f"the driver met an unexpected {type(e).__name__}: {e}"
+        return TopicOutcome(topic=topic, status="error", error=SparkJobError.__name__, message=message)
+    return TopicOutcome(topic=topic, status="decided")
+
+
+def _raise(error: KafkaS3Error) -> None:
+    raise error
+
+
+def _session() -> SparkSession:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    given = dict(SparkConf().getAll())
+    builder = SparkSession.builder
+    for name, value in with_job_conf(given).items():
+        if given.get(name) != value:
+            builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one submit.
+
+    Args:
+        argv: ``--job-file PATH``: a :class:`~airflow_provider_kafka_s3.spark.spec.JobSpec`; None: of the process.
+
+    Returns:
+        0 if every topic's batch is decided and carried out, else 1; details are in the spec's ``result_path``.
+    """
+    parser = argparse.ArgumentParser(prog="kafka_to_s3", description="Execute planned batches of Kafka topics.")
+    parser.add_argument("--job-file", required=True, help="what to do; the file is removed as soon as it is read")
+    path: str = parser.parse_args(argv).job_file
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    for chatty in ("botocore", "py4j"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    try:
+        spec = JobSpec.read(path)
+    except TerminalError as e:
+        log.error("%s", e)
+        return 1
+    try:
+        result = Job(spec, _session).run()
+    except Exception as e:  # noqa: BLE001 - the caller reads the result file, not tracebacks
+        error = explain(e)
+        log.error("%s: %s", type(error).__name__, error)
+        result = JobResult(
+            topics=tuple(
+                TopicOutcome(topic=ref.topic, status="error", error=type(error).__name__, message=str(error))
+                for ref in spec.plans
+            )
+        )
+    finally:
+        _stop()
+    result.write(spec.result_path)
+    return 0 if result.succeeded else 1
+
+
+def _stop() -> None:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()

@@ -1,0 +1,153 @@
+"""What a Spark task does with its slice: find out which one it is, write its objects, hand in the rows.
+
+This runs in the Python workers of executors, inside ``mapInArrow``. It begins with nothing but what is pickled into it,
+so it makes its own client of the store, once per worker.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import uuid
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.batch.objects import write_slice
+from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.exceptions import SparkJobError, TerminalError
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.spark.rows import Row, TaskError, rows_of_slice, to_batch
+from airflow_provider_kafka_s3.spark.spec import UploadSettings
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+from airflow_provider_kafka_s3.storage.uploads import UploadPool
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+__all__ = ["SliceTask", "to_records"]
+
+_MICROSECONDS: Final = 1_000
+_ROWS_PER_BATCH: Final = 1_000
+_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", pa.int64(), nullable=False),
+    pa.field("value", pa.binary()),
+]
+_RECORDS: Final = pa.schema(_FIELDS)
+
+
+class SliceTask:
+    """The function of the Spark job: the records of one slice in, rows out. Travels by pickle; shows no secrets.
+
+    Args:
+        plans: of the job, in its order.
+        bucket: where the objects go.
+        s3: how to reach it.
+        credentials: None: boto3's own chain on the executor.
+        retry: policy of the requests.
+        upload: threads and memory.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        *,
+        bucket: str,
+        s3: S3Settings,
+        credentials: S3Credentials | None,
+        retry: RetryPolicy,
+        upload: UploadSettings,
+    ) -> None:
+        self._plans = tuple(plans)
+        self._bucket = bucket
+        self._s3 = s3
+        self._credentials = credentials
+        self._retry = retry
+        self._upload = upload
+
+    def __repr__(self) -> str:
+        return f"SliceTask({[(p.topic, p.batch) for p in self._plans]}, bucket={self._bucket!r})"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write a slice.
+
+        Rows appear when everything is uploaded. Until then an attempt that fails aborts its uploads; from the first row
+        on it never does, since a decision may list them.
+
+        Args:
+            batches: all records of one slice, as :func:`~airflow_provider_kafka_s3.spark.frames.record_frame` has them.
+
+        Yields:
+            Batches of :data:`~airflow_provider_kafka_s3.spark.rows.ROW_SCHEMA`.
+
+        Raises:
+            TransientError: trying again may help.
+        """
+        batches = iter(batches)
+        first = next((batch for batch in batches if batch.num_rows), None)
+        attempt = uuid.uuid4().hex
+        if first is None:
+            rows = [Row(-1, -1, attempt, "empty", b"")]
+        else:
+            topic, slice_ = self._find(first)
+            try:
+                rows = self._write(topic, slice_, itertools.chain([first], batches), attempt)
+            except TerminalError as e:
+                # Not an exception of the task: Spark would only repeat it.
+                told = TaskError(type(e).__name__, str(e))
+                rows = [Row(topic, slice_.id, attempt, "error", msgspec.json.encode(told))]
+        for start in range(0, len(rows), _ROWS_PER_BATCH):
+            yield to_batch(rows[start : start + _ROWS_PER_BATCH])
+
+    def _find(self, batch: pa.RecordBatch) -> tuple[int, Slice]:
+        """Which slice the task was given: Spark does not tell, but its first record does."""
+        partition, offset = batch.column("partition")[0].as_py(), batch.column("offset")[0].as_py()
+        topic = 0
+        if len(self._plans) > 1:
+            name = batch.column("topic")[0].as_py()
+            topic = next((i for i, plan in enumerate(self._plans) if plan.topic == name), -1)
+        if topic >= 0:
+            slices = sorted((s for s in self._plans[topic].slices if s.partition == partition), key=lambda s: s.start)
+            at = bisect_right(slices, offset, key=lambda s: s.start) - 1
+            if at >= 0 and offset < slices[at].end:
+                return topic, slices[at]
+        raise SparkJobError(f"partition {partition} offset {offset} is in no slice of {self!r}. Try again")
+
+    def _write(self, topic: int, slice_: Slice, batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
+        plan = self._plans[topic]
+        assert plan.layout is not None, "a reset has no slices"
+        store = DurableStore(S3Store(_client(self._s3, self._credentials), self._bucket), Retrier(self._retry))
+        with UploadPool(
+            store,
+            part_size=plan.layout.part_size,
+            threads=self._upload.threads,
+            memory=self._upload.memory,
+            spill_dir=self._upload.spill_dir,
+        ) as pool:
+            try:
+                return rows_of_slice(topic, attempt, write_slice(plan, slice_, map(to_records, batches), pool.open))
+            except BaseException:
+                pool.abort_all()
+                raise
+
+
+@functools.lru_cache(maxsize=1)
+def _client(s3: S3Settings, credentials: S3Credentials | None) -> S3Client:
+    """One client per worker: Spark uses a worker for many tasks."""
+    return make_client(s3, credentials)
+
+
+def to_records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Spark's columns as a batch of records: timestamps in milliseconds.
+
+    Spark counts microseconds. A record without a timestamp has -1 ms, one millisecond before the epoch.
+    """
+    microseconds = batch.column("timestamp").cast(pa.int64()).to_numpy()
+    milliseconds = pa.array(np.floor_divide(microseconds, _MICROSECONDS))
+    return pa.RecordBatch.from_arrays([batch.column("offset"), milliseconds, batch.column("value")], schema=_RECORDS)
