@@ -141,11 +141,11 @@ class SimulatedKafka:
         log = self._partition(topic, partition)
         return log.start, len(log.log)
 
-    def ever(self) -> dict[str, dict[int, dict[int, SimulatedRecord]]]:
-        """Every record there ever was: topic id -> partition -> offset -> record, whatever became of it."""
+    def all_records(self) -> dict[str, dict[int, dict[int, bytes | None]]]:
+        """Every record there ever was: topic id -> partition -> offset -> value, whatever became of it."""
         return {
             topic_id: {
-                p: {r.offset: r for r in log.log if r is not None} for p, log in enumerate(incarnation.partitions)
+                p: {r.offset: r.value for r in log.log if r is not None} for p, log in enumerate(incarnation.partitions)
             }
             for topic_id, incarnation in self._ever.items()
         }

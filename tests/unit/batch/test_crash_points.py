@@ -1,0 +1,191 @@
+"""A process may die, and a request may go wrong, anywhere: one fault at each request of a run in turn, then recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import exits
+from airflow_provider_kafka_s3.exceptions import BatchLossError, KafkaS3Error
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, FaultyStore, Request, SimulatedCrash
+from tests.protocol.engine import PIPELINE, TOPIC, TOPICS_DIR, Engine
+
+FAULTS = [
+    Fault.CRASH_BEFORE,
+    Fault.CRASH_AFTER,
+    Fault.LOST_RESPONSE,
+    Fault.SENT_TWICE,
+    Fault.LATE,
+    Fault.TIMEOUT,
+    Fault.CONFLICT,
+    Fault.THROTTLED,
+    Fault.THROTTLED_AFTER_APPLY,
+]
+
+
+@dataclass
+class World:
+    """A bucket and a cluster, and what happened to them."""
+
+    kafka: SimulatedKafka
+    bucket: MemoryStore
+
+    def engine(self) -> Engine:
+        """A process without faults."""
+        return Engine(self.bucket, self.kafka)
+
+    def check(self, *, complete: bool = True) -> None:
+        """Everything is landed once and nothing is left to do."""
+        check_bucket(
+            self.bucket,
+            topics_dir=TOPICS_DIR,
+            pipeline=PIPELINE,
+            topic=TOPIC,
+            source=self.kafka.all_records(),
+            is_optional=self.kafka.is_optional,
+            recovered=True,
+            complete=complete,
+        )
+
+
+def new_world() -> World:
+    kafka = SimulatedKafka(records_per_poll=2)
+    kafka.create_topic(TOPIC, 2)
+    for i in range(11):
+        kafka.append(TOPIC, i % 2, b"%d" % i, timestamp=i // 2)
+    kafka.append_marker(TOPIC, 0)
+    return World(kafka, MemoryStore())
+
+
+def first_run(world: World, store: FaultyStore) -> None:
+    """A run of two batches."""
+    Engine(store, world.kafka).run("first", max_records_per_batch=9)
+
+
+def abandoning(world: World, store: FaultyStore) -> None:
+    """An operator abandons a batch that somebody planned; its records have to be landed by a later run."""
+    prepare_open_batch(world)
+    exits.abandon(Engine(store, world.kafka).committer, 1, release="debt", reason="stuck", operator="me")
+
+
+def resetting(world: World, store: FaultyStore) -> None:
+    """An operator resets a topic that was recreated while one batch was landed and another one was open."""
+    Engine(world.bucket, world.kafka).run("before", max_records_per_batch=9)
+    for i in range(4):
+        world.kafka.append(TOPIC, i % 2, b"old %d" % i, timestamp=i)
+    prepare_open_batch(world)
+    world.kafka.create_topic(TOPIC, 2)
+    for i in range(7):
+        world.kafka.append(TOPIC, i % 2, b"new %d" % i, timestamp=i)
+    exits.reset(Engine(store, world.kafka).committer, operator="me")
+
+
+def prepare_open_batch(world: World) -> None:
+    """A driver dies right after it planned."""
+    store = FaultyStore(world.bucket)
+    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
+    with pytest.raises(SimulatedCrash):
+        Engine(store, world.kafka).run("died")
+
+
+def attempt(scenario: Callable[[World, FaultyStore], None], fault: Fault, number: int) -> tuple[World, FaultyStore]:
+    """The scenario in a new world, with a fault at its n-th request; it may fail, and may die."""
+    world = new_world()
+
+    def choose(request: Request) -> Fault | None:
+        conditional = fault is not Fault.CONFLICT or request.operation in CONDITIONAL
+        return fault if request.number == number and conditional else None
+
+    store = FaultyStore(world.bucket, choose=choose)
+    try:
+        scenario(world, store)
+    except (SimulatedCrash, KafkaS3Error):
+        pass
+    return world, store
+
+
+@pytest.mark.parametrize("retry", ["first", "other"], ids=["same-run", "another-run"])
+@pytest.mark.parametrize(
+    ("fault", "late_before"),
+    [(fault, False) for fault in FAULTS] + [(Fault.LATE, True)],
+    ids=[fault.name.lower() for fault in FAULTS] + ["late_but_before_the_retry"],
+)
+def test_after_a_fault_at_any_request_of_a_run_the_next_one_lands_every_record_once(
+    fault: Fault, retry: str, late_before: bool
+) -> None:
+    """One fault at each request in turn, then the same run again or another run: everything is there, once."""
+    number = 0
+    while True:
+        number += 1
+        world, store = attempt(first_run, fault, number)
+        if late_before:
+            store.apply_late()
+        result = world.engine().run(retry, max_records_per_batch=9)
+        store.apply_late()
+        assert result.status == "ok" or retry == "other"
+        world.engine().run("rest", mode="recover")
+        world.check()
+        before = snapshot(world.bucket)
+        assert not world.engine().run(retry).wrote
+        assert world.engine().run("nothing new").status == "empty"
+        check_unchanged(before, snapshot(world.bucket))
+        if len(store.requests) < number:
+            break
+    assert number > 40
+
+
+@pytest.mark.parametrize("scenario", [abandoning, resetting], ids=lambda s: s.__name__)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name.lower())
+def test_after_a_fault_at_any_request_of_an_operator_command_everything_can_go_on(
+    fault: Fault, scenario: Callable[[World, FaultyStore], None]
+) -> None:
+    """One fault at each request of abandon and of reset in turn; the command is repeated, then a run lands the rest."""
+    number = 0
+    while True:
+        number += 1
+        world, store = attempt(scenario, fault, number)
+        operator = world.engine().committer
+        if scenario is resetting:
+            exits.reset(operator, operator="me")
+        else:
+            exits.abandon(operator, 1, release="debt", reason="again", operator="me")
+        store.apply_late()
+        world.engine().run("after")
+        world.check()
+        if len(store.requests) < number:
+            break
+    assert number >= 5
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name.lower())
+def test_after_a_fault_at_any_request_of_accept_loss_the_batch_is_completed_without_what_is_lost(fault: Fault) -> None:
+    """Uploads of a decided batch expire and Kafka forgets: accept-loss ends the batch, whatever goes wrong on the way."""
+    number = 0
+    while True:
+        number += 1
+        world = new_world()
+        dying = FaultyStore(world.bucket)
+        dying.inject(Fault.CRASH_BEFORE, operation="complete_upload", nth=3)
+        with pytest.raises(SimulatedCrash):
+            Engine(dying, world.kafka).run("died")
+        world.bucket.expire_uploads()
+        world.kafka.delete_records(TOPIC, 0, 4)
+        with pytest.raises(BatchLossError):
+            world.engine().run("died")
+        store = FaultyStore(world.bucket, choose=lambda r, n=number: fault if r.number == n else None)  # type: ignore[misc]
+        try:
+            exits.accept_loss(Engine(store, world.kafka).committer, 1, reason="gone", operator="me")
+        except (SimulatedCrash, KafkaS3Error):
+            store.apply_late()
+            exits.accept_loss(world.engine().committer, 1, reason="gone", operator="me")
+        store.apply_late()
+        assert world.engine().run("died", on_missing="ignore").status == "ok"
+        world.check(complete=False)
+        if len(store.requests) < number:
+            break
+    assert number > 10
