@@ -1,0 +1,162 @@
+"""The ``json`` format: one JSON document per line.
+
+Every value has to be one JSON document (RFC 8259). It passes byte for byte, unless it has raw newlines: then its tokens
+stay and the space between them goes, so that it is one line.
+
+A block of records is checked at once. Only if that fails are its records looked at one by one, to find the one to blame
+or to rewrite those with newlines; both ways accept the same values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, NoReturn
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_kafka_s3 import config
+from airflow_provider_kafka_s3.formats.compression import make_compression
+from airflow_provider_kafka_s3.formats.frames import (
+    FrameWriter,
+    bounds,
+    contents,
+    handle_nulls,
+    join,
+    prepared,
+    record_error,
+)
+from airflow_provider_kafka_s3.formats.port import Array, ObjectWriter, Prepared
+
+__all__ = ["JsonLinesFormat"]
+
+_NEWLINE: Final = b"\n"
+_SPACE: Final = 0x20
+# Checks the grammar and builds nothing: Raw leaves the document as it is.
+_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^"\s]+')
+
+
+def _members(characters: bytes) -> npt.NDArray[np.bool_]:
+    table = np.zeros(256, np.bool_)
+    table[list(characters)] = True
+    return table
+
+
+_FIRST: Final = _members(b'{["-0123456789tfn')
+_LAST: Final = _members(b'}]"0123456789el')
+
+
+class JsonLinesFormat:
+    """Valid JSON, one document per line, UTF-8."""
+
+    def __init__(self, settings: config.Format) -> None:
+        self._on_null = settings.on_null
+        self._compression = make_compression(settings.compression, settings.compression_level)
+
+    def prepare(self, batch: pa.RecordBatch, *, topic: str, partition: int) -> Prepared:
+        """Check and frame every value.
+
+        Raises:
+            RecordError: a value is null and nulls are not ignored, or it is not one JSON document in UTF-8.
+        """
+        records, ignored = handle_nulls(batch, self._on_null, topic=topic, partition=partition)
+        values = records.column("value")
+        frames = join(values, _NEWLINE)
+        if not _all_are_lines(values, frames):
+            lines = []
+            for row, value in enumerate(values.to_pylist()):
+                try:
+                    lines.append(_line(value))
+                except ValueError as e:
+                    raise record_error(
+                        records,
+                        row,
+                        topic=topic,
+                        partition=partition,
+                        what=f"the value is not a JSON document ({e}); correct its producer, or land the topic with "
+                        f"Format(kind='bytes')",
+                    ) from None
+            frames = join(pa.array(lines, type=values.type), _NEWLINE)
+        return prepared(records, frames, ignored)
+
+    def open(self) -> ObjectWriter:
+        """Begin an object."""
+        return FrameWriter(self._compression)
+
+
+def _all_are_lines(values: Array, frames: Array) -> bool:
+    """Whether every value certainly is one JSON document on one line; False means that one has to look closer."""
+    if len(values) == 0:
+        return True
+    at = bounds(values) - bounds(values)[0]
+    if not np.diff(at).all():  # an empty value is no document
+        return False
+    data = np.frombuffer(contents(values), np.uint8)
+    # Seen as signed numbers all bytes beyond ASCII are negative: one pass finds neither them nor control characters.
+    if data.view(np.int8).min() < _SPACE:
+        if data.min() < _SPACE and ((data == ord("\n")) | (data == ord("\r"))).any():
+            return False
+        try:
+            values.cast(pa.large_string() if pa.types.is_large_binary(values.type) else pa.string())
+        except pa.ArrowInvalid:
+            return False
+    # The decoder takes a newline for space like any other: '{"a":' and '1}' on two lines are one document to it, and
+    # '1 2' on one line are two. It cannot be deceived if each line begins as a document may begin and ends as one may
+    # end, since no document goes on after an end with a beginning: then it finds at least one document in each line,
+    # and as many documents as lines means one in each.
+    if not (_FIRST[data[at[:-1]]].all() and _LAST[data[at[1:] - 1]].all()):
+        return False
+    try:
+        return len(_DECODER.decode_lines(contents(frames))) == len(values)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _line(value: bytes | None) -> bytes:
+    """The value as one line; ValueError, without a word of its content, if it is not one JSON document in UTF-8."""
+    if not value:  # nulls were handled before
+        raise ValueError("it is empty")
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as e:
+        raise ValueError(f"invalid UTF-8 at byte {e.start}") from None
+    try:
+        _DECODER.decode(value)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except msgspec.DecodeError as e:
+        if b"\\u" not in value:
+            raise ValueError(str(e)) from None
+        _check_with_lone_surrogates(text)
+    if b"\n" not in value and b"\r" not in value:
+        return value
+    try:
+        return msgspec.json.format(value, indent=-1)
+    except msgspec.DecodeError:
+        return b"".join(_TOKENS.findall(value))
+
+
+def _check_with_lone_surrogates(text: str) -> None:
+    """Check the grammar with the standard library.
+
+    Escapes of half a surrogate pair (what is left of an emoji after a string was cut) are within RFC 8259, and the
+    decoder above refuses them.
+    """
+    try:
+        json.loads(text, parse_int=_ignore, parse_float=_ignore, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except json.JSONDecodeError as e:
+        raise ValueError(f"{e.msg} at character {e.pos}") from None
+
+
+def _ignore(_number: str) -> Any:
+    return None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
