@@ -27,10 +27,12 @@ extensions = st.sampled_from(["", ".bin", ".g1", ".g1.bin", ".json", ".0"])
 
 
 def layout(**settings: Any) -> Layout:
+    """A layout with some settings."""
     return Layout(**{"format": Format(kind="json"), **settings})
 
 
 def key(settings: Layout | None = None, **changes: Any) -> str:
+    """A key with some arguments changed."""
     arguments = {
         "topic": "flights",
         "encoded_partition": "partition=0",
@@ -120,7 +122,7 @@ def test_names_differ_whenever_partition_offset_or_generation_differ(
 @pytest.mark.parametrize("delimiter", ["1", "+0", "0+", "٣"])
 def test_delimiters_with_digits_are_refused(delimiter: str) -> None:
     """Partition 1 offset 11 and partition 11 offset 1 would share a name."""
-    with pytest.raises(ConfigurationError, match="file_delim.*digit.*use '\\+'"):
+    with pytest.raises(ConfigurationError, match=r"file_delim.*digit.*use '\+'"):
         key(layout(file_delim=delimiter))
 
 
@@ -164,7 +166,7 @@ def test_legal_topics_pass_unchanged(topic: str) -> None:
 @pytest.mark.parametrize("pipeline", ["", "_owners", ".", "..", "a/b", "a b", "-x", "é", "a" * 129, "a\n"])
 def test_illegal_pipeline_names_are_refused(pipeline: str) -> None:
     """The message tells which names are legal."""
-    with pytest.raises(ConfigurationError, match="pipeline=.*is not a legal name: use 1 to 128"):
+    with pytest.raises(ConfigurationError, match=r"pipeline=.*is not a legal name: use 1 to 128"):
         keys.validate_pipeline(pipeline)
 
 

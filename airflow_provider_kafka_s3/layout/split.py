@@ -1,0 +1,172 @@
+"""Which rows of a batch go to which object, and when an object ends.
+
+All of it follows from the records since the beginning of the slice, never from where batches are cut: the same records
+in other batches make the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.layout.keys import data_key
+from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
+
+__all__ = ["Append", "Close", "DataObject", "Event", "Splitter"]
+
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DataObject:
+    """An object to be: its ``key``, its ``encoded_partition``, and the ``first_offset`` in it."""
+
+    key: str
+    encoded_partition: str
+    first_offset: int
+
+
+@dataclass(frozen=True)
+class Append:
+    """Write rows of the batch to an object, which is new if it was not heard of before.
+
+    Attributes:
+        object: where to.
+        rows: a contiguous slice (start and stop given, no step), or indices in ascending order.
+        offsets: the Kafka offsets of these rows.
+    """
+
+    object: DataObject
+    rows: slice | Int64Array
+    offsets: Int64Array
+
+
+@dataclass(frozen=True)
+class Close:
+    """End an object: nothing will be appended to it."""
+
+    object: DataObject
+
+
+Event: TypeAlias = Append | Close
+
+
+@dataclass
+class _Open:
+    object: DataObject
+    size: int = 0
+
+
+class Splitter:
+    """Cuts the records of one slice into objects.
+
+    An object ends with the record that brings it to ``max_bytes``. All open objects end with the record that is the
+    ``flush_size``-th of the Kafka partition since they last did (counted over all encoded partitions together), in the
+    order of their first records. Objects of different encoded partitions that end by ``max_bytes`` within one batch may
+    be told in another order than their last records have.
+
+    Args:
+        layout: gives partitioner, rotation and names.
+        topic: the Kafka topic.
+        partition: the Kafka partition of all records.
+        generation: incarnation of the topic, part of the names from 1 on.
+    """
+
+    def __init__(self, layout: Layout, *, topic: str, partition: int, generation: int) -> None:
+        self._layout = layout
+        self._topic = topic
+        self._partition = partition
+        self._generation = generation
+        self._partitioner = make_partitioner(layout)
+        self._open: dict[str, _Open] = {}
+        self._records = 0  # since all objects were closed
+
+    def feed(self, records: pa.RecordBatch, sizes: Int64Array) -> Iterator[Event]:
+        """Tell where the next records go; must be consumed to its end before the next call.
+
+        Args:
+            records: the next records of the slice, in offset order.
+            sizes: bytes of each in its object, parallel to ``records``.
+
+        Raises:
+            RecordError: a record has no timestamp that the partitioner could use.
+            ConfigurationError: an object's key would not be a safe one.
+        """
+        if records.num_rows == 0:
+            return
+        offsets = records.column("offset").to_numpy()
+        codes, paths = self._partitioner.encode(records, topic=self._topic, partition=self._partition)
+        start = 0
+        while start < len(offsets):
+            stop = len(offsets)
+            if self._layout.rotation.flush_size is not None:
+                stop = min(stop, start + self._layout.rotation.flush_size - self._records)
+            for code, rows in _groups(codes, start, stop):
+                yield from self._append(paths[code], rows, offsets[rows], sizes[rows])
+            self._records += stop - start
+            start = stop
+            if self._records == self._layout.rotation.flush_size:
+                yield from self.finish()
+
+    def finish(self) -> Iterator[Event]:
+        """Close all that is open: the slice ends here, or ``flush_size`` is reached."""
+        still_open = sorted((o.object for o in self._open.values()), key=lambda o: o.first_offset)
+        self._open.clear()
+        self._records = 0
+        for data_object in still_open:
+            yield Close(data_object)
+
+    def _append(self, path: str, rows: slice | Int64Array, offsets: Int64Array, sizes: Int64Array) -> Iterator[Event]:
+        """Append rows of one encoded partition, with a new object wherever ``max_bytes`` is reached."""
+        ends = np.cumsum(sizes)
+        start, written = 0, 0
+        while start < len(offsets):
+            current = self._open.get(path)
+            if current is None:
+                current = self._open[path] = _Open(self._name(path, int(offsets[start])))
+            # The first row with which the object has max_bytes; it is the last of the object.
+            last = int(np.searchsorted(ends, self._layout.rotation.max_bytes - current.size + written))
+            stop = min(last + 1, len(offsets))
+            yield Append(current.object, _sub(rows, start, stop), offsets[start:stop])
+            current.size += int(ends[stop - 1]) - written
+            start, written = stop, int(ends[stop - 1])
+            if last < len(offsets):
+                del self._open[path]
+                yield Close(current.object)
+
+    def _name(self, path: str, first_offset: int) -> DataObject:
+        key = data_key(
+            self._layout,
+            topic=self._topic,
+            encoded_partition=path,
+            partition=self._partition,
+            first_offset=first_offset,
+            generation=self._generation,
+        )
+        return DataObject(key=key, encoded_partition=path, first_offset=first_offset)
+
+
+def _groups(codes: npt.NDArray[np.intp], start: int, stop: int) -> Iterator[tuple[int, slice | Int64Array]]:
+    """The rows ``[start, stop)`` by code, in the order of each code's first row."""
+    part = codes[start:stop]
+    edges = np.flatnonzero(part[1:] != part[:-1]) + 1
+    starts = np.concatenate(([0], edges))
+    if len(np.unique(part[starts])) == len(starts):  # each code in one run, as in a topic that is in order
+        stops = np.append(edges, len(part))
+        for low, high in zip(starts.tolist(), stops.tolist(), strict=True):
+            yield int(part[low]), slice(start + low, start + high)
+        return
+    order = np.argsort(part, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(part[order])) + 1)
+    for group in sorted(groups, key=lambda rows: int(rows[0])):
+        yield int(part[group[0]]), group + start
+
+
+def _sub(rows: slice | Int64Array, start: int, stop: int) -> slice | Int64Array:
+    return slice(rows.start + start, rows.start + stop) if isinstance(rows, slice) else rows[start:stop]

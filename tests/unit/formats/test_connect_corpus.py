@@ -1,0 +1,219 @@
+"""The recorded runs of Kafka Connect's S3 sink: every case whose settings exist here gives the same objects.
+
+Cases are chosen by their configuration, so that a case joins as soon as its settings are supported. Two things differ
+by design: a bounded batch closes what Connect leaves open at the end, and JSON passes byte for byte where Connect
+parses and writes it anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_kafka_s3 import config
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+
+CASES = json.loads((Path(__file__).parents[2] / "vectors" / "connect_corpus.json").read_text())["cases"]
+
+SUPPORTED_KEYS = {
+    "format.class",
+    "value.converter",
+    "value.converter.schemas.enable",
+    "key.converter",
+    "partitioner.class",
+    "flush.size",
+    "topics.dir",
+    "directory.delim",
+    "file.delim",
+    "filename.offset.zero.pad.width",
+    "s3.compression.type",
+    "format.bytearray.separator",
+    "format.bytearray.extension",
+    "behavior.on.null.values",
+    "locale",
+    "timezone",
+    "timestamp.extractor",
+    "path.format",
+    "partition.duration.ms",
+}
+PARTITIONERS: dict[str, config.PartitionerName] = {
+    "DefaultPartitioner": "default",
+    "DailyPartitioner": "daily",
+    "HourlyPartitioner": "hourly",
+    "TimeBasedPartitioner": "time",
+}
+LOSSY_IN_CONNECT = {
+    "J01": "numbers beyond a double become the text Infinity, and -0 becomes 0",
+    "J02": "integers beyond 64 bits wrap around",
+}
+DIFFERENT_BY_DESIGN = {"N06": "the JSON text null is a document here, and a null value in Connect's JSON converter"}
+
+
+def short(class_name: str) -> str:
+    """The class without its package."""
+    return class_name.rpartition(".")[2]
+
+
+def applies(case: dict[str, Any]) -> bool:
+    """Whether every setting of the case is one that exists here."""
+    settings = case["config"]
+    language = settings.get("locale", "en")
+    return (
+        settings.keys() <= SUPPORTED_KEYS
+        and short(settings["partitioner.class"]) in PARTITIONERS
+        and (short(settings["format.class"]), short(settings["value.converter"]))
+        in {("JsonFormat", "JsonConverter"), ("ByteArrayFormat", "ByteArrayConverter")}
+        and settings.get("value.converter.schemas.enable", "false") == "false"
+        and settings.get("timestamp.extractor", "Record") == "Record"
+        and settings.get("behavior.on.null.values", "fail") in ("fail", "ignore")
+        # Connect does not know a locale with a region and writes the root locale's names, as this package does.
+        and (language == "en" or "-" in language or "_" in language)
+    )
+
+
+APPLICABLE = [c for c in CASES if applies(c)]
+COMPARED = [c for c in APPLICABLE if c["id"] not in DIFFERENT_BY_DESIGN]
+
+
+def layout_of(settings: dict[str, str]) -> config.Layout:
+    """The sink's settings as ours."""
+    kind = PARTITIONERS[short(settings["partitioner.class"])]
+    partitioner = config.Partitioner(
+        kind=kind,
+        timezone=settings.get("timezone", "UTC"),
+        path_format=settings.get("path.format"),
+        duration_ms=int(settings.get("partition.duration.ms", -1)) if kind == "time" else None,
+    )
+    given = {
+        "topics_dir": settings.get("topics.dir"),
+        "directory_delim": settings.get("directory.delim"),
+        "file_delim": settings.get("file.delim"),
+        "offset_pad_width": int(settings.get("filename.offset.zero.pad.width", 10)),
+    }
+    return config.Layout(
+        format=config.Format(
+            kind="json" if short(settings["format.class"]) == "JsonFormat" else "bytes",
+            compression=settings.get("s3.compression.type", "none"),  # type: ignore[arg-type]
+            separator=settings.get("format.bytearray.separator", "\n"),
+            extension=settings.get("format.bytearray.extension", ".bin"),
+            on_null=settings.get("behavior.on.null.values", "fail"),  # type: ignore[arg-type]
+        ),
+        partitioner=partitioner,
+        rotation=config.Rotation(flush_size=int(settings["flush.size"])),
+        **{k: v for k, v in given.items() if v is not None},  # type: ignore[arg-type]
+    )
+
+
+def wire(value: Any) -> bytes | None:
+    """A value of the corpus as it was on the wire."""
+    if isinstance(value, dict):
+        return base64.b64decode(value["base64"])
+    return None if value is None else str(value).encode()
+
+
+def records_of(case: dict[str, Any], make_batch: Any) -> dict[int, pa.RecordBatch]:
+    """One batch per Kafka partition."""
+    rows: dict[int, list[tuple[int, int, bytes | None]]] = {}
+    for index, (partition, timestamp, _key, value, *_headers) in enumerate(case["records"]):
+        of_partition = rows.setdefault(partition, [])
+        offset = case["offsets"][index] if "offsets" in case else len(of_partition)
+        of_partition.append((offset, timestamp, wire(value)))
+    return {
+        p: make_batch([v for _, _, v in r], offsets=[o for o, _, _ in r], timestamps=[t for _, t, _ in r])
+        for p, r in rows.items()
+    }
+
+
+def run(case: dict[str, Any], make_batch: Any, write_objects: Any, rows_per_batch: int = 10_000) -> dict[str, Any]:
+    """Write a case; key -> (Kafka partition, offsets, decompressed bytes)."""
+    layout = layout_of(case["config"])
+    objects = {}
+    for partition, batch in records_of(case, make_batch).items():
+        batches = [batch.slice(i, rows_per_batch) for i in range(0, batch.num_rows, rows_per_batch)]
+        written = write_objects(layout, batches, topic=case["topic"], partition=partition)
+        for key, one in written.items():
+            body = gzip.decompress(one.body) if key.endswith(".gz") else bytes(one.body)
+            objects[key] = (partition, one.offsets, body)
+    return objects
+
+
+def test_the_corpus_is_used_as_far_as_settings_exist() -> None:
+    """How many cases run today is pinned: fewer would be a loss, more is worth a look."""
+    assert len(CASES) == 79
+    assert len(APPLICABLE) == 41
+    assert len([c for c in COMPARED if c["error"] is None]) == 34
+    assert len([c for c in COMPARED if c["error"] is not None]) == 6
+    assert {c["id"] for c in APPLICABLE} >= LOSSY_IN_CONNECT.keys() | DIFFERENT_BY_DESIGN.keys()
+
+
+@pytest.mark.parametrize("rows_per_batch", [1, 10_000])
+@pytest.mark.parametrize("case", [c for c in COMPARED if c["error"] is None], ids=lambda c: c["id"])
+def test_objects_are_those_that_connect_wrote(
+    case: dict[str, Any], rows_per_batch: int, make_batch: Any, write_objects: Any
+) -> None:
+    """Same keys, same records in them, same bytes where Connect does not parse; and the open end closed."""
+    objects = run(case, make_batch, write_objects, rows_per_batch)
+    expected = {o["key"]: o for o in case["objects"]}
+    assert expected.keys() <= objects.keys()
+
+    for key, recorded in expected.items():
+        body = objects[key][2]
+        if short(case["config"]["format.class"]) == "ByteArrayFormat":
+            assert hashlib.sha256(body).hexdigest() == recorded["sha256"]
+            assert len(body) == recorded["size"]
+        else:
+            lines, theirs = body.split(b"\n"), recorded["content"].encode().split(b"\n")
+            assert len(lines) == len(theirs)
+            assert lines[-1] == b""
+            if case["id"] not in LOSSY_IN_CONNECT:
+                assert [json.loads(x) for x in lines[:-1]] == [json.loads(x) for x in theirs[:-1]]
+
+    nulls = {
+        (p, o.as_py())
+        for p, b in records_of(case, make_batch).items()
+        for o, v in zip(b.column("offset"), b.column("value"), strict=True)
+        if not v.is_valid
+    }
+    tail = {(int(p), o) for p, offsets in case["open_tail"].items() for o in offsets} - nulls
+    assert {(p, o) for key in objects.keys() - expected.keys() for p, o in _offsets(objects[key])} == tail
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c in COMPARED if c["error"] is None and short(c["config"]["format.class"]) == "JsonFormat"],
+    ids=lambda c: c["id"],
+)
+def test_json_values_pass_byte_for_byte(case: dict[str, Any], make_batch: Any, write_objects: Any) -> None:
+    """What was produced stands in the object, even where Connect loses digits."""
+    batches = records_of(case, make_batch)
+    for partition, offsets, body in run(case, make_batch, write_objects).values():
+        batch = batches[partition].to_pylist()
+        produced = {r["offset"]: r["value"] for r in batch}
+        assert body == b"".join(produced[o] + b"\n" for o in offsets)
+
+
+@pytest.mark.parametrize("case", [c for c in COMPARED if c["error"] is not None], ids=lambda c: c["id"])
+def test_what_connect_refuses_is_refused(case: dict[str, Any], make_batch: Any, write_objects: Any) -> None:
+    """A wrong setting or a record that cannot be written is an error here too, of the right kind."""
+    settings_are_wrong = (
+        short(case["error"].get("chain", [{"class": "ConfigException"}])[0]["class"]) == "ConfigException"
+    )
+    with pytest.raises(ConfigurationError if settings_are_wrong else RecordError):
+        run(case, make_batch, write_objects)
+
+
+def test_the_json_text_null_is_a_document(make_batch: Any, write_objects: Any) -> None:
+    """N06 differs by design: only a Kafka null is a null value, ``null`` is JSON and is written."""
+    case = next(c for c in APPLICABLE if c["id"] == "N06")
+    assert [body for _, _, body in run(case, make_batch, write_objects).values()] == [b'{"seq":0}\n', b"null\n"]
+
+
+def _offsets(one: tuple[int, list[int], bytes]) -> list[tuple[int, int]]:
+    return [(one[0], o) for o in one[1]]

@@ -1,0 +1,9 @@
+"""Settings of the property tests."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# Other test processes share the machine: how long an example takes says nothing.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")

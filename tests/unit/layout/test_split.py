@@ -1,0 +1,225 @@
+"""Promises of the split: which records share an object follows from the records alone."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_kafka_s3.config import Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+from airflow_provider_kafka_s3.layout.split import Append, Close, Event, Splitter
+
+KEY_CASES = json.loads((Path(__file__).parents[2] / "vectors" / "object_keys.json").read_text())["cases"]
+HOUR = 3_600_000
+
+
+def make(kind: Any = "default", generation: int = 0, **rotation: Any) -> Splitter:
+    """A splitter of these settings."""
+    layout = Layout(format=Format(kind="json"), partitioner=Partitioner(kind=kind), rotation=Rotation(**rotation))
+    return Splitter(layout, topic="flights", partition=3, generation=generation)
+
+
+def records(offsets: Iterable[int], hours: Iterable[int] | None = None) -> pa.RecordBatch:
+    """Records at these offsets, in these hours of 1970."""
+    of = list(offsets)
+    stamps = [0] * len(of) if hours is None else [h * HOUR for h in hours]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(of, pa.int64()), pa.array(stamps, pa.int64())], names=["offset", "timestamp"]
+    )
+
+
+def sizes(of: Iterable[int]) -> Any:
+    """Sizes of records."""
+    return np.array(list(of), np.int64)
+
+
+def follow(splitter: Splitter, batches: Iterable[tuple[pa.RecordBatch, Any]]) -> dict[str, list[int]]:
+    """Do what the events say; the offsets of each object by key, in the order they were opened."""
+    objects: dict[str, list[int]] = {}
+    open_keys: set[str] = set()
+
+    def do(events: Iterable[Event], batch: pa.RecordBatch | None) -> None:
+        for event in events:
+            key = event.object.key
+            if isinstance(event, Close):
+                open_keys.remove(key)
+                continue
+            assert batch is not None
+            if key not in objects:
+                assert event.object.first_offset == event.offsets[0]
+                open_keys.add(key)
+            assert key in open_keys
+            column = batch.column("offset").to_numpy()
+            assert event.offsets.tolist() == column[event.rows].tolist()
+            objects.setdefault(key, []).extend(event.offsets.tolist())
+
+    for batch, size in batches:
+        do(splitter.feed(batch, size), batch)
+    do(splitter.finish(), None)
+    assert not open_keys
+    return objects
+
+
+def starts(objects: dict[str, list[int]]) -> list[int]:
+    """First offsets, in order."""
+    return sorted(o[0] for o in objects.values())
+
+
+@pytest.mark.parametrize("case", [c for c in KEY_CASES if "expect_starts" in c], ids=lambda c: c["id"])
+def test_objects_start_where_the_vectors_say(case: dict[str, Any]) -> None:
+    """K5 to K7: every ``flush_size`` records; the end of the slice closes the rest."""
+    first = case.get("first_offset", 0)
+    batch = records(range(first, first + case["records"]))
+    objects = follow(make(flush_size=case["flush_size"]), [(batch, sizes([1] * case["records"]))])
+    assert starts(objects) == case["expect_starts"]
+
+
+def test_flush_size_counts_over_all_encoded_partitions_and_closes_all_of_them() -> None:
+    """As in the corpus (R01): five records are five, in however many hours."""
+    hours = [18, 19, 18, 20, 19, 18, 20, 18, 19, 20, 18, 18]
+    objects = follow(make("hourly", flush_size=5), [(records(range(12), hours), sizes([1] * 12))])
+    assert sorted(objects.values()) == [[0, 2], [1, 4], [3], [5, 7], [6, 9], [8], [10, 11]]
+
+
+def test_the_record_that_reaches_max_bytes_is_the_last_of_its_object() -> None:
+    """Per object; a record larger than the limit has an object of its own or ends one."""
+    batch = records(range(7))
+    objects = follow(make(max_bytes=10), [(batch, sizes([4, 5, 1, 10, 9, 3, 2]))])
+    assert list(objects.values()) == [[0, 1, 2], [3], [4, 5], [6]]
+
+
+def test_max_bytes_counts_each_object_for_itself() -> None:
+    """Two hours that take turns fill their own objects."""
+    batch = records(range(6), [0, 1, 0, 1, 0, 1])
+    objects = follow(make("hourly", max_bytes=10), [(batch, sizes([5, 1, 5, 1, 5, 1]))])
+    assert sorted(objects.values()) == [[0, 2], [1, 3, 5], [4]]
+
+
+def test_records_without_bytes_need_no_object_of_their_own() -> None:
+    """Empty values with an empty separator never fill an object."""
+    objects = follow(make(max_bytes=1), [(records(range(4)), sizes([0, 1, 0, 0]))])
+    assert list(objects.values()) == [[0, 1], [2, 3]]
+
+
+def test_flush_size_one_makes_an_object_per_record() -> None:
+    """The smallest there is."""
+    objects = follow(make("hourly", flush_size=1), [(records([5, 9], [0, 0]), sizes([1, 1]))])
+    assert list(objects.values()) == [[5], [9]]
+
+
+def test_gaps_in_offsets_do_not_count() -> None:
+    """Transactions and compaction leave holes; records are counted, and the name is that of a record."""
+    objects = follow(make(flush_size=2), [(records([10, 17, 40, 41, 99]), sizes([1] * 5))])
+    assert list(objects.values()) == [[10, 17], [40, 41], [99]]
+    assert [key[-15:] for key in objects] == ["0000000010.json", "0000000040.json", "0000000099.json"]
+
+
+def test_keys_carry_topic_partition_offset_and_generation() -> None:
+    """The whole name of an object, from the splitter's arguments."""
+    objects = follow(make("hourly", generation=2), [(records([7], [1]), sizes([1]))])
+    assert list(objects) == ["topics/flights/year=1970/month=01/day=01/hour=01/flights+3+0000000007+g2.json"]
+
+
+def test_objects_close_in_the_order_of_their_first_records() -> None:
+    """Also if the first of one hour was closed by its bytes and the hour began again."""
+    splitter = make("hourly", flush_size=6, max_bytes=10)
+    events = list(splitter.feed(records(range(6), [0, 1, 0, 2, 1, 0]), sizes([10, 1, 1, 1, 1, 1])))
+    closed = [e.object.first_offset for e in events if isinstance(e, Close)]
+    assert closed == [0, 1, 2, 3]
+    assert list(splitter.finish()) == []
+
+
+def test_batches_in_order_are_cut_into_slices_not_indices() -> None:
+    """A slice of Arrow arrays copies nothing; only mixed batches need indices."""
+    in_order = list(make("hourly").feed(records(range(6), [0, 0, 1, 1, 1, 2]), sizes([1] * 6)))
+    assert [e.rows for e in in_order if isinstance(e, Append)] == [slice(0, 2), slice(2, 5), slice(5, 6)]
+    mixed = list(make("hourly").feed(records(range(3), [0, 1, 0]), sizes([1] * 3)))
+    assert [np.asarray(e.rows).tolist() for e in mixed if isinstance(e, Append)] == [[0, 2], [1]]
+
+
+def test_an_empty_batch_is_nothing() -> None:
+    """All its records were null values, perhaps."""
+    splitter = make()
+    assert list(splitter.feed(records([]), sizes([]))) == []
+    assert list(splitter.finish()) == []
+
+
+def test_a_record_without_timestamp_is_refused_by_name() -> None:
+    """The error comes before any event of its batch."""
+    batch = pa.RecordBatch.from_arrays([pa.array([4, 5]), pa.array([0, -1])], names=["offset", "timestamp"])
+    with pytest.raises(RecordError, match="topic 'flights', partition 3, offset 5"):
+        next(make("hourly").feed(batch, sizes([1, 1])))
+
+
+def test_a_key_that_is_not_safe_is_refused() -> None:
+    """Nothing is opened under it."""
+    layout = Layout(
+        format=Format(kind="json"), partitioner=Partitioner(kind="time", path_format="'..'/YYYY", duration_ms=HOUR)
+    )
+    with pytest.raises(ConfigurationError, match=r"folder '\.\.'"):
+        next(Splitter(layout, topic="t", partition=0, generation=0).feed(records([0]), sizes([1])))
+
+
+def plainly(kind: str, rows: list[tuple[int, int, int]], flush: int | None, limit: int) -> dict[str, list[int]]:
+    """The rules record by record: offsets by encoded partition and first offset."""
+    done: dict[str, list[int]] = {}
+    current: dict[int, tuple[list[int], list[int]]] = {}
+    count = 0
+    for offset, hour, size in rows:
+        place = hour if kind == "hourly" else 0
+        if place not in current:
+            offsets: list[int] = []
+            current[place] = (offsets, [0])
+            done[f"{place}@{offset}"] = offsets
+        current[place][0].append(offset)
+        current[place][1][0] += size
+        count += 1
+        if current[place][1][0] >= limit:
+            del current[place]
+        if count == flush:
+            current.clear()
+            count = 0
+    return done
+
+
+@settings(max_examples=300)
+@given(
+    kind=st.sampled_from(["default", "hourly"]),
+    rows=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4), st.integers(0, 9)), max_size=60),
+    flush=st.one_of(st.none(), st.integers(1, 12)),
+    limit=st.integers(1, 40),
+    in_order=st.booleans(),
+    cuts=st.lists(st.integers(0, 60), max_size=6),
+)
+def test_any_batching_makes_the_objects_of_the_plain_rules(
+    kind: Any,
+    rows: list[tuple[int, int, int]],
+    flush: int | None,
+    limit: int,
+    in_order: bool,
+    cuts: list[int],
+) -> None:
+    """Neither vectors nor batch edges change which records share an object, or its name."""
+    offsets = list(itertools.accumulate(step for step, _, _ in rows))
+    hours = [hour for _, hour, _ in rows]
+    listed = list(zip(offsets, sorted(hours) if in_order else hours, [s for _, _, s in rows], strict=True))
+    edges = [0, *sorted(min(c, len(rows)) for c in cuts), len(rows)]
+    batches = [
+        (records([o for o, _, _ in part], [h for _, h, _ in part]), sizes(s for _, _, s in part))
+        for part in (listed[a:b] for a, b in itertools.pairwise(edges))
+    ]
+    objects = follow(make(kind, flush_size=flush, max_bytes=limit), batches)
+    expected = plainly(kind, listed, flush, limit)
+    assert sorted(objects.values()) == sorted(expected.values())
+    names = {f"{int(key.split('hour=')[1][:2]) if kind == 'hourly' else 0}@{o[0]}": o for key, o in objects.items()}
+    assert names == expected
+    assert all(key.endswith(f"+{o[0]:010d}.json") for key, o in objects.items())

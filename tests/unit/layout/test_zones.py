@@ -1,0 +1,53 @@
+"""Promises of the time zones: the package's database, not the machine's."""
+
+from __future__ import annotations
+
+import importlib.resources
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout.zones import load_zone, zone_database_version
+
+
+def test_zones_come_from_the_package_whatever_the_machine_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """A machine without, or with another, database gives the same local time."""
+    monkeypatch.setenv("PYTHONTZPATH", str(tmp_path))
+    monkeypatch.setattr("zoneinfo.TZPATH", (str(tmp_path),))
+    (tmp_path / "Europe").mkdir()
+    (tmp_path / "Europe" / "Berlin").write_bytes(
+        importlib.resources.files("tzdata").joinpath("zoneinfo", "Asia", "Tokyo").read_bytes()
+    )
+    noon = datetime(2026, 7, 1, 12, tzinfo=UTC).astimezone(load_zone("Europe/Berlin"))
+    assert noon.hour == 14
+
+
+@pytest.mark.parametrize(
+    "name", ["UTC", "America/Argentina/Buenos_Aires", "Etc/GMT+5", "CET", "America/Port-au-Prince"]
+)
+def test_iana_names_are_known(name: str) -> None:
+    """Also names in folders of folders, and with signs."""
+    assert load_zone(name).key == name
+
+
+@pytest.mark.parametrize(
+    "name", ["LLL", "", "Mars/Olympus", "../zones", "/etc/passwd", "America", "zone.tab", "iso3166.tab"]
+)
+def test_anything_else_is_refused(name: str) -> None:
+    """TE4: neither unknown names nor other files of the package or the machine."""
+    with pytest.raises(ConfigurationError, match=r"timezone=.* is not in the time zone database \d{4}[a-z].*IANA name"):
+        load_zone(name)
+
+
+def test_files_of_the_package_that_are_no_zones_are_refused() -> None:
+    """A table lies beside the zones."""
+    with pytest.raises(ConfigurationError, match="is not in the time zone database"):
+        load_zone("leapseconds")
+
+
+def test_the_database_has_a_version() -> None:
+    """What a plan records: the release of the IANA database."""
+    assert len(zone_database_version()) == 5
+    assert zone_database_version()[:4].isdigit()
