@@ -18,6 +18,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -289,14 +290,18 @@ class ThreadedS3Server:
         port: int = 0,
         buckets: Sequence[str] = (),
         middleware: Callable[[WSGIApplication], WSGIApplication] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Bind to a loopback port (0: a free one) and make buckets; :meth:`start` serves."""
+        """Bind to a loopback port (0: a free one) and make buckets; :meth:`start` serves, over TLS if asked for."""
         store = StrictS3()
         for bucket in buckets:
             store.create_bucket(bucket)
         self._server = _HTTPServer(port, store if middleware is None else middleware(store))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="s3-server", daemon=True)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        if tls is not None:
+            # The handshake is left to the thread of the connection: a client that is slow at it delays nobody else.
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self.endpoint = f"{'http' if tls is None else 'https'}://127.0.0.1:{self._server.server_port}"
 
     def start(self) -> Self:
         """Serve until :meth:`stop`."""

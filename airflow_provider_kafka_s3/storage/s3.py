@@ -123,7 +123,8 @@ def make_client(settings: S3Settings, credentials: S3Credentials | None = None) 
             "s3",
             region_name=settings.region,
             endpoint_url=settings.endpoint_url,
-            verify=(settings.ca_bundle or True) if settings.verify else False,
+            # None leaves the choice to AWS_CA_BUNDLE and then to the usual authorities; True would pass over that one.
+            verify=settings.ca_bundle if settings.verify else False,
             config=config,
             **given,
         )
@@ -291,10 +292,10 @@ class S3Store:
         answer = self._client.get_object(Bucket=self._bucket, Key=key, **how)
         with contextlib.closing(answer["Body"]) as stream:
             body = stream.read()
-        if len(body) != answer["ContentLength"]:
-            raise UnknownOutcomeError(
-                f"GetObject {self.url(key)}: {len(body)} bytes came of {answer['ContentLength']} announced"
-            )
+        # Without a length the answer came in chunks, whose end the client has seen.
+        announced = answer.get("ContentLength", len(body))
+        if len(body) != announced:
+            raise UnknownOutcomeError(f"GetObject {self.url(key)}: {len(body)} bytes came of {announced} announced")
         return StoredObject(key, body, answer["ETag"], answer["Metadata"])
 
     def _put(self, kind: Kind, key: str, body: bytes, **how: Any) -> str:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import ipaddress
 import pickle
 import socket
+import ssl
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
@@ -248,6 +256,22 @@ def test_request_that_hangs_is_unknown_and_may_come_true_later(wire: Wire, key: 
     assert wire.store().get(key).body == b"late"  # type: ignore[union-attr]
 
 
+def test_bodies_go_unsigned_with_their_crc32(wire: Wire, key: str) -> None:
+    """Hashing bodies for the signature would cost three times the CPU of sending them; their CRC32 is checked instead."""
+    seen: list[tuple[str, str]] = []
+
+    def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        seen.append((environ["HTTP_X_AMZ_CONTENT_SHA256"], environ.get("HTTP_X_AMZ_CHECKSUM_CRC32", "")))
+        return app(environ, start_response)
+
+    store = wire.store()
+    upload_id = store.create_upload(key)
+    wire.switch.fault = fault
+    store.put_new(key, b"abc")
+    store.upload_part(key, upload_id, 1, b"abc")
+    assert seen == [("UNSIGNED-PAYLOAD", "NSRBwg==")] * 2
+
+
 def test_nobody_listening_is_transient() -> None:
     """A store that is down is worth another try, and nothing was sent."""
     with socket.socket() as reserved:
@@ -257,6 +281,50 @@ def test_nobody_listening_is_transient() -> None:
         with pytest.raises(TransientError, match="check the endpoint") as caught:
             store.put_new("k", b"x")
     assert not isinstance(caught.value, UnknownOutcomeError)
+
+
+def self_signed(folder: Path) -> tuple[str, ssl.SSLContext]:
+    """A certificate for the loopback address: its file, and the server's side of it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "S3 of a test")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
+    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate_file, key_file)
+    return str(certificate_file), context
+
+
+def test_certificates_are_checked_against_the_bundle(tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TLS works with the right bundle, by setting or by environment; a wrong certificate is told as what it may be."""
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
+    bundle, context = self_signed(tmp_path)
+    with ThreadedS3Server(buckets=["over-tls"], tls=context) as server:
+
+        def store(**settings: Any) -> S3Store:
+            found = S3Settings(endpoint_url=server.endpoint, region="us-east-1", **settings)
+            return S3Store(make_client(found, ANY), "over-tls")
+
+        store(ca_bundle=bundle).put_new(key, b"secret")
+        with pytest.raises(UnknownOutcomeError, match="check ca_bundle"):
+            store().get(key)
+        monkeypatch.setenv("AWS_CA_BUNDLE", bundle)
+        assert store().get(key).body == b"secret"  # type: ignore[union-attr]
 
 
 def test_missing_bucket_is_named(wire: Wire, key: str) -> None:
