@@ -163,6 +163,7 @@ class Engine:
         sleep: Callable[[float], None] | None = None,
         monotonic: Callable[[], float] | None = None,
         policy: RetryPolicy | None = None,
+        build: Callable[[DurableStore], BuildObject] = builder,
         pipeline: str = PIPELINE,
         topic: str = TOPIC,
     ) -> None:
@@ -173,7 +174,7 @@ class Engine:
         self.source = source
         self.store = DurableStore(store, Retrier(policy, sleep=self.sleep, monotonic=self.monotonic, rng=rng.random))
         self.log = TopicLog(self.store, topics_dir=TOPICS_DIR, pipeline=pipeline, topic=topic)
-        self.committer = Committer(self.log, source, builder(self.store), parallel=in_turn)
+        self.committer = Committer(self.log, source, build(self.store), parallel=in_turn)
         self.new_nonce = lambda: f"{rng.getrandbits(128):032x}"
 
     def request(self, run: str, mode: Mode = "incremental", **settings: Any) -> RunRequest:

@@ -1,0 +1,145 @@
+"""The invariants, checked inside the bucket at every single write: no later repair can hide a wrong moment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from airflow_provider_kafka_s3.batch.manifest import Manifest
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.storage.port import StoredObject
+from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
+from airflow_provider_kafka_s3.testing.topic_state import TopicState, check_documents
+from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR
+
+__all__ = ["Watch", "record"]
+
+
+def record(topic_id: str, partition: int, offset: int) -> bytes:
+    """The value of a record: it says which one it is."""
+    return f"{topic_id}/{partition}/{offset}".encode()
+
+
+class Watch:
+    """What the bucket has shown so far, and whether it was allowed to.
+
+    Attributes:
+        state: the control documents as they were first written.
+        deleted: keys of objects that a user deleted.
+    """
+
+    def __init__(self, is_optional: Callable[[str, int, int], bool]) -> None:
+        self.state = TopicState(TOPIC)
+        self.deleted: set[str] = set()
+        self._is_optional = is_optional
+        self._visible: Counter[bytes] = Counter()
+        self._listed: dict[str, int] = {}
+        self._trimmed: set[str] = set()
+
+    def fail(self, finding: str) -> None:
+        raise InvariantViolation([finding])
+
+    def on_write(self, key: str, before: StoredObject | None, after: StoredObject, *, restoring: bool) -> None:
+        """Judge one write.
+
+        Args:
+            key: that was written.
+            before: what lay there.
+            after: what lies there now.
+            restoring: whether the writer was told to write deleted objects again.
+        """
+        if key.startswith(CONTROL):
+            self._on_control(key.removeprefix(CONTROL), before, after)
+        elif key.startswith(f"{TOPICS_DIR}/{TOPIC}/"):
+            self._on_data(key, before, after, restoring)
+
+    def on_delete(self, stored: StoredObject) -> None:
+        """A user deletes an object of a resolved batch."""
+        self.deleted.add(stored.key)
+        self._visible.subtract(stored.body.splitlines())
+
+    def on_trim(self, key: str) -> None:
+        """Somebody deletes an old control document, which nobody may."""
+        self._trimmed.add(key.removeprefix(CONTROL))
+
+    def batch_of(self, key: str) -> int | None:
+        """The committed batch that lists a key."""
+        return self._listed.get(key)
+
+    # -- control documents --------------------------------------------------------------------------------------------
+
+    def _on_control(self, name: str, before: StoredObject | None, after: StoredObject) -> None:
+        old_marker = self.state.marker
+        if before is not None and name != "marker.json":
+            self.fail(f"I3 control document {name} was overwritten")
+        if name in self._trimmed:
+            return  # the first version is what counts
+        self.state.add(name, after.body)
+        if findings := check_documents(self.state):
+            raise InvariantViolation(findings)
+        if name.endswith(".manifest.json"):
+            decision = self.state.manifests[int(name.removeprefix("batches/")[:10])]
+            for entry in decision.objects:
+                if self._listed.setdefault(entry.key, decision.batch) != decision.batch:
+                    self.fail(f"I1 object {entry.key} belongs to batches {self._listed[entry.key]}, {decision.batch}")
+        elif name == "marker.json" and old_marker is not None:
+            marker = self.state.marker
+            assert marker is not None
+            if marker.revision != old_marker.revision + 1 or not all(
+                marker.is_resolved(n) for start, end in old_marker.resolved for n in range(start, end)
+            ):
+                self.fail(f"I4 the marker went from revision {old_marker.revision} back to {marker.revision}")
+            for plan, decision in self.state.committed():
+                if marker.is_resolved(plan.batch) and not old_marker.is_resolved(plan.batch):
+                    self.check_batch(plan, decision, self._is_there)
+
+    def _is_there(self, key: str) -> bool:
+        return self.exists(key)
+
+    exists: Callable[[str], bool]
+    """Whether a key is visible; set by the owner of the bucket."""
+
+    def check_batch(self, plan: Plan, decision: Manifest, exists: Callable[[str], bool]) -> None:
+        """All objects of a resolved batch are there, and all its records in them."""
+        absent = [entry for entry in decision.objects if not exists(entry.key)]
+        excused = self.state.amended.get(plan.batch, frozenset()) | self.deleted
+        for entry in absent:
+            if entry.key not in excused:
+                self.fail(f"I4 the marker is ahead: object {entry.key} of resolved batch {plan.batch} is not there")
+        partitions = {s.id: s.partition for s in plan.slices}
+        dead = Offsets()
+        for entry in absent:
+            dead |= Offsets({partitions[entry.slices[0]]: [(entry.min_offset, entry.max_offset + 1)]})
+        for partition, ranges in (plan.read - dead).items():
+            for start, end in ranges:
+                for offset in range(start, end):
+                    seen = self._visible[record(plan.topic_id, partition, offset)]
+                    if not seen and not self._is_optional(plan.topic_id, partition, offset):
+                        self.fail(f"I1 lost: offset {offset} of partition {partition}, batch {plan.batch}")
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def _on_data(self, key: str, before: StoredObject | None, after: StoredObject, restoring: bool) -> None:
+        if before is not None:
+            if before.body != after.body:
+                self.fail(f"I3 the bytes of object {key} changed")
+            return
+        batch = self._listed.get(key)
+        if batch is None:
+            self.fail(f"I2 stray: object {key} became visible and no commit lists it")
+            return
+        plan = self.state.plans[batch]
+        claim = plan.read
+        for value in after.body.splitlines():
+            topic_id, partition, offset = value.decode().split("/")
+            mine = Offsets({int(partition): [(int(offset), int(offset) + 1)]})
+            if topic_id != plan.topic_id or not mine <= claim:
+                self.fail(f"I2 object {key} of batch {batch} holds record {value.decode()}, which is not in its plan")
+            self._visible[value] += 1
+            if self._visible[value] > 1:
+                self.fail(f"I1 duplicate: record {value.decode()} is in two visible objects, one is {key}")
+        if key in self.deleted:
+            if not restoring:
+                self.fail(f"I7 object {key} of batch {batch} was deleted by a user and came back")
+            self.deleted.discard(key)
