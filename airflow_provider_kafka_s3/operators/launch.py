@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3 import exceptions
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, SparkJobError
-from airflow_provider_kafka_s3.spark.conf import connector_package
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.spark.spec import JobResult
@@ -22,8 +21,6 @@ __all__ = ["local_master", "python_of_local_master", "require_java", "spark_subm
 
 _TASK_TRIES: Final = 4
 """How often Spark starts a task at most; its own default, except on local masters."""
-
-_NO_CONNECTOR: Final = "Failed to find data source: kafka"
 
 
 def local_master(master: str) -> str:
@@ -114,25 +111,8 @@ def told_by(result: JobResult | None, last_words: str, topics: Iterable[str]) ->
     for topic in topics:
         outcome = outcomes.get(topic)
         if outcome is None:
-            told[topic] = _explain(f"the Spark driver ended without a result. {last_words}".rstrip())
+            told[topic] = SparkJobError(f"the Spark driver ended without a result. {last_words}".rstrip())
         elif outcome.status == "error":
-            message = outcome.message or "the Spark driver did not say why"
             kind = getattr(exceptions, outcome.error or "", SparkJobError)
-            told[topic] = _explain(message) if kind is SparkJobError else kind(message)
+            told[topic] = kind(outcome.message or "the Spark driver did not say why")
     return told
-
-
-def _explain(message: str) -> KafkaS3Error:
-    if _NO_CONNECTOR in message:
-        return ConfigurationError(
-            f"Spark has no Kafka connector ({_NO_CONNECTOR}); pass packages={_connector()!r}, or the connector and its "
-            f"three dependencies by jars"
-        )
-    return SparkJobError(message)
-
-
-def _connector() -> str:
-    try:
-        return connector_package()
-    except ImportError:
-        return "org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>"

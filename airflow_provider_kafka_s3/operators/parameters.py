@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import calendar
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -36,8 +37,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _CLOCK_SKEW: Final = timedelta(seconds=5)
 """How far the scheduler's clock may be ahead of the worker's before a window counts as unfinished."""
@@ -218,8 +217,9 @@ def run_window(context: Context, now: datetime) -> tuple[int, int]:
 
 
 def _milliseconds(when: datetime) -> int:
+    # Whole numbers all the way, and no timedelta: Airflow's times are pendulum's, which do not divide by one.
     # Rounded up: a record belongs to the window that its whole milliseconds lie in.
-    return -((_EPOCH - when) // timedelta(milliseconds=1))
+    return calendar.timegm(when.utctimetuple()) * 1000 - (-when.microsecond // 1000)
 
 
 def _settings(name: str, kind: type[T], value: Mapping[str, Any] | str) -> T:

@@ -1,0 +1,168 @@
+"""A throw-away Airflow for the demo and for tests: SQLite, no servers, runs DAGs by ``airflow dags test``.
+
+Java is wrapped by a script that counts how often it starts, so that one can see that nothing new needs no JVM.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["SPARK_JARS", "AirflowHome", "DagRun"]
+
+SPARK_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / "spark"
+
+_FOREIGN: Final = ("AIRFLOW", "AWS_", "KAFKA_", "PYSPARK_", "SPARK_")
+"""Beginnings of environment variables that would lead away from what the caller says."""
+
+
+@dataclass(frozen=True)
+class DagRun:
+    """How a run of a DAG ended.
+
+    Attributes:
+        succeeded: whether all its tasks did.
+        output: all that Airflow and Spark printed.
+        returned: XCom of each task that returned something.
+        java_starts: how many JVMs it started.
+    """
+
+    succeeded: bool
+    output: str
+    returned: dict[str, Any]
+    java_starts: int
+
+
+class AirflowHome:
+    """An Airflow installation's state in a folder."""
+
+    def __init__(self, folder: Path, dags: Path, *, environment: Mapping[str, str] | None = None) -> None:
+        """Describe it; :meth:`migrate` makes it.
+
+        Args:
+            folder: an existing folder; whoever made it removes it.
+            dags: folder with DAG files.
+            environment: more variables for every command; connections are ``AIRFLOW_CONN_…``.
+        """
+        self.folder = folder
+        java = folder / "java" / "bin" / "java"
+        self._starts = folder / "java-starts"
+        java.parent.mkdir(parents=True)
+        java.write_text(f'#!/bin/sh\necho >>"{self._starts}"\nexec "{_real_java()}" "$@"\n')
+        java.chmod(0o755)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)},
+            "AIRFLOW_HOME": str(folder),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
+            "JAVA_HOME": str(java.parent.parent),
+            "NO_PROXY": "127.0.0.1,localhost",
+            "NO_COLOR": "1",
+            "SPARK_KAFKA_JARS": ",".join(map(str, sorted(SPARK_JARS.glob("*.jar")))),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            **(environment or {}),
+        }
+
+    @property
+    def java_starts(self) -> int:
+        """How many JVMs were started so far."""
+        return len(self._starts.read_bytes()) if self._starts.exists() else 0
+
+    def migrate(self) -> None:
+        """Make the database.
+
+        Raises:
+            RuntimeError: Airflow could not; with what it said.
+        """
+        status, output = self._airflow(["db", "migrate"])
+        if status:
+            raise RuntimeError(f"airflow db migrate failed:\n{output}")
+
+    def test(
+        self,
+        dag_id: str,
+        logical_date: str | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        on_line: Callable[[str], object] = str,
+    ) -> DagRun:
+        """Run a DAG by ``airflow dags test``.
+
+        Args:
+            dag_id: which.
+            logical_date: of the run, such as ``2013-01-02``; None: now.
+            environment: more variables for this run.
+            on_line: told of every line that is printed, while it is.
+        """
+        starts = self.java_starts
+        known = {run for run, _, _ in self._xcoms(dag_id)}
+        arguments = ["dags", "test", dag_id, *([logical_date] if logical_date else [])]
+        status, output = self._airflow(arguments, on_line, environment)
+        returned = {task: json.loads(value) for run, task, value in self._xcoms(dag_id) if run not in known}
+        return DagRun(status == 0, output, returned, self.java_starts - starts)
+
+    def command(self, dag_id: str, logical_date: str | None = None) -> list[str]:
+        """The command line of :meth:`test`."""
+        return self._command(["dags", "test", dag_id, *([logical_date] if logical_date else [])])
+
+    @staticmethod
+    def _command(arguments: list[str]) -> list[str]:
+        return [sys.executable, "-m", "airflow", *arguments]
+
+    def _airflow(
+        self,
+        arguments: list[str],
+        on_line: Callable[[str], object] = str,
+        environment: Mapping[str, str] | None = None,
+    ) -> tuple[int, str]:
+        lines: list[str] = []
+        # A process group of its own, so that an interrupt also ends the JVM and the workers of Spark.
+        process = subprocess.Popen(
+            self._command(arguments),
+            cwd=self.folder,
+            env={**self.environment, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            assert process.stdout is not None
+            with process.stdout:
+                for line in process.stdout:
+                    lines.append(line)
+                    on_line(line.rstrip("\n"))
+            return process.wait(), "".join(lines)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+
+    def _xcoms(self, dag_id: str) -> list[tuple[str, str, str]]:
+        connection = sqlite3.connect(self.folder / "airflow.db")
+        try:
+            return connection.execute(
+                "SELECT run_id, task_id, value FROM xcom WHERE dag_id = ? AND key = 'return_value'", (dag_id,)
+            ).fetchall()
+        finally:
+            connection.close()
+
+
+def _real_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    if java is None:
+        raise RuntimeError("there is no Java: install openjdk-17-jre-headless or set JAVA_HOME")
+    return os.path.realpath(java)

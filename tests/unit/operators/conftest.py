@@ -1,0 +1,222 @@
+"""The operator with fakes at its edges: Kafka and the store in memory, and a Spark that executes jobs in this process.
+
+Everything between is real: Airflow's hook builds the command line, and the job file goes over the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pendulum
+import pytest
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.objects import object_builder, write_slice
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.storage.uploads import UploadPool
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+
+# Airflow reads these when it is imported, which the tests of this folder do first.
+_HOME = tempfile.TemporaryDirectory(prefix="airflow-home-")
+os.environ["AIRFLOW_HOME"] = _HOME.name
+os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+
+CANARY = "canary-7c1d"
+SECRETS = {
+    "kafka": f"{CANARY}-kafka-password",
+    "aws": f"{CANARY}-aws-secret-key",
+    "options": f"{CANARY}-jaas-config",
+}
+
+
+class FakeSpark:
+    """Takes the place of ``SparkSubmitHook.submit``: executes plans as the driver would, without a JVM.
+
+    Attributes:
+        commands: every command line that was submitted.
+        environments: what each of them got on top of the worker's environment.
+        specs: what their job files said.
+        modes: permissions of each job file and of its folder.
+        failing: topic -> (name of the error, message): these are not executed.
+        crash: what ``spark-submit`` says if it ends without a result.
+    """
+
+    def __init__(self, kafka: SimulatedKafka, store: MemoryStore) -> None:
+        self.kafka = kafka
+        self.store = store
+        self.commands: list[list[str]] = []
+        self.environments: list[dict[str, str]] = []
+        self.specs: list[JobSpec] = []
+        self.modes: list[tuple[int, int]] = []
+        self.failing: dict[str, tuple[str, str]] = {}
+        self.crash: str | None = None
+
+    def submit(self, hook: Any, application: str = "") -> None:
+        """Execute a job."""
+        from airflow.providers.common.compat.sdk import AirflowException
+
+        command = hook._build_spark_submit_command(application)
+        self.commands.append(command)
+        self.environments.append(dict(hook._env or {}))
+        path = Path(command[command.index("--job-file") + 1])
+        self.modes.append((stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)))
+        spec = JobSpec.read(path)
+        self.specs.append(spec)
+        if self.crash is not None:
+            raise AirflowException(self.crash)
+        result = JobResult(topics=tuple(self._outcome(spec, ref) for ref in spec.plans))
+        result.write(spec.result_path)
+        if not result.succeeded:
+            raise AirflowException("Cannot execute: spark-submit. Error code is: 1.")
+
+    def _outcome(self, spec: JobSpec, ref: PlanRef) -> TopicOutcome:
+        if ref.topic in self.failing:
+            error, message = self.failing[ref.topic]
+            return TopicOutcome(topic=ref.topic, status="error", error=error, message=message)
+        store = DurableStore(self.store, Retrier(spec.retry))
+        log = TopicLog(store, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
+        committer = Committer(log, self.kafka, object_builder(store))
+        plan, _ = log.require_plan(ref.batch)
+        assert plan.layout is not None
+        with UploadPool(store, part_size=plan.layout.part_size) as pool:
+            rows = [
+                write_slice(
+                    plan, s, self.kafka.read(plan.topic, s.partition, s.start, s.end, plan.isolation), pool.open
+                )
+                for s in plan.slices
+            ]
+        committer.carry_out(plan, committer.decide(plan, rows, run=spec.run))
+        return TopicOutcome(topic=ref.topic, status="decided")
+
+
+class Bench:
+    """What a test works with: the three systems, and tasks that use them."""
+
+    def __init__(self) -> None:
+        self.kafka = SimulatedKafka()
+        self.store = MemoryStore("lake")
+        self.spark = FakeSpark(self.kafka, self.store)
+
+    def fill(self, topic: str, values: Sequence[Mapping[str, object]], *, partition: int = 0, at: int = 0) -> None:
+        """Append JSON records with the timestamp ``at``."""
+        for value in values:
+            self.kafka.append(topic, partition, json.dumps(value).encode(), at)
+
+    def task(self, **parameters: Any) -> KafkaToS3Operator:
+        """An operator; what is not said is what most tests want."""
+        from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+
+        said: dict[str, Any] = {
+            "task_id": "land",
+            "topics": "orders",
+            "bucket": "lake",
+            "pipeline": "orders-to-lake",
+            "format": "json",
+            "offsets": "incremental",
+            "starting_offsets": "earliest",
+            "adopt_wait": 0.0,
+        }
+        said |= parameters
+        if said["offsets"] == "data_interval" and "starting_offsets" not in parameters:
+            del said["starting_offsets"]
+        return KafkaToS3Operator(**said)
+
+    def run(
+        self,
+        task: KafkaToS3Operator,
+        *,
+        run_id: str = "manual__1",
+        interval: tuple[datetime, datetime] | None = None,
+        try_number: int = 1,
+    ) -> dict[str, Any]:
+        """Execute a task as Airflow would; returns its XCom after a turn through JSON."""
+        ti = SimpleNamespace(dag_id="dag", task_id="land", run_id=run_id, map_index=-1, try_number=try_number)
+        context: dict[str, Any] = {"ti": ti}
+        if interval is not None:
+            context |= {"data_interval_start": interval[0], "data_interval_end": interval[1]}
+        returned: dict[str, Any] = json.loads(json.dumps(task.execute(context)))  # type: ignore[arg-type]
+        return returned
+
+    def objects(self, prefix: str = "topics/") -> dict[str, list[Any]]:
+        """Data objects by key, as the JSON documents they hold."""
+        found = {}
+        for info in self.store.list(prefix):
+            if "/_kafka_s3/" not in info.key:
+                stored = self.store.get(info.key)
+                assert stored is not None
+                found[info.key] = [json.loads(line) for line in stored.body.splitlines()]
+        return found
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow connections to the three systems, with secrets in them."""
+    kafka = {
+        "bootstrap.servers": "broker:9092",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": SECRETS["kafka"],
+    }
+    aws = {
+        "conn_type": "aws",
+        "login": "AKIACANARY",
+        "password": SECRETS["aws"],
+        "extra": {
+            "endpoint_url": "http://global:1",
+            "region_name": "eu-central-1",
+            "verify": "/etc/lake-ca.pem",
+            "config_kwargs": {"s3": {"addressing_style": "path"}, "connect_timeout": 3},
+            "service_config": {"s3": {"endpoint_url": "http://lake:9000"}},
+        },
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": kafka}))
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", json.dumps(aws))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connections: None) -> Iterator[Bench]:
+    """The operator's surroundings."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    import airflow_provider_kafka_s3.kafka.source
+    import airflow_provider_kafka_s3.operators.work
+
+    java = tmp_path / "jre" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.touch(mode=0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jre"))
+    # Everything temporary lands here, so that a test can see what stays behind.
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    made = Bench()
+    monkeypatch.setattr(airflow_provider_kafka_s3.operators.work, "open_store", lambda *_: made.store)
+    monkeypatch.setattr(airflow_provider_kafka_s3.kafka.source, "KafkaSource", lambda *_, **__: made.kafka)
+    monkeypatch.setattr(SparkSubmitHook, "submit", lambda hook, application="": made.spark.submit(hook, application))
+    yield made
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.fixture
+def day() -> tuple[datetime, datetime]:
+    """A day long past."""
+    # Airflow hands out pendulum's datetimes.
+    return pendulum.datetime(2013, 1, 1), pendulum.datetime(2013, 1, 2)

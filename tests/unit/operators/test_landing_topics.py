@@ -1,0 +1,302 @@
+"""What the operator lands, what it returns, and what it fails with."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
+
+if TYPE_CHECKING:
+    from tests.unit.operators.conftest import Bench
+
+DAY = 86_400_000
+JANUARY_1 = 1_356_998_400_000
+
+
+def test_new_records_are_landed_and_returned(bench: Bench) -> None:
+    """A first run from the earliest offset lands everything, and its XCom says what and where."""
+    bench.kafka.create_topic("orders", 2)
+    bench.fill("orders", [{"n": 1}, {"n": 2}])
+    bench.fill("orders", [{"n": 3}], partition=1)
+    returned = bench.run(bench.task())
+    assert bench.objects() == {
+        "topics/orders/partition=0/orders+0+0000000000.json": [{"n": 1}, {"n": 2}],
+        "topics/orders/partition=1/orders+1+0000000000.json": [{"n": 3}],
+    }
+    size = sum(i.size for i in bench.store.list("topics/orders/"))
+    assert returned == {
+        "status": "ok",
+        "topics": {
+            "orders": {
+                "status": "ok",
+                "batches": [
+                    {
+                        "batch": 1,
+                        "manifest": (
+                            "s3://lake/topics/_kafka_s3/orders-to-lake/orders/batches/0000000001.manifest.json"
+                        ),
+                        "planned_here": True,
+                        "objects": 2,
+                        "records": 3,
+                        "size": size,
+                        "offsets": {"0": [[0, 2]], "1": [[0, 1]]},
+                    }
+                ],
+                "records": 3,
+                "objects": 2,
+                "size": size,
+                "shared": False,
+                "skipped": {},
+                "verified": 0,
+                "wrote": True,
+            }
+        },
+        "batches": 1,
+        "records": 3,
+        "objects": 2,
+        "size": size,
+        "wrote": True,
+    }
+
+
+def test_latest_lands_exactly_what_comes_after_the_first_run(bench: Bench) -> None:
+    """A first run with latest finds nothing and starts no Spark; the second reads exactly the records since."""
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"old": 1}])
+    task = bench.task(starting_offsets="latest")
+    assert bench.run(task, run_id="r1")["status"] == "empty"
+    assert bench.spark.commands == []
+    bench.fill("orders", [{"new": 1}, {"new": 2}])
+    assert bench.run(task, run_id="r2")["topics"]["orders"]["batches"][0]["offsets"] == {"0": [[1, 3]]}
+    assert list(bench.objects().values()) == [[{"new": 1}, {"new": 2}]]
+
+
+def test_nothing_new_writes_nothing_and_starts_no_spark(bench: Bench) -> None:
+    """Another run over an unchanged topic is a success that touches nothing."""
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}])
+    bench.run(bench.task(), run_id="r1")
+    before = snapshot(bench.store)
+    returned = bench.run(bench.task(), run_id="r2")
+    assert (returned["status"], returned["wrote"], returned["records"]) == ("empty", False, 0)
+    check_unchanged(before, snapshot(bench.store))
+    assert len(bench.spark.commands) == 1
+
+
+def test_a_repeated_run_returns_its_batches_again(bench: Bench) -> None:
+    """Clearing a task that succeeded looks at its objects, writes nothing and returns the same batches."""
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}])
+    first = bench.run(bench.task())
+    bench.fill("orders", [{"n": 2}])
+    before = snapshot(bench.store)
+    again = bench.run(bench.task(), try_number=2)
+    check_unchanged(before, snapshot(bench.store))
+    assert again["topics"]["orders"]["batches"] == first["topics"]["orders"]["batches"]
+    assert (again["topics"]["orders"]["verified"], again["wrote"]) == (1, False)
+
+
+def test_a_run_in_several_batches_submits_several_jobs(bench: Bench) -> None:
+    """A cap on a batch makes one run land several of them, one job after the other."""
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": n} for n in range(5)])
+    returned = bench.run(bench.task(max_records_per_batch=2))
+    assert [b["offsets"] for b in returned["topics"]["orders"]["batches"]] == [
+        {"0": [[0, 2]]},
+        {"0": [[2, 4]]},
+        {"0": [[4, 5]]},
+    ]
+    assert len(bench.spark.commands) == 3
+
+
+def test_a_cap_on_the_run_leaves_the_rest_to_the_next(bench: Bench) -> None:
+    """max_records_per_run is shared by the partitions, and later runs go on from there."""
+    bench.kafka.create_topic("orders", 2)
+    for partition in (0, 1):
+        bench.fill("orders", [{"n": n} for n in range(4)], partition=partition)
+    task = bench.task(max_records_per_run=4)
+    offsets = [bench.run(task, run_id=f"r{i}")["topics"]["orders"]["batches"][0]["offsets"] for i in (1, 2)]
+    assert offsets == [{"0": [[0, 2]], "1": [[0, 2]]}, {"0": [[2, 4]], "1": [[2, 4]]}]
+
+
+def test_all_topics_share_one_job(bench: Bench) -> None:
+    """Several topics are one submit, and each has its own log of batches."""
+    for topic in ("orders", "clicks", "idle"):
+        bench.kafka.create_topic(topic)
+    bench.fill("orders", [{"n": 1}])
+    bench.fill("clicks", [{"n": 2}])
+    returned = bench.run(bench.task(topics=["orders", "clicks", "idle"]))
+    assert {topic: (r["status"], r["records"]) for topic, r in returned["topics"].items()} == {
+        "orders": ("ok", 1),
+        "clicks": ("ok", 1),
+        "idle": ("empty", 0),
+    }
+    assert [[ref.topic for ref in spec.plans] for spec in bench.spark.specs] == [["orders", "clicks"]]
+
+
+def test_a_failing_topic_neither_stops_nor_undoes_the_others(bench: Bench) -> None:
+    """The others are committed; the error names the failed topic and what is done; its retry finds them covered."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    for topic in ("orders", "clicks"):
+        bench.kafka.create_topic(topic)
+        bench.fill(topic, [{"n": 1}])
+    bench.spark.failing["clicks"] = ("RecordError", "topic 'clicks' partition 0 offset 0: not JSON")
+    task = bench.task(topics="orders, clicks")
+    with pytest.raises(AirflowFailException) as failed:
+        bench.run(task)
+    assert "topic 'clicks': RecordError: topic 'clicks' partition 0 offset 0: not JSON" in str(failed.value)
+    assert "done, and committed for good: 'orders'" in str(failed.value)
+    assert list(bench.objects()) == ["topics/orders/partition=0/orders+0+0000000000.json"]
+    bench.spark.failing.clear()
+    assert bench.run(task, try_number=2)["records"] == 2
+    assert [ref.topic for ref in bench.spark.specs[-1].plans] == ["clicks"]
+
+
+def test_one_transient_error_makes_the_task_worth_a_retry(bench: Bench) -> None:
+    """Airflow retries unless no failed topic can be helped by it."""
+    from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+    for topic in ("orders", "clicks"):
+        bench.kafka.create_topic(topic)
+        bench.fill(topic, [{"n": 1}])
+    bench.spark.failing = {"clicks": ("RecordError", "not JSON"), "orders": ("KafkaUnavailableError", "no broker")}
+    with pytest.raises(AirflowException) as failed:
+        bench.run(bench.task(topics="orders,clicks"))
+    assert not isinstance(failed.value, AirflowFailException)
+    assert "topic 'clicks': RecordError: not JSON" in str(failed.value)
+    assert "topic 'orders': KafkaUnavailableError: no broker" in str(failed.value)
+
+
+def test_a_job_that_dies_is_transient_and_its_last_words_are_told(bench: Bench) -> None:
+    """A driver without a result fails the task with what spark-submit said; the next try finishes the batch."""
+    from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}])
+    bench.spark.crash = "Error code is: 137. Last spark-submit output: Killed"
+    with pytest.raises(AirflowException, match="Last spark-submit output: Killed") as failed:
+        bench.run(bench.task())
+    assert not isinstance(failed.value, AirflowFailException)
+    assert bench.objects() == {}
+    bench.spark.crash = None
+    returned = bench.run(bench.task(), try_number=2)
+    assert (returned["batches"], returned["records"]) == (1, 1)
+
+
+def test_a_job_that_decided_counts_whatever_its_exit_status(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the log holds the decision, the task goes on, even if spark-submit reports a failure."""
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}])
+    execute = bench.spark.submit
+
+    def lost_at_the_end(hook: Any, application: str = "") -> None:
+        execute(hook, application)
+        raise AirflowException("connection to the driver lost")
+
+    monkeypatch.setattr(bench.spark, "submit", lost_at_the_end)
+    assert bench.run(bench.task())["records"] == 1
+
+
+def test_a_topic_that_is_not_there_is_a_terminal_error_that_names_it(bench: Bench) -> None:
+    """The other topics are landed nevertheless."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}])
+    with pytest.raises(AirflowFailException, match=r"topic 'oders': TopicNotFoundError: .*'oders'"):
+        bench.run(bench.task(topics=["orders", "oders"]))
+    assert len(bench.objects()) == 1
+
+
+def test_added_partitions_are_read_from_their_beginning(bench: Bench) -> None:
+    """Records of a partition that came later are landed with the next run, none is lost."""
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}])
+    bench.run(bench.task(), run_id="r1")
+    bench.kafka.add_partitions("orders", 3)
+    bench.fill("orders", [{"n": 2}], partition=2)
+    assert bench.run(bench.task(), run_id="r2")["topics"]["orders"]["batches"][0]["offsets"] == {"2": [[0, 1]]}
+    summary = check_bucket(
+        bench.store,
+        topics_dir="topics",
+        pipeline="orders-to-lake",
+        topic="orders",
+        source=read_source(bench.kafka, "orders"),
+        recovered=True,
+        complete=True,
+    )
+    assert summary.records == 2
+
+
+def test_an_empty_topic_is_a_success(bench: Bench) -> None:
+    """A topic without records is no error and needs no Spark."""
+    bench.kafka.create_topic("orders", 3)
+    assert bench.run(bench.task())["status"] == "empty"
+    assert bench.spark.commands == []
+
+
+def test_a_data_interval_is_landed_by_timestamps(bench: Bench, day: tuple[datetime, datetime]) -> None:
+    """A window lands its records, and the next window goes on where it ended."""
+    bench.kafka.create_topic("orders")
+    for n in range(4):
+        bench.fill("orders", [{"n": n}], at=JANUARY_1 + n * DAY // 2)
+    task = bench.task(offsets="data_interval", partitioner="daily")
+    first = bench.run(task, run_id="r1", interval=day)
+    one_day = timedelta(days=1)
+    second = bench.run(task, run_id="r2", interval=(day[0] + one_day, day[1] + one_day))
+    assert [r["topics"]["orders"]["batches"][0]["offsets"] for r in (first, second)] == [
+        {"0": [[0, 2]]},
+        {"0": [[2, 4]]},
+    ]
+    assert list(bench.objects()) == [
+        "topics/orders/year=2013/month=01/day=01/orders+0+0000000000.json",
+        "topics/orders/year=2013/month=01/day=02/orders+0+0000000002.json",
+    ]
+
+
+def test_a_second_run_of_an_interval_names_the_batches_that_cover_it(
+    bench: Bench, day: tuple[datetime, datetime]
+) -> None:
+    """Another run over a covered interval writes nothing, starts no Spark, and says which batches hold it."""
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}], at=JANUARY_1)
+    task = bench.task(offsets="data_interval")
+    first = bench.run(task, run_id="r1", interval=day)
+    before = snapshot(bench.store)
+    second = bench.run(task, run_id="r2", interval=day)
+    check_unchanged(before, snapshot(bench.store))
+    assert second["topics"]["orders"]["batches"] == [first["topics"]["orders"]["batches"][0] | {"planned_here": False}]
+    assert (second["status"], second["topics"]["orders"]["shared"], second["wrote"]) == ("ok", True, False)
+    assert len(bench.spark.commands) == 1
+
+
+@pytest.mark.parametrize(
+    ("interval", "message"),
+    [
+        (None, "this run has no data interval; schedule the DAG with CronDataIntervalTimetable"),
+        (
+            (datetime(2013, 1, 1, 5, 30, tzinfo=UTC), datetime(2013, 1, 1, 5, 30, tzinfo=UTC)),
+            r"is empty; schedule the DAG with CronDataIntervalTimetable",
+        ),
+        (
+            (datetime(2013, 1, 1, tzinfo=UTC), datetime(9013, 1, 2, tzinfo=UTC)),
+            "ends at 9013-01-02T00:00:00.00:00, which is in the future",
+        ),
+    ],
+)
+def test_an_unusable_interval_is_terminal_and_says_what_to_schedule_with(
+    bench: Bench, interval: tuple[datetime, datetime] | None, message: str
+) -> None:
+    """No interval, an empty one, and one that has not ended yet are refused before anything is read."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    bench.kafka.create_topic("orders")
+    with pytest.raises(AirflowFailException, match=message):
+        bench.run(bench.task(offsets="data_interval"), interval=interval)
+    assert list(bench.store.list("")) == []
