@@ -22,6 +22,7 @@ from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.formats.compression import make_compression
 from airflow_provider_kafka_s3.formats.frames import (
     FrameWriter,
+    binary_array,
     bounds,
     contents,
     handle_nulls,
@@ -80,7 +81,7 @@ class JsonLinesFormat:
                         what=f"the value is not a JSON document ({e}); correct its producer, or land the topic with "
                         f"Format(kind='bytes')",
                     ) from None
-            frames = join(pa.array(lines, type=values.type), _NEWLINE)
+            frames = join(binary_array(lines, large=pa.types.is_large_binary(values.type)), _NEWLINE)
         return prepared(records, frames, ignored)
 
     def open(self) -> ObjectWriter:

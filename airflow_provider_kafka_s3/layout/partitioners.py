@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.patterns import DAY_MS, Pattern, compile_pattern
 from airflow_provider_kafka_s3.layout.zones import load_zone
 
 __all__ = ["DefaultPartitioner", "Partitioner", "TimePartitioner", "make_partitioner"]
 
 Codes: TypeAlias = npt.NDArray[np.intp]
-Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 _HOUR_MS: Final = 3_600_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -135,7 +135,7 @@ class TimePartitioner:
         Raises:
             RecordError: a record has no timestamp, or one outside the years 1 to 9999.
         """
-        times: Int64Array = records.column("timestamp").to_numpy()
+        times = int64_values(records.column("timestamp"))
         first, last = int(times.min()), int(times.max())
         if not (self._known[0] <= first and last < self._known[1]):
             bad = (times == _NO_TIMESTAMP) | (times < _EARLIEST) | (times >= _LATEST)

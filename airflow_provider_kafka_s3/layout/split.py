@@ -15,12 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.keys import data_key
 from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
 
 __all__ = ["Append", "Close", "DataObject", "Event", "Splitter"]
-
-Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Splitter:
         """
         if records.num_rows == 0:
             return
-        offsets = records.column("offset").to_numpy()
+        offsets = int64_values(records.column("offset"))
         codes, paths = self._partitioner.encode(records, topic=self._topic, partition=self._partition)
         start = 0
         while start < len(offsets):
