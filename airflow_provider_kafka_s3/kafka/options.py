@@ -97,7 +97,8 @@ def spark_options(
     """Options for ``spark.read.format("kafka")``, all but what to read: ``assign`` and the offsets.
 
     Certificates and keys given as files are read here and become part of the options, so that the executors need no
-    files; a PKCS#12 key store stays a path that must exist on every executor.
+    files, and keys are turned into the form that Java reads; a PKCS#12 key store stays a path that must exist on every
+    executor.
 
     Args:
         config: the connection's extra.
@@ -243,18 +244,45 @@ def _certificates(config: Mapping[str, object]) -> dict[str, str]:
     if (certificate is None) != (key is None):
         raise ConfigurationError("ssl.certificate and ssl.key of the Kafka connection belong together; give both")
     if certificate is not None and key is not None:
-        if "BEGIN PRIVATE KEY" not in key and "BEGIN ENCRYPTED PRIVATE KEY" not in key:
-            raise ConfigurationError(
-                "ssl.key of the Kafka connection is not a PKCS#8 key, and Java reads no other; convert it with "
-                "`openssl pkcs8 -topk8 -in old.key -out new.key`"
-            )
-        java |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
+        java |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": certificate,
+            "ssl.keystore.key": _plain_key(key, config.get("ssl.key.password")),
+        }
     elif "ssl.keystore.location" in config:
         java |= {"ssl.keystore.type": "PKCS12"}
-        java |= {n: _text(n, config[n]) for n in ("ssl.keystore.location", "ssl.keystore.password") if n in config}
-    if "ssl.key.password" in config:
-        java["ssl.key.password"] = _text("ssl.key.password", config["ssl.key.password"])
+        stores = ("ssl.keystore.location", "ssl.keystore.password", "ssl.key.password")
+        java |= {name: _text(name, config[name]) for name in stores if name in config}
     return java
+
+
+def _plain_key(key: str, password: object) -> str:
+    """The key as PKCS#8 without a password, the one form that every Java reads.
+
+    Java 17 knows neither OpenSSL's older forms nor today's encryption of PKCS#8. The password would go the same way as
+    the key, so without it nothing is given away that was not before.
+    """
+    if "BEGIN PRIVATE KEY" in key:
+        return key
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives import serialization
+    except ImportError as e:
+        raise ConfigurationError(
+            "ssl.key of the Kafka connection is not in the form that Java reads, and the package `cryptography` that "
+            "converts it is not installed; install it, or convert the key: `openssl pkcs8 -topk8 -nocrypt -in old.key`"
+        ) from e
+    try:
+        secret = None if password is None else _text("ssl.key.password", password).encode()
+        loaded = serialization.load_pem_private_key(key.encode(), secret)
+    except (TypeError, ValueError, UnsupportedAlgorithm) as e:
+        raise ConfigurationError(
+            f"ssl.key of the Kafka connection cannot be read ({e}); give a private key in PEM form and, if it is "
+            f"encrypted, its ssl.key.password"
+        ) from e
+    return loaded.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
 
 
 def _pem(config: Mapping[str, object], name: str) -> str | None:

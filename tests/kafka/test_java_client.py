@@ -1,0 +1,121 @@
+"""The options for Spark, given to the Java client of Spark's connector: it must understand them as they were meant."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.kafka.options import spark_options
+from dev.kafka_broker import KAFKA_JARS
+
+SPARK_JARS = KAFKA_JARS.parent / "spark"
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[Any]:
+    """A JVM with nothing but the Kafka client that Spark's connector uses."""
+    import pyspark
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+    (client,) = SPARK_JARS.glob("kafka-clients-*.jar")
+    (slf4j,) = KAFKA_JARS.glob("slf4j-api-*.jar")
+    (py4j_jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
+    port, token = launch_gateway(
+        jarpath=str(py4j_jar), classpath=f"{client}:{slf4j}", die_on_exit=True, enable_auth=True
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+    yield gateway.jvm
+    gateway.shutdown()
+
+
+def client_settings(options: dict[str, str]) -> dict[str, str]:
+    """What Spark hands to the Kafka client: the options that begin with ``kafka.``."""
+    return {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
+
+
+def test_every_translated_setting_is_one_of_the_java_consumer(java: Any) -> None:
+    """No name is misspelt: the Java client ignores what it does not know."""
+    from airflow_provider_kafka_s3.kafka.options import SPARK_DEFAULTS
+    from airflow_provider_kafka_s3.kafka.translations import TRANSLATIONS
+
+    known = set(java.org.apache.kafka.clients.consumer.ConsumerConfig.configNames())
+
+    assert {t.java for t in TRANSLATIONS.values()} <= known
+    assert client_settings(dict(SPARK_DEFAULTS)).keys() <= known
+    assert {"isolation.level", "allow.auto.create.topics", "sasl.jaas.config"} <= known
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_the_java_client_logs_in_with_a_difficult_password(
+    java: Any, sasl_config: dict[str, object], make_topic: Callable[..., str], mechanism: str
+) -> None:
+    """Quotes, backslashes and all reach the broker as they were typed."""
+    topic = make_topic(3)
+    settings = client_settings(spark_options({**sasl_config, "sasl.mechanism": mechanism}))
+    deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+
+    consumer = java.org.apache.kafka.clients.consumer.KafkaConsumer(
+        {**settings, "key.deserializer": deserializer, "value.deserializer": deserializer}
+    )
+    try:
+        assert len(consumer.partitionsFor(topic)) == 3
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_the_java_client_reads_the_certificates(java: Any, tmp_path: Path, encrypted: bool) -> None:
+    """A CA, a certificate and its key from files, the key with and without a password."""
+    password = "key \"pass'word" if encrypted else None
+    certificate, key = self_signed(password)
+    (tmp_path / "cert.pem").write_bytes(b"some words before it\n" + certificate)
+    (tmp_path / "key.pem").write_bytes(key)
+    config: dict[str, object] = {
+        "bootstrap.servers": "localhost:1",
+        "security.protocol": "ssl",
+        "ssl.ca.location": str(tmp_path / "cert.pem"),
+        "ssl.certificate.location": str(tmp_path / "cert.pem"),
+        "ssl.key.location": str(tmp_path / "key.pem"),
+        **({"ssl.key.password": password} if password else {}),
+    }
+    settings = client_settings(spark_options(config))
+
+    parsed = java.org.apache.kafka.clients.admin.AdminClientConfig(
+        {k: v for k, v in settings.items() if k.startswith(("ssl.", "bootstrap.", "security."))}
+    )
+    engines = java.org.apache.kafka.common.security.ssl.DefaultSslEngineFactory()
+    engines.configure(parsed.values())
+
+    assert engines.truststore().size() == 1
+    assert engines.keystore().size() == 1
+
+
+def self_signed(password: str | None) -> tuple[bytes, bytes]:
+    """A certificate that is its own CA, and its PKCS#8 key, both as PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    encryption: serialization.KeySerializationEncryption = (
+        serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
+    )
+    pem = serialization.Encoding.PEM
+    return certificate.public_bytes(pem), key.private_bytes(pem, serialization.PrivateFormat.PKCS8, encryption)

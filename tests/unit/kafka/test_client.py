@@ -1,0 +1,169 @@
+"""librdkafka's failures, said in the package's errors; against its own mock cluster and against nobody."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
+    KafkaS3Error,
+    KafkaUnavailableError,
+    TopicNotFoundError,
+)
+from airflow_provider_kafka_s3.kafka.client import ClientEvents, to_error
+from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
+from airflow_provider_kafka_s3.kafka.records import read_records
+from airflow_provider_kafka_s3.retry import Retrier, RetryDetails, RetryPolicy
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+ONCE = Retrier(RetryPolicy(max_retries=0))
+
+
+@pytest.fixture
+def mock_cluster() -> Iterator[Any]:
+    """A producer with librdkafka's in-process mock cluster; its topics make themselves, with four partitions."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": "mock:1", "test.mock.num.brokers": 1, "log_level": 3})
+    yield producer
+    producer.flush()
+
+
+def servers(producer: Any) -> dict[str, object]:
+    """The configuration of a client of the mock cluster."""
+    brokers = producer.list_topics(timeout=10).brokers.values()
+    return {"bootstrap.servers": ",".join(f"{b.host}:{b.port}" for b in brokers)}
+
+
+def test_offsets_and_records_of_the_mock_cluster(mock_cluster: Any) -> None:
+    """The same code works without a JVM, which is what fast tests of other rooms rely on."""
+    for n in range(3):
+        mock_cluster.produce("t", b"v%d" % n, partition=1)
+    mock_cluster.flush()
+    config = servers(mock_cluster)
+
+    cluster = KafkaCluster(config, timeout=10)
+
+    assert cluster.earliest("t", [0, 1]) == {0: 0, 1: 0}
+    assert cluster.ends("t", [0, 1], "read_uncommitted") == {0: 0, 1: 3}
+    (batch,) = read_records(config, "t", 1, 0, 3, isolation="read_uncommitted", timeout=10)
+    assert batch.column("value").to_pylist() == [b"v0", b"v1", b"v2"]
+
+
+def test_brokers_that_are_not_there_are_named_with_the_reason() -> None:
+    """Transient: where, and why the connection failed, which librdkafka's own answer leaves out."""
+    cluster = KafkaCluster(NOBODY, timeout=0.5, retrier=ONCE)
+
+    for question in (
+        lambda: cluster.describe("t"),
+        lambda: cluster.ends("t", [0], "read_committed"),
+        lambda: list(read_records(NOBODY, "t", 0, 0, 1, isolation="read_committed", timeout=0.5)),
+    ):
+        with pytest.raises(KafkaUnavailableError, match=r"(?s)'t' .*at 127\.0\.0\.1:1.*Connection refused"):
+            question()
+
+
+def test_a_host_name_that_nobody_knows_is_transient() -> None:
+    """Name servers fail too; the message names the host."""
+    cluster = KafkaCluster({"bootstrap.servers": "kafka.invalid:9092"}, timeout=0.5, retrier=ONCE)
+
+    with pytest.raises(KafkaUnavailableError, match=r"Failed to resolve 'kafka\.invalid:9092'"):
+        cluster.describe("t")
+
+
+def test_questions_are_repeated_by_the_retrier() -> None:
+    """As often as its policy says, and told to its hook."""
+    told: list[RetryDetails] = []
+    retrier = Retrier(RetryPolicy(max_retries=2), sleep=lambda _: None, on_retry=told.append)
+
+    with pytest.raises(KafkaUnavailableError):
+        KafkaCluster(NOBODY, timeout=0.2, retrier=retrier).describe("t")
+
+    assert [d.attempt for d in told] == [1, 2]
+    assert "127.0.0.1:1" in told[0].what
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"no.such.setting": 1}, "no.such.setting"),
+        ({"socket.timeout.ms": "soon"}, "socket.timeout.ms"),
+        ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.username"),
+    ],
+)
+def test_a_wrong_setting_is_named_before_anybody_is_asked(settings: dict[str, object], named: str) -> None:
+    """By both clients."""
+    for make in (
+        lambda: KafkaCluster({**NOBODY, **settings}),
+        lambda: list(read_records({**NOBODY, **settings}, "t", 0, 0, 1, isolation="read_committed")),
+    ):
+        with pytest.raises(ConfigurationError, match=f"Kafka connection|{named}") as caught:
+            make()
+        assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("_AUTHENTICATION", AccessDeniedError),
+        ("TOPIC_AUTHORIZATION_FAILED", AccessDeniedError),
+        ("SASL_AUTHENTICATION_FAILED", AccessDeniedError),
+        ("UNKNOWN_TOPIC_OR_PART", TopicNotFoundError),
+        ("_UNKNOWN_PARTITION", TopicNotFoundError),
+        ("_NOENT", TopicNotFoundError),
+        ("TOPIC_EXCEPTION", ConfigurationError),
+        ("UNSUPPORTED_SASL_MECHANISM", ConfigurationError),
+        ("_SSL", ConfigurationError),
+        ("_TRANSPORT", KafkaUnavailableError),
+        ("_ALL_BROKERS_DOWN", KafkaUnavailableError),
+        ("LEADER_NOT_AVAILABLE", KafkaUnavailableError),
+        ("OFFSET_NOT_AVAILABLE", KafkaUnavailableError),
+        ("_BAD_MSG", KafkaUnavailableError),
+    ],
+)
+def test_errors_are_grouped_by_what_to_do(name: str, kind: type[KafkaS3Error]) -> None:
+    """Terminal where a person has to act, transient where time helps; all are picklable and name the question."""
+    from confluent_kafka import KafkaError
+
+    error = to_error(KafkaError(getattr(KafkaError, name)), ClientEvents(), what="ask 'x' at host:1")
+
+    assert type(error) is kind
+    assert str(error).startswith("cannot ask 'x' at host:1: ")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_a_refusal_explains_every_later_failure() -> None:
+    """After a failed login everything else is "timed out" or "brokers down", which would mislead."""
+    from confluent_kafka import KafkaError
+
+    events = ClientEvents()
+    events.on_error(KafkaError(KafkaError._AUTHENTICATION, "Invalid username or password"))
+    events.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+
+    error = to_error(KafkaError(KafkaError._TIMED_OUT), events, what="ask")
+
+    assert isinstance(error, AccessDeniedError)
+    assert "Invalid username or password" in str(error)
+
+
+def test_the_log_says_everything_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that cannot connect repeats itself twenty times a second; no line is an error of ours."""
+    caplog.set_level(logging.DEBUG)
+    events = ClientEvents()
+
+    for n in range(50):
+        events.log(
+            logging.ERROR, "FAIL [rdkafka#producer-1] [thrd:x]: x/bootstrap: Connect failed (after %dms): refused", n
+        )
+    events.log(
+        logging.WARNING, "CONFWARN [rdkafka#producer-1] [thrd:app]: Configuration property x is a consumer property"
+    )
+
+    assert [r.levelno for r in caplog.records] == [logging.WARNING, logging.DEBUG]
