@@ -1,9 +1,7 @@
 """An S3 server for development and tests: moto over HTTP, behind one lock.
 
-moto checks a condition and writes afterwards, without a lock, so two writers can win one create-only PUT; it stores
-corrupt bytes, takes keys that S3 refuses, and breaks on an upload that was aborted. :class:`StrictS3` puts that right
-around moto's own application: every request is applied whole before the next one begins, and only once all of its body
-is there. Nothing is kept when the server stops.
+Every request is applied whole before the next one begins (:mod:`dev.strict_s3`), and only once all of its body came.
+Nothing is kept when the server stops.
 
 ``python -m dev.s3_server --port 0 --bucket NAME`` prints the address; SIGTERM stops it. Any credentials are accepted.
 """
@@ -11,11 +9,7 @@ is there. Nothing is kept when the server stops.
 from __future__ import annotations
 
 import argparse
-import base64
-import datetime as dt
-import hashlib
 import os
-import re
 import signal
 import socket
 import ssl
@@ -25,121 +19,21 @@ import tempfile
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from isal import isal_zlib
+from dev.strict_s3 import StrictS3
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+    from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
 
-__all__ = ["S3Server", "StrictS3", "ThreadedS3Server", "main"]
+__all__ = ["S3Server", "ThreadedS3Server", "main"]
 
-MAX_KEY_BYTES: Final = 1_024
 ROOT: Final = Path(__file__).resolve().parents[1]
-
-_LISTED = re.compile(rb"<Upload>.*?</Upload>", re.DOTALL)
-_UPLOAD_ID = re.compile(rb"<UploadId>(.*?)</UploadId>")
-_INITIATED = re.compile(rb"<Initiated>.*?</Initiated>")
-
-
-class StrictS3:
-    """moto's S3 as a WSGI application that refuses what S3 refuses, one request at a time."""
-
-    def __init__(self) -> None:
-        """Load moto; its state is one per process."""
-        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-
-        self._moto: WSGIApplication = DomainDispatcherApplication(create_backend_app)
-        self._lock = threading.Lock()
-        self._initiated: dict[bytes, bytes] = {}
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer one request; ``wsgi.input`` must hold the whole body."""
-        with self._lock:
-            refusal = self._refusal(environ)
-            if refusal is None:
-                answer = self._moto(environ, start_response)
-                return self._with_times(answer) if environ["QUERY_STRING"].startswith("uploads") else answer
-        status, code, message = refusal
-        body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>'
-        start_response(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
-        return [body.encode()]
-
-    def create_bucket(self, name: str) -> None:
-        """Make a bucket without a request."""
-        from moto.core.models import DEFAULT_ACCOUNT_ID
-        from moto.s3.models import s3_backends
-
-        with self._lock:
-            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
-
-    def _with_times(self, answer: Iterable[bytes]) -> Iterable[bytes]:
-        """Say when an upload began: moto says 2010 of all, and whoever sweeps old uploads would take them all."""
-        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z").encode()
-
-        def correct(entry: re.Match[bytes]) -> bytes:
-            began = self._initiated.setdefault(_UPLOAD_ID.findall(entry[0])[0], now)
-            # As long as what it replaces, so Content-Length stays right.
-            return _INITIATED.sub(rb"<Initiated>" + began + rb"</Initiated>", entry[0])
-
-        body = b"".join(answer)
-        for upload_id in _UPLOAD_ID.findall(body):
-            self._initiated.setdefault(upload_id, now)
-        return [_LISTED.sub(correct, body)]
-
-    def _refusal(self, environ: WSGIEnvironment) -> tuple[str, str, str] | None:
-        path = environ["PATH_INFO"].encode("latin-1")
-        bucket_name, _, key = path.lstrip(b"/").partition(b"/")
-        if len(key) > MAX_KEY_BYTES:
-            return "400 Bad Request", "KeyTooLongError", "Your key is too long"
-        if environ["REQUEST_METHOD"] not in ("PUT", "POST"):
-            return None
-        if not _digests_match(environ):
-            return "400 Bad Request", "BadDigest", "The checksum you specified did not match what we received."
-        query = urllib.parse.parse_qs(environ["QUERY_STRING"])
-        if not key or "uploadId" not in query:
-            return None
-        return self._upload_refusal(environ, bucket_name.decode(), key.decode(), query["uploadId"][0])
-
-    @staticmethod
-    def _upload_refusal(
-        environ: WSGIEnvironment, bucket_name: str, key: str, upload_id: str
-    ) -> tuple[str, str, str] | None:
-        from moto.s3.models import s3_backends
-
-        if bucket_name not in s3_backends.bucket_accounts:
-            return None
-        partition, account = s3_backends.bucket_accounts[bucket_name]
-        bucket = s3_backends[account][partition].buckets[bucket_name]
-        existing = bucket.keys.get(key)
-        completes = environ["REQUEST_METHOD"] == "POST"
-        repeats = completes and existing is not None and existing.multipart and existing.multipart.id == upload_id
-        if upload_id not in bucket.multiparts and not repeats:
-            return "404 Not Found", "NoSuchUpload", "The specified multipart upload does not exist."
-        wanted = environ.get("HTTP_IF_MATCH", "").strip('"')
-        if completes and wanted:
-            if existing is None:
-                return "404 Not Found", "NoSuchKey", "The specified key does not exist."
-            if existing.etag.strip('"') != wanted:
-                return "412 Precondition Failed", "PreconditionFailed", "The If-Match condition did not hold."
-        return None
-
-
-def _digests_match(environ: WSGIEnvironment) -> bool:
-    crc32, md5 = environ.get("HTTP_X_AMZ_CHECKSUM_CRC32"), environ.get("HTTP_CONTENT_MD5")
-    if environ.get("HTTP_X_AMZ_CONTENT_SHA256", "").startswith("STREAMING-"):
-        return True  # The body is framed in chunks; moto unpacks it.
-    if environ["REQUEST_METHOD"] == "POST":
-        crc32 = None  # On Complete the header is about the whole object.
-    body: bytes = environ["wsgi.input"].getbuffer()
-    if crc32 is not None and base64.b64decode(crc32) != isal_zlib.crc32(body).to_bytes(4, "big"):
-        return False
-    return md5 is None or base64.b64decode(md5) == hashlib.md5(body, usedforsecurity=False).digest()
 
 
 class _Handler(BaseHTTPRequestHandler):

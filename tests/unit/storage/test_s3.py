@@ -257,7 +257,7 @@ def test_request_that_hangs_is_unknown_and_may_come_true_later(wire: Wire, key: 
 
 
 def test_bodies_go_unsigned_with_their_crc32(wire: Wire, key: str) -> None:
-    """Hashing bodies for the signature would cost three times the CPU of sending them; they bear their CRC32 instead."""
+    """Hashing bodies for the signature would cost three times the CPU of sending them; their CRC32 goes with them."""
     seen: list[tuple[str, str]] = []
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
