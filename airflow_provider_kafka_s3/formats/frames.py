@@ -59,7 +59,7 @@ def join(values: Array, separator: bytes) -> Array:
 def binary_array(values: Sequence[bytes], *, large: bool) -> Array:
     """Values as an array; ``large`` for 64-bit offsets."""
     ends = np.cumsum([0, *map(len, values)], dtype=np.int64 if large else np.int32)
-    buffers = [None, pa.py_buffer(memoryview(ends)), pa.py_buffer(b"".join(values))]
+    buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))]
     return cast("Array", pa.Array.from_buffers(pa.large_binary() if large else pa.binary(), len(values), buffers))
 
 

@@ -48,9 +48,7 @@ class Prepared:
         if isinstance(rows, slice):
             return self.payload.slice(rows.start, rows.stop - rows.start)
         # pyarrow.array would import pandas, which costs a worker more than a second and 50 MB.
-        indices = pa.Array.from_buffers(
-            pa.int64(), len(rows), [None, pa.py_buffer(memoryview(np.ascontiguousarray(rows)))]
-        )
+        indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows).data)])
         return self.payload.take(cast("pa.Int64Array", indices))
 
 

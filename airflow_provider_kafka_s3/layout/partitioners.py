@@ -189,7 +189,7 @@ class TimePartitioner:
         if pieces is None:
             start, end = day * DAY_MS, (day + 1) * DAY_MS
             pieces = [(start, self._offset(start))]
-            # No zone changed its clocks twice within a day and back, so equal ends mean no change.
+            # No zone ever changed its clocks twice within six days, so equal ends mean no change.
             while pieces[-1][1] != self._offset(end - 1):
                 low, high = pieces[-1][0], end - 1
                 while high - low > 1:
