@@ -279,10 +279,10 @@ class Committer:
                 f"{s.partition}, offsets {entry.min_offset} to {entry.max_offset}, {entry.records} records) is gone and "
                 f"cannot be written again from Kafka: {why}. The marker was not changed"
             )
-        # The last look before the write: what a user deleted after the batch was resolved must not come back.
-        if only_unresolved and self.log.require_marker()[0].is_resolved(plan.batch):
-            return False
         for attempt in range(1, _TRIES + 1):
+            # The last look before each write: what a user deleted after the batch was resolved must not come back.
+            if only_unresolved and self.log.require_marker()[0].is_resolved(plan.batch):
+                return False
             built.put({BATCH_METADATA: str(plan.batch), CONTENT_METADATA: entry.content})
             if self.is_intact(plan, entry):
                 return True

@@ -102,7 +102,8 @@ def accept_loss(committer: Committer, batch: int, *, reason: str, operator: str)
     """Complete a decided batch without those objects that can be neither completed nor written again from Kafka.
 
     Returns:
-        The keys that are accepted as lost, recorded in an amend; empty if all could be completed after all.
+        The keys that are accepted as lost, recorded in an amend; empty if all could be completed after all, or the
+        batch was complete already.
 
     Raises:
         ConfigurationError: the batch is not committed.
@@ -113,6 +114,9 @@ def accept_loss(committer: Committer, batch: int, *, reason: str, operator: str)
         raise ConfigurationError(
             f"batch {batch} of topic {plan.topic!r} is not committed, so it has lost nothing yet; abandon it instead"
         )
+    # As before any Complete: what a user deleted from a resolved batch is no loss of the batch, and stays away.
+    if committer.log.require_marker()[0].is_resolved(batch):
+        return ()
     lost: list[str] = []
     for entry in decision.objects:
         try:

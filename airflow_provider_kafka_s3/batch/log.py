@@ -7,6 +7,7 @@ marker is read anew every time.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from airflow_provider_kafka_s3.batch.documents import Document, decode, encode, write_stamp
@@ -16,11 +17,13 @@ from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.planning import View
 from airflow_provider_kafka_s3.exceptions import (
+    ConditionalConflict,
     CorruptControlError,
     LogTamperedError,
     MarkerMissingError,
     PipelineConflictError,
     PreconditionFailed,
+    UnknownOutcomeError,
     UnsupportedStoreError,
 )
 from airflow_provider_kafka_s3.layout import keys
@@ -156,7 +159,7 @@ class TopicLog:
             "If-Match": lambda: raw.put_if_match(key, stored, etag='"00000000000000000000000000000000"'),
         }.items():
             try:
-                retrier.call(request, what=f"probe {what} on {self.store.url(key)}")
+                retrier.call(_undecided(request), what=f"probe {what} on {self.store.url(key)}")
             except PreconditionFailed:
                 continue
             raise UnsupportedStoreError(
@@ -294,3 +297,15 @@ class TopicLog:
             f"control document {where} cannot be trusted: {why}. Nothing was changed. Restore the object's earlier "
             f"version (bucket versioning)"
         )
+
+
+def _undecided(request: Callable[[], object]) -> Callable[[], None]:
+    """The same request, with 409 as an error that is worth a repeat: it tells nothing about conditions."""
+
+    def attempt() -> None:
+        try:
+            request()
+        except ConditionalConflict as answer:
+            raise UnknownOutcomeError(str(answer)) from answer
+
+    return attempt

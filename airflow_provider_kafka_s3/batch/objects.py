@@ -11,10 +11,9 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA, BuildObject, BuiltObject
 from airflow_provider_kafka_s3.batch.manifest import ContentHash, ObjectEntry, SliceResult, SliceRows
@@ -23,6 +22,7 @@ from airflow_provider_kafka_s3.config import MIB, Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
 from airflow_provider_kafka_s3.formats.port import ObjectWriter
 from airflow_provider_kafka_s3.formats.registry import make_format
+from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.keys import validate_key
 from airflow_provider_kafka_s3.layout.split import Append, Splitter
 from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["ObjectSink", "OpenObject", "object_builder", "write_slice"]
-
-Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 _LITTLE_ENDIAN: Final = np.dtype("<i8")
 _COPY_BYTES: Final = MIB
@@ -183,7 +181,7 @@ def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> It
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        offsets = cast("Int64Array", batch.column("offset").to_numpy())
+        offsets = int64_values(batch.column("offset"))
         first = int(offsets[0])
         if first <= last or offsets[-1] >= slice_.end or not (offsets[1:] > offsets[:-1]).all():
             raise SparkJobError(

@@ -29,6 +29,7 @@ class TopicState:
         marker: None if there is none.
         plans: by batch number.
         plan_sums: checksums of the plans, by batch number.
+        claims: the offsets that the plans claim, by batch number.
         manifests: by batch number.
         amended: keys accepted as lost, by batch number.
         runs: by run key.
@@ -38,6 +39,7 @@ class TopicState:
     marker: Marker | None = None
     plans: dict[int, Plan] = field(default_factory=dict)
     plan_sums: dict[int, str] = field(default_factory=dict)
+    claims: dict[int, Offsets] = field(default_factory=dict)
     manifests: dict[int, Manifest] = field(default_factory=dict)
     amended: dict[int, frozenset[str]] = field(default_factory=dict)
     runs: dict[str, RunRecord] = field(default_factory=dict)
@@ -59,6 +61,7 @@ class TopicState:
             if found[2] == "plan":
                 self.plans[batch], beside = decode(Plan, body, name)
                 self.plan_sums[batch] = beside["sha256"]
+                self.claims[batch] = self.plans[batch].claim
             elif found[2] == "manifest":
                 self.manifests[batch], _ = decode(Manifest, body, name)
             else:
@@ -143,7 +146,7 @@ def _check_claims(state: TopicState) -> Iterable[str]:
     claims: dict[int, list[Offsets]] = collections.defaultdict(list)
     for batch, plan in state.plans.items():
         if batch not in released:
-            claims[plan.generation].append(plan.claim)
+            claims[plan.generation].append(state.claims[batch])
     for generation, sets in claims.items():
         if len(_union(sets)) != sum(map(len, sets)):
             twice = NO_OFFSETS
@@ -165,13 +168,13 @@ def _check_fold(state: TopicState, marker: Marker) -> Iterable[str]:
     for n in resolved:
         plan, manifest = state.plans[n], state.manifests[n]
         if manifest.status == "commit":
-            covered[plan.generation].append(plan.claim)
+            covered[plan.generation].append(state.claims[n])
             lost[plan.generation].append(plan.skipped)
         elif manifest.release == "lost":
-            covered[plan.generation].append(plan.claim)
-            lost[plan.generation].append(plan.claim)
+            covered[plan.generation].append(state.claims[n])
+            lost[plan.generation].append(state.claims[n])
         elif plan.tail:
-            debt[plan.generation].append(plan.claim)
+            debt[plan.generation].append(state.claims[n])
     if marker.generation != len(resets):
         yield f"I4 the marker is of generation {marker.generation} after {len(resets)} resets"
         return

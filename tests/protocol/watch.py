@@ -26,12 +26,14 @@ class Watch:
 
     Attributes:
         state: the control documents as they were first written.
-        deleted: keys of objects that a user deleted.
+        deleted: keys of objects that a user deleted and that did not come back.
+        ever_deleted: those that came back too.
     """
 
     def __init__(self, is_optional: Callable[[str, int, int], bool]) -> None:
         self.state = TopicState(TOPIC)
         self.deleted: set[str] = set()
+        self.ever_deleted: set[str] = set()
         self._is_optional = is_optional
         self._visible: Counter[bytes] = Counter()
         self._listed: dict[str, int] = {}
@@ -57,6 +59,7 @@ class Watch:
     def on_delete(self, stored: StoredObject) -> None:
         """A user deletes an object of a resolved batch."""
         self.deleted.add(stored.key)
+        self.ever_deleted.add(stored.key)
         self._visible.subtract(stored.body.splitlines())
 
     def on_trim(self, key: str) -> None:

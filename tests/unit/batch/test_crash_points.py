@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.exceptions import BatchLossError, KafkaS3Error
+from airflow_provider_kafka_s3.exceptions import BatchLossError, TerminalError, TransientError
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -104,7 +104,7 @@ def attempt(scenario: Callable[[World, FaultyStore], None], fault: Fault, number
     store = FaultyStore(world.bucket, choose=choose)
     try:
         scenario(world, store)
-    except (SimulatedCrash, KafkaS3Error):
+    except (SimulatedCrash, TerminalError, TransientError):
         pass
     return world, store
 
@@ -180,7 +180,7 @@ def test_after_a_fault_at_any_request_of_accept_loss_the_batch_is_completed_with
         store = FaultyStore(world.bucket, choose=lambda r, n=number: fault if r.number == n else None)  # type: ignore[misc]
         try:
             exits.accept_loss(Engine(store, world.kafka).committer, 1, reason="gone", operator="me")
-        except (SimulatedCrash, KafkaS3Error):
+        except (SimulatedCrash, TerminalError, TransientError):
             store.apply_late()
             exits.accept_loss(world.engine().committer, 1, reason="gone", operator="me")
         store.apply_late()

@@ -1,0 +1,107 @@
+"""Run many seeds: ``python -m tests.protocol.simulate --seeds 10000 --jobs 2``. A failing seed tells how to replay it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import airflow_provider_kafka_s3
+from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
+from tests.protocol.simulation import simulate
+
+__all__ = ["Failure", "main", "replay_command", "run_seed"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A seed in which the product broke a promise, or broke down."""
+
+    seed: int
+    finding: str
+    details: str
+
+
+def replay_command(seed: int, steps: int) -> str:
+    """What to type to see a seed again."""
+    return f"python -m tests.protocol.simulate --first {seed} --seeds 1 --steps {steps}"
+
+
+def run_seed(seed: int, *, steps: int, trim: bool = False) -> Counter[str] | Failure:
+    """One seed; a failure is returned, so that the others go on."""
+    try:
+        return simulate(seed, steps=steps, trim=trim)
+    except InvariantViolation as e:
+        return Failure(seed, e.findings[0], "".join(traceback.format_exception(e)))
+    except Exception as e:  # noqa: BLE001 - whatever escapes from the product is a finding
+        return Failure(seed, f"it broke down: {type(e).__name__}: {e}", "".join(traceback.format_exception(e)))
+
+
+def _outcomes(seeds: range, jobs: int, steps: int, trim: bool) -> Iterator[Counter[str] | Failure]:
+    work = partial(run_seed, steps=steps, trim=trim)
+    if jobs == 1:
+        yield from map(work, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs, initializer=_quiet) as pool:
+        yield from pool.imap_unordered(work, seeds, chunksize=20)
+
+
+def _quiet() -> None:
+    # The product warns of every retry; here there are thousands, on purpose.
+    logging.disable(logging.CRITICAL)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run seeds and print what happened in them; 1 if any failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1_000, help="how many (default %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="the first one (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=700, help="length of the faulty time (default %(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
+    parser.add_argument("--stop-after", type=int, default=0, help="end after this many failures (default: never)")
+    parser.add_argument(
+        "--trim", action="store_true", help="somebody deletes old control documents, which is forbidden"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, for programs")
+    options = parser.parse_args(argv)
+    _quiet()
+    seeds = range(options.first, options.first + options.seeds)
+    started = time.perf_counter()
+    seen: Counter[str] = Counter()
+    failures: list[Failure] = []
+    done = 0
+    for outcome in _outcomes(seeds, options.jobs, options.steps, options.trim):
+        done += 1
+        if isinstance(outcome, Failure):
+            failures.append(outcome)
+            if not options.json:
+                print(f"seed {outcome.seed}: {outcome.finding}", flush=True)
+            if options.stop_after and len(failures) >= options.stop_after:
+                break
+        else:
+            seen += outcome
+        if not options.json and done % 500 == 0:
+            print(f"{done} of {len(seeds)} seeds, {len(failures)} failures", flush=True)
+    if options.json:
+        package = str(Path(airflow_provider_kafka_s3.__file__).parent)
+        print(json.dumps({"package": package, "seeds": done, "failures": [asdict(f) for f in failures]}))
+        return int(bool(failures))
+    for what, count in sorted(seen.items()):
+        print(f"{count:>10,}  {what}")
+    print(f"{done:,} seeds of {options.steps} steps in {time.perf_counter() - started:.0f} s, {len(failures)} failures")
+    if failures:
+        print(f"\n{failures[0].details}\nreplay: {replay_command(failures[0].seed, options.steps)}")
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
