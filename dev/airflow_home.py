@@ -1,6 +1,7 @@
 """A throw-away Airflow for the demo and for tests: SQLite, no servers, runs DAGs by ``airflow dags test``.
 
-Java is wrapped by a script that counts how often it starts, so that one can see that nothing new needs no JVM.
+Java is wrapped by a script that writes down every start, so that one can see that nothing new needs no JVM, and what
+its command line says.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ SPARK_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" /
 
 _FOREIGN: Final = ("AIRFLOW", "AWS_", "KAFKA_", "PYSPARK_", "SPARK_")
 """Beginnings of environment variables that would lead away from what the caller says."""
+
+_JAVA: Final = """#!/bin/sh
+echo "$(printf '%s ' "$@" | tr '\\n' ' ')" >>'{starts}'
+exec '{java}' "$@"
+"""
 
 
 @dataclass(frozen=True)
@@ -56,8 +62,9 @@ class AirflowHome:
         self.folder = folder
         java = folder / "java" / "bin" / "java"
         self._starts = folder / "java-starts"
+        self._starts.touch()
         java.parent.mkdir(parents=True)
-        java.write_text(f'#!/bin/sh\necho >>"{self._starts}"\nexec "{_real_java()}" "$@"\n')
+        java.write_text(_JAVA.format(starts=self._starts, java=_real_java()))
         java.chmod(0o755)
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)},
@@ -74,9 +81,9 @@ class AirflowHome:
         }
 
     @property
-    def java_starts(self) -> int:
-        """How many JVMs were started so far."""
-        return len(self._starts.read_bytes()) if self._starts.exists() else 0
+    def java_commands(self) -> list[str]:
+        """The arguments of every JVM that was started so far."""
+        return self._starts.read_text().splitlines()
 
     def migrate(self) -> None:
         """Make the database.
@@ -104,12 +111,12 @@ class AirflowHome:
             environment: more variables for this run.
             on_line: told of every line that is printed, while it is.
         """
-        starts = self.java_starts
+        starts = len(self.java_commands)
         known = {run for run, _, _ in self._xcoms(dag_id)}
         arguments = ["dags", "test", dag_id, *([logical_date] if logical_date else [])]
         status, output = self._airflow(arguments, on_line, environment)
         returned = {task: json.loads(value) for run, task, value in self._xcoms(dag_id) if run not in known}
-        return DagRun(status == 0, output, returned, self.java_starts - starts)
+        return DagRun(status == 0, output, returned, len(self.java_commands) - starts)
 
     def command(self, dag_id: str, logical_date: str | None = None) -> list[str]:
         """The command line of :meth:`test`."""

@@ -225,7 +225,9 @@ class KafkaBroker(KafkaTools):
         formatted = subprocess.run(
             [
                 *(*command, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-                *("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), "--standalone"),
+                # With "=": one id in 64 begins with a dash, and would be taken for an option.
+                *("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"),
+                *("-c", str(properties), "--standalone"),
             ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
