@@ -8,8 +8,9 @@ daylight saving skips begins after it. (Where Connect rounds times before 1970 u
 from __future__ import annotations
 
 import zoneinfo
+from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +29,22 @@ Codes: TypeAlias = npt.NDArray[np.intp]
 _HOUR_MS: Final = 3_600_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
-# A day from each end of the calendar, so that any time zone's local time is on it too.
-_EARLIEST: Final = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH) // _MS
+# Some days from the ends of the calendar, so that local times, and the days before, are on it in any time zone.
+_EARLIEST: Final = (datetime(1, 1, 3, tzinfo=UTC) - _EPOCH) // _MS
+_EARLIEST_BUCKET: Final = _EARLIEST - DAY_MS
 _LATEST: Final = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // _MS
 _NO_TIMESTAMP: Final = -1
 _LONGEST_DURATION: Final = 10_000 * 365 * DAY_MS
 _CACHED: Final = 100_000
 _LARGEST_PARTITION: Final = 2**31 - 1
+
+
+class _Piece(NamedTuple):
+    """A stretch of time from ``start`` (UTC) with one ``offset``, and how wide its buckets are; all in milliseconds."""
+
+    start: int
+    offset: int
+    width: int
 
 
 class Partitioner(Protocol):
@@ -117,10 +127,11 @@ class TimePartitioner:
     def __init__(self, pattern: Pattern, zone: zoneinfo.ZoneInfo, *, duration_ms: int) -> None:
         self._pattern = pattern
         self._zone = zone
+        self._duration = duration_ms
         # Where the duration divides what the pattern can tell apart, wider buckets have the same paths, and are fewer.
-        self._width = duration_ms if pattern.unit_ms % duration_ms else pattern.unit_ms
+        self._wide = duration_ms if pattern.unit_ms % duration_ms else pattern.unit_ms
         self._paths: dict[int, str] = {}
-        self._offsets: dict[int, list[tuple[int, int]]] = {}
+        self._pieces: dict[int, list[_Piece]] = {}
         # The stretch of time [from, until) that the last batch fell into, and its path.
         self._known = (0, 0, "")
 
@@ -149,27 +160,29 @@ class TimePartitioner:
     def _encode_many(
         self, records: pa.RecordBatch, times: Int64Array, topic: str, partition: int
     ) -> tuple[Codes, list[str]]:
-        pieces = [p for day in np.unique(times // DAY_MS).tolist() for p in self._offsets_of(day)]
-        starts, offsets = np.array(pieces, np.int64).T
-        local = times + offsets[np.searchsorted(starts, times, side="right") - 1]
-        buckets, of_record = np.unique(local // self._width, return_inverse=True)
-        too_early = buckets * self._width < _EARLIEST
+        pieces = [p for day in np.unique(times // DAY_MS).tolist() for p in self._pieces_of(day)]
+        starts, offsets, widths = np.array(pieces, np.int64).T
+        piece = np.searchsorted(starts, times, side="right") - 1
+        local = times + offsets[piece]
+        buckets, of_record = np.unique(local - local % widths[piece], return_inverse=True)
+        too_early = buckets < _EARLIEST_BUCKET
         if too_early[0]:
             raise self._unusable(records, int(np.flatnonzero(too_early[of_record])[0]), topic, partition)
         # Different buckets may have one path, such as the quarters of an hour in a path by the hour.
         codes: dict[str, int] = {}
-        of_bucket = [codes.setdefault(self._path(b * self._width), len(codes)) for b in buckets.tolist()]
+        of_bucket = [codes.setdefault(self._path(b), len(codes)) for b in buckets.tolist()]
         return np.array(of_bucket, np.intp)[of_record], list(codes)
 
     def _stretch(self, time: int) -> tuple[int, int, str]:
         """The times around this one that certainly have the same path; empty if it has none."""
-        pieces = self._offsets_of(time // DAY_MS)
-        ends = [start for start, _ in pieces[1:]] + [(time // DAY_MS + 1) * DAY_MS]
-        start, offset, end = next((s, o, e) for (s, o), e in zip(pieces, ends, strict=True) if time < e)
-        bucket = (time + offset) // self._width * self._width
-        if bucket < _EARLIEST:
+        pieces = self._pieces_of(time // DAY_MS)
+        index = max(i for i, piece in enumerate(pieces) if piece.start <= time)
+        start, offset, width = pieces[index]
+        end = pieces[index + 1].start if index + 1 < len(pieces) else (time // DAY_MS + 1) * DAY_MS
+        bucket = (time + offset) // width * width
+        if bucket < _EARLIEST_BUCKET:
             return 0, 0, ""
-        return max(start, bucket - offset), min(end, bucket - offset + self._width), self._path(bucket)
+        return max(start, bucket - offset), min(end, bucket - offset + width), self._path(bucket)
 
     def _path(self, bucket: int) -> str:
         """The path of a bucket that begins at this local time."""
@@ -183,26 +196,30 @@ class TimePartitioner:
             self._paths[bucket] = path
         return path
 
-    def _offsets_of(self, day: int) -> list[tuple[int, int]]:
-        """From when on (UTC) which offset holds within a UTC day (counted from 1970), in milliseconds."""
-        pieces = self._offsets.get(day)
+    def _pieces_of(self, day: int) -> list[_Piece]:
+        """The UTC day (counted from 1970) in stretches of one offset."""
+        pieces = self._pieces.get(day)
         if pieces is None:
-            start, end = day * DAY_MS, (day + 1) * DAY_MS
-            pieces = [(start, self._offset(start))]
-            # No zone ever changed its clocks twice within six days, so equal ends mean no change.
-            while pieces[-1][1] != self._offset(end - 1):
-                low, high = pieces[-1][0], end - 1
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    if self._offset(middle) == pieces[-1][1]:
-                        low = middle
-                    else:
-                        high = middle
-                pieces.append((high, self._offset(high)))
-            if len(self._offsets) >= _CACHED:
-                self._offsets.clear()
-            self._offsets[day] = pieces
+            before, changes = self._changes(day - 1), self._changes(day)
+            # A bucket that begins in time that the clocks skip begins later by the length of it, which is not the same
+            # for wide buckets. Its records follow within a day at most.
+            calm = len(before) == len(changes) == 1 and before[0][1] == changes[0][1]
+            width = self._wide if calm else self._duration
+            pieces = [_Piece(start, offset, width) for start, offset in changes]
+            if len(self._pieces) >= _CACHED:
+                self._pieces.clear()
+            self._pieces[day] = pieces
         return pieces
+
+    def _changes(self, day: int) -> list[tuple[int, int]]:
+        """From when on (UTC) which offset holds within a UTC day, the first from its beginning; in milliseconds."""
+        start, last = day * DAY_MS, (day + 1) * DAY_MS - 1
+        changes = [(start, self._offset(start))]
+        # No zone ever changed its clocks twice within six days, so equal ends mean no change.
+        if changes[0][1] != self._offset(last):
+            at = bisect_left(range(start, last), True, key=lambda time: self._offset(time) != changes[0][1]) + start
+            changes.append((at, self._offset(at)))
+        return changes
 
     def _offset(self, time: int) -> int:
         offset = (_EPOCH + time * _MS).astimezone(self._zone).utcoffset()

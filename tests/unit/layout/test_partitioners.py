@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zoneinfo
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.layout.keys import data_key
 from airflow_provider_kafka_s3.layout.partitioners import Partitioner, make_partitioner
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
+from airflow_provider_kafka_s3.layout.zones import load_zone
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "time_paths.json").read_text())
 HOUR = 3_600_000
@@ -142,7 +142,7 @@ def test_the_default_is_the_kafka_partition() -> None:
 
 def slow_path(kind: str, zone: str, time: int, duration: int, path_format: str) -> str:
     """One record's path, computed the plain way with the standard library."""
-    tz = zoneinfo.ZoneInfo(zone)
+    tz = load_zone(zone)
     offset = (EPOCH + timedelta(milliseconds=time)).astimezone(tz).utcoffset()
     assert offset is not None
     local = time + offset // timedelta(milliseconds=1)
@@ -184,6 +184,8 @@ shapes = st.sampled_from(
 
 @settings(max_examples=300)
 @given(st.sampled_from(ZONES), shapes, st.lists(times, min_size=1, max_size=30), st.integers(1, 30))
+@example("Africa/Monrovia", (HOUR // 4, "YYYYMMdd/HH"), [63_593_070_000], 1)
+@example("Africa/Monrovia", (HOUR // 4, "YYYYMMdd/HH"), [63_593_070_000 + i * 60_000 for i in range(-30, 60)], 7)
 def test_every_record_gets_its_own_path_in_whatever_batch(
     zone: str, shape: tuple[int, str], stamps: list[int], rows: int
 ) -> None:
@@ -275,4 +277,4 @@ def test_remembered_paths_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         == [slow_path("", "Europe/Berlin", t, HOUR, "'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH") for t in stamps]
     )
     assert len(made._paths) <= 10  # type: ignore[attr-defined]
-    assert len(made._offsets) <= 10  # type: ignore[attr-defined]
+    assert len(made._pieces) <= 10  # type: ignore[attr-defined]
