@@ -6,6 +6,8 @@ machine has. Records in the wrong place are worse than a failed task, so here a 
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -148,7 +150,19 @@ def spark_target(conn_id: str) -> SparkTarget:
             f"spark_conn_id={conn_id!r}: the connection names no master; set its host, such as 'local[2]', 'yarn' or "
             f"'spark://host:7077'"
         )
+    if master.startswith("k8s://") and not _has_kubernetes():
+        raise ConfigurationError(
+            f"spark_conn_id={conn_id!r}: Airflow submits to the Kubernetes master {master!r} with the help of another "
+            f"provider; install apache-airflow-providers-cncf-kubernetes"
+        )
     return SparkTarget(master, extra.get("deploy-mode"), extra.get("spark-binary"))
+
+
+def _has_kubernetes() -> bool:
+    try:
+        return importlib.util.find_spec("airflow.providers.cncf.kubernetes") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _require(conn_id: str, parameter: str) -> Connection:
@@ -162,8 +176,6 @@ def _require(conn_id: str, parameter: str) -> Connection:
 
 
 def _extra(connection: Connection, parameter: str) -> dict[str, Any]:
-    import json
-
     if not connection.extra:
         return {}
     try:
@@ -177,11 +189,11 @@ def _extra(connection: Connection, parameter: str) -> dict[str, Any]:
 
 
 def _credentials(conn_id: str, hook: Any) -> S3Credentials:
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError  # noqa: A004
 
     try:
         frozen = hook.get_credentials()
-    except HTTPClientError as e:
+    except (ConnectionError, HTTPClientError) as e:
         raise TransientError(f"aws_conn_id={conn_id!r}: credentials cannot be asked for now: {e}") from e
     except ClientError as e:
         raise AccessDeniedError(f"aws_conn_id={conn_id!r}: the role of the connection is refused: {e}") from e

@@ -116,12 +116,11 @@ def parse_retry_policy(value: RetryPolicy | Mapping[str, Any] | None) -> RetryPo
         return value
     if value is None:
         return RetryPolicy()
-    unknown = sorted(set(value) - set(RetryPolicy.__dataclass_fields__))
+    known = RetryPolicy.__dataclass_fields__
+    unknown = sorted(set(value) - set(known))
     if unknown:
-        raise ConfigurationError(
-            f"retry_policy has no {', '.join(map(repr, unknown))}; it has {', '.join(RetryPolicy.__dataclass_fields__)}"
-        )
-    return _convert("retry_policy", RetryPolicy, dict(value))
+        raise ConfigurationError(f"request_retry has no {', '.join(map(repr, unknown))}; it has {', '.join(known)}")
+    return _convert("request_retry", RetryPolicy, dict(value))
 
 
 def require_layout(layout: Layout) -> Layout:

@@ -1,0 +1,287 @@
+"""``make demo``: a real Kafka, an S3 server and Airflow on this machine, a year of flights, and what came of them.
+
+It lands three days by data interval and the rest incrementally, reads the bucket to check that every record is in
+exactly one object, and repeats one interval to show that nothing is written and no JVM starts. All servers listen on
+free loopback ports and end with this process; everything lies in one temporary folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from dev import flights
+from dev.airflow_home import AirflowHome, DagRun
+from dev.kafka_broker import BrokerError, KafkaBroker
+from dev.s3_server import S3Server
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.batch.manifest import ObjectEntry
+    from airflow_provider_kafka_s3.storage.s3 import S3Store
+    from airflow_provider_kafka_s3.testing.topic_state import TopicState
+
+__all__ = ["main"]
+
+DAGS: Final = Path(__file__).resolve().parent.parent / "dags"
+TOPIC: Final = "flights"
+BUCKET: Final = "flights"
+PIPELINE: Final = "flights-to-s3"
+FIRST_DAY: Final = date(2013, 1, 1)
+DAYS: Final = 3
+ACCESS_KEY: Final = "demo"
+SECRET_KEY: Final = "demo-secret"
+
+_WORTH_SAYING: Final = re.compile(r"((?:topic )?flights: .*?)(?:\s+\[[\w.]+\].*)?$")
+"""Lines of Airflow's and Spark's output that tell how far things are."""
+
+
+class DemoError(Exception):
+    """The demo did not show what it should; the message says what happened."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo.
+
+    Returns:
+        0 if all was as promised, 1 if not, 130 after an interrupt.
+    """
+    parser = argparse.ArgumentParser(prog="python -m dev.demo", description="Kafka to S3 by Airflow, on this machine.")
+    parser.add_argument("--keep", action="store_true", help="leave the servers up at the end, until Ctrl-C")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    began = time.monotonic()
+    try:
+        with contextlib.ExitStack() as servers:
+            demo = _Demo(servers)
+            demo.run()
+            print(f"\nAll of this took {time.monotonic() - began:.0f} s.")
+            demo.say_how_to_look(kept=options.keep)
+            if options.keep:
+                _wait_for_interrupt()
+    except (BrokerError, DemoError, RuntimeError) as e:
+        print(f"\nThe demo failed: {e}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped; the servers are down.", file=sys.stderr)
+        return 130
+    print("The servers are down and the temporary files are gone.")
+    return 0
+
+
+class _Demo:
+    """One showing; the servers it starts end with ``servers``."""
+
+    def __init__(self, servers: contextlib.ExitStack) -> None:
+        self._began = time.monotonic()
+        folder = Path(servers.enter_context(tempfile.TemporaryDirectory(prefix="kafka-s3-demo-")))
+        with self._step("Kafka broker (KRaft)"):
+            self.broker = servers.enter_context(KafkaBroker())
+        with self._step("S3 server (moto)"):
+            self.s3 = servers.enter_context(S3Server(buckets=[BUCKET]))
+        with self._step("Airflow's database"):
+            self.airflow = AirflowHome(folder, DAGS, environment={"FLIGHTS_BUCKET": BUCKET, **self._connections()})
+            self.airflow.migrate()
+
+    def run(self) -> None:
+        """Land, check, repeat."""
+        with self._step(f"{flights.FLIGHTS:,} flights into topic {TOPIC!r}, 4 partitions"):
+            flights.load(self.broker, TOPIC)
+        for n in range(DAYS):
+            day = FIRST_DAY + timedelta(days=n)
+            with self._step(f"DAG flights_daily, data interval {day}"):
+                self._test("flights_daily", day)
+        with self._step("DAG flights_incremental, all that is left"):
+            self._test("flights_incremental", None)
+        state = self._check()
+        _print_table(state)
+        self._repeat()
+
+    def say_how_to_look(self, *, kept: bool) -> None:
+        """Tell where things are."""
+        aws = (
+            f"AWS_ACCESS_KEY_ID={ACCESS_KEY} AWS_SECRET_ACCESS_KEY={SECRET_KEY} AWS_DEFAULT_REGION=us-east-1 "
+            f"aws --endpoint-url {self.s3.endpoint}"
+        )
+        marker = f"s3://{BUCKET}/topics/_kafka_s3/{PIPELINE}/{TOPIC}/marker.json"
+        intro = "The servers are up" if kept else "The servers stop now; `make demo KEEP=1` leaves them up"
+        print(f"\n{intro}. Then you can look further:")
+        print(f"  all keys         {aws} s3 ls --recursive s3://{BUCKET}/")
+        print(f"  stored offsets   {aws} s3 cp {marker} -")
+        print(f"  Kafka            {self.broker.bootstrap_servers}")
+        if kept:
+            names = [n for n in self.airflow.environment if n.startswith(("AIRFLOW", "SPARK_", "FLIGHTS", "JAVA_HOME"))]
+            file = self.airflow.folder / "environment"
+            file.write_text("".join(f"export {n}='{self.airflow.environment[n]}'\n" for n in sorted(names)))
+            print(f"  Airflow          . {file} && {' '.join(self.airflow.command('flights_daily', '2013-01-05'))}")
+            print("Press Ctrl-C to stop them.", flush=True)
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _connections(self) -> dict[str, str]:
+        aws = {"endpoint_url": self.s3.endpoint, "region_name": "us-east-1"}
+        return {
+            f"AIRFLOW_CONN_{name}": json.dumps(connection)
+            for name, connection in {
+                "KAFKA_DEFAULT": {
+                    "conn_type": "kafka",
+                    "extra": {"bootstrap.servers": self.broker.bootstrap_servers},
+                },
+                "AWS_DEFAULT": {
+                    "conn_type": "aws",
+                    "login": ACCESS_KEY,
+                    "password": SECRET_KEY,
+                    "extra": {**aws, "config_kwargs": {"s3": {"addressing_style": "path"}}},
+                },
+                "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
+            }.items()
+        }
+
+    def _test(self, dag_id: str, day: date | None) -> dict[str, Any]:
+        """Run a DAG; returns what its task returned about the topic."""
+        # The interval of a run by hand is the last one that is over at its date.
+        logical_date = None if day is None else (day + timedelta(days=1)).isoformat()
+        run = self.airflow.test(dag_id, logical_date, on_line=_say_progress)
+        self.last_run = run
+        if not run.succeeded:
+            raise DemoError(f"DAG {dag_id} failed; its output ends with:\n{_tail(run.output)}")
+        (returned,) = run.returned.values()
+        topic: dict[str, Any] = returned["topics"][TOPIC]
+        batches = ", ".join(str(b["batch"]) for b in topic["batches"])
+        print(f"      {topic['status']}: batch {batches}, {topic['records']:,} records in {topic['objects']:,} objects")
+        return topic
+
+    def _store(self) -> S3Store:
+        from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+
+        settings = S3Settings(endpoint_url=self.s3.endpoint, region="us-east-1", addressing_style="path")
+        credentials = S3Credentials(access_key_id=ACCESS_KEY, secret_access_key=SECRET_KEY)
+        return S3Store(make_client(settings, credentials), BUCKET)
+
+    def _check(self) -> TopicState:
+        from airflow_provider_kafka_s3.kafka.source import KafkaSource
+        from airflow_provider_kafka_s3.testing.invariants import (
+            InvariantViolation,
+            check_bucket,
+            read_source,
+            read_state,
+        )
+
+        with self._step("reading Kafka and the bucket, to compare them"):
+            store = self._store()
+            source = read_source(KafkaSource({"bootstrap.servers": self.broker.bootstrap_servers}), TOPIC)
+            try:
+                found = check_bucket(
+                    store,
+                    topics_dir="topics",
+                    pipeline=PIPELINE,
+                    topic=TOPIC,
+                    source=source,
+                    recovered=True,
+                    complete=True,
+                )
+            except InvariantViolation as e:
+                raise DemoError(f"the bucket does not hold what Kafka holds: {e}") from e
+            if found.records != flights.FLIGHTS:
+                raise DemoError(f"the bucket holds {found.records} records of {flights.FLIGHTS}")
+        print(f"      every one of {found.records:,} offsets is in exactly one of {found.objects:,} objects")
+        return read_state(store, topics_dir="topics", pipeline=PIPELINE, topic=TOPIC)
+
+    def _repeat(self) -> None:
+        from airflow_provider_kafka_s3.testing.invariants import InvariantViolation, check_unchanged, snapshot
+
+        before = snapshot(self._store())
+        with self._step(f"DAG flights_daily once more, data interval {FIRST_DAY}"):
+            topic = self._test("flights_daily", FIRST_DAY)
+        try:
+            check_unchanged(before, snapshot(self._store()))
+        except InvariantViolation as e:
+            raise DemoError(f"the repeated run changed the bucket: {e}") from e
+        if topic["wrote"] or not topic["batches"] or self.last_run.java_starts:
+            raise DemoError(f"the repeated run started {self.last_run.java_starts} JVMs and returned {topic}")
+        for batch in topic["batches"]:
+            print(f"      already covered by batch {batch['batch']}: {batch['manifest']}")
+        print(f"      nothing was written ({len(before):,} keys with the same ETags), and no JVM was started")
+
+    @contextlib.contextmanager
+    def _step(self, what: str) -> Iterator[None]:
+        started = time.monotonic()
+        print(f"[{started - self._began:4.0f} s] {what} ...", flush=True)
+        yield
+        print(f"      done in {time.monotonic() - started:.1f} s", flush=True)
+
+    last_run: DagRun
+
+
+def _say_progress(line: str) -> None:
+    if (found := _WORTH_SAYING.search(line)) is not None:
+        print(f"      {found[1]}"[:150], flush=True)
+
+
+def _print_table(state: TopicState) -> None:
+    """The first days, then totals, as the manifests have them."""
+    partitions: dict[str, list[ObjectEntry]] = {}
+    kafka_partition: dict[str, int] = {}
+    for plan, manifest in state.committed():
+        of_slice = {s.id: s.partition for s in plan.slices}
+        for entry in manifest.objects:
+            encoded = entry.key.removeprefix(f"topics/{TOPIC}/").rpartition("/")[0]
+            partitions.setdefault(encoded, []).append(entry)
+            kafka_partition[entry.key] = of_slice[entry.slices[0]]
+    header = ("encoded partition", "objects", "records", "bytes", "offsets (Kafka partition: first-last)")
+    rows = [
+        (encoded, *_sums(entries), _offsets(entries, kafka_partition))
+        for encoded, entries in sorted(partitions.items())[:DAYS]
+    ]
+    rest = len(partitions) - DAYS
+    rows.append((f"... {rest} more days", *_sums([e for _, es in sorted(partitions.items())[DAYS:] for e in es]), ""))
+    rows.append(("total", *_sums([e for es in partitions.values() for e in es]), ""))
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(4)]
+    print()
+    for row in [header, *rows]:
+        numbers = "".join(f"  {row[i]:>{widths[i]}}" for i in (1, 2, 3))
+        print(f"  {row[0]:<{widths[0]}}{numbers}  {row[4]}".rstrip())
+    print(flush=True)
+
+
+def _sums(entries: Sequence[ObjectEntry]) -> tuple[str, str, str]:
+    return f"{len(entries):,}", f"{sum(e.records for e in entries):,}", f"{sum(e.size for e in entries):,}"
+
+
+def _offsets(entries: Sequence[ObjectEntry], kafka_partition: Mapping[str, int]) -> str:
+    ranges: dict[int, tuple[int, int]] = {}
+    for e in entries:
+        p = kafka_partition[e.key]
+        first, last = ranges.get(p, (e.min_offset, e.max_offset))
+        ranges[p] = (min(first, e.min_offset), max(last, e.max_offset))
+    return "  ".join(f"{p}: {first}-{last}" for p, (first, last) in sorted(ranges.items()))
+
+
+def _tail(text: str, lines: int = 40) -> str:
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _wait_for_interrupt() -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            signal.pause()
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""Airflow connections: what becomes of them, and that a missing one is never replaced by a guess."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+from tests.unit.operators.conftest import CANARY, SECRETS
+
+
+@pytest.mark.parametrize(
+    ("connection", "master"),
+    [
+        ('{"conn_type": "spark", "host": "local[2]"}', "local[2]"),
+        ("spark://local%5B2%5D", "local[2]"),
+        ("spark://sparkmaster:7077", "spark://sparkmaster:7077"),
+        ('{"conn_type": "spark", "host": "h", "port": 7077}', "spark://h:7077"),
+        ('{"conn_type": "spark", "host": "spark://h:7077"}', "spark://h:7077"),
+        ('{"conn_type": "spark", "host": "yarn"}', "yarn"),
+    ],
+)
+def test_the_master_is_what_airflow_s_hook_makes_of_the_connection(
+    monkeypatch: pytest.MonkeyPatch, connection: str, master: str
+) -> None:
+    """Our reading of the connection and the hook's agree for every form."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    from airflow_provider_kafka_s3.operators.connections import spark_target
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", connection)
+    target = spark_target("spark_x")
+    assert (target.master, target.is_local) == (master, master.startswith("local["))
+    assert SparkSubmitHook(conn_id="spark_x")._connection["master"] == master
+
+
+def test_kubernetes_needs_its_own_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it Airflow's hook fails with a NameError; here the error says what to install."""
+    from airflow_provider_kafka_s3.operators import connections
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "k8s://https://k", "port": 6443}')
+    with pytest.raises(ConfigurationError, match="install apache-airflow-providers-cncf-kubernetes"):
+        connections.spark_target("spark_x")
+    monkeypatch.setattr(connections, "_has_kubernetes", lambda: True)
+    assert connections.spark_target("spark_x").master == "k8s://https://k:6443"
+
+
+def test_a_spark_connection_without_a_master_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's hook would make a master of nothing but a scheme."""
+    from airflow_provider_kafka_s3.operators.connections import spark_target
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark"}')
+    with pytest.raises(ConfigurationError, match="names no master; set its host"):
+        spark_target("spark_x")
+
+
+@pytest.mark.parametrize("resolve", ["kafka_config", "s3_access", "spark_target"])
+def test_a_missing_connection_is_named_with_its_parameter(resolve: str) -> None:
+    """It is neither YARN nor ambient credentials that step in."""
+    from airflow_provider_kafka_s3.operators import connections
+
+    with pytest.raises(ConfigurationError, match=r"no connection 'nowhere'.*AIRFLOW_CONN_NOWHERE.*_conn_id"):
+        getattr(connections, resolve)("nowhere")
+
+
+@pytest.mark.parametrize(("extra", "message"), [("{}", "extra is empty"), (f"{CANARY}", "extra is not a JSON object")])
+def test_a_kafka_connection_needs_settings_and_is_not_quoted(
+    monkeypatch: pytest.MonkeyPatch, extra: str, message: str
+) -> None:
+    """What is wrong is told without repeating an extra that holds secrets."""
+    from airflow_provider_kafka_s3.operators.connections import kafka_config
+
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", json.dumps({"conn_type": "kafka", "extra": extra}))
+    with pytest.raises(ConfigurationError, match=message) as error:
+        kafka_config("kafka_x")
+    assert CANARY not in str(error.value)
+
+
+def test_an_aws_connection_becomes_settings_and_credentials(connections: None) -> None:
+    """The endpoint of S3 beats the general one; region, certificates, path style and keys come along."""
+    from airflow_provider_kafka_s3.operators.connections import s3_access
+
+    access = s3_access("aws_default")
+    assert access.settings == S3Settings(
+        endpoint_url="http://lake:9000",
+        region="eu-central-1",
+        addressing_style="path",
+        verify=True,
+        ca_bundle="/etc/lake-ca.pem",
+        connect_timeout=3.0,
+    )
+    assert access.credentials == S3Credentials(access_key_id="AKIACANARY", secret_access_key=SECRETS["aws"])
+    assert CANARY not in repr(access)
+
+
+def test_no_aws_connection_is_boto3_s_own_chain_on_purpose() -> None:
+    """aws_conn_id=None asks for nothing and hands nothing over."""
+    from airflow_provider_kafka_s3.operators.connections import s3_access
+
+    access = s3_access(None)
+    assert (access.settings, access.credentials) == (S3Settings(), None)
+
+
+def test_an_aws_connection_without_credentials_leaves_them_to_boto3_s_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may still say where the store is; the credentials are looked for wherever a client is made."""
+    from airflow_provider_kafka_s3.operators.connections import s3_access
+
+    extra = {"endpoint_url": "http://lake:9000", "verify": False}
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps({"conn_type": "aws", "extra": extra}))
+    access = s3_access("aws_x")
+    assert (access.settings.endpoint_url, access.settings.verify) == ("http://lake:9000", False)
+    assert access.credentials is None
+
+
+def test_settings_of_botocore_that_are_not_used_are_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A proxy that is silently ignored would take somebody an afternoon."""
+    from airflow_provider_kafka_s3.operators.connections import s3_access
+
+    extra = {"config_kwargs": {"proxies": {"https": "p:1"}, "s3": {"use_accelerate_endpoint": True}}}
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps({"conn_type": "aws", "extra": extra}))
+    with caplog.at_level("WARNING"):
+        s3_access("aws_x")
+    assert "not used for S3: proxies, s3.use_accelerate_endpoint" in caplog.text
+
+
+def _assumed(monkeypatch: pytest.MonkeyPatch, get_credentials: Any) -> None:
+    from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
+
+    extra = {"role_arn": "arn:aws:iam::123456789012:role/lake", "region_name": "eu-central-1"}
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps({"conn_type": "aws", "extra": extra}))
+    monkeypatch.setattr(AwsGenericHook, "get_credentials", get_credentials)
+
+
+def test_credentials_of_a_role_are_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors cannot assume the role themselves: they get its session."""
+    from airflow_provider_kafka_s3.operators.connections import s3_access
+
+    frozen = SimpleNamespace(access_key="ASIA", secret_key="s" * 20, token="t" * 20)
+    _assumed(monkeypatch, lambda _: frozen)
+    assert s3_access("aws_x").credentials == S3Credentials(
+        access_key_id="ASIA", secret_access_key="s" * 20, session_token="t" * 20
+    )
+
+
+def test_a_refused_role_is_terminal_and_an_unreachable_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow tries again only where that can help."""
+    from botocore.exceptions import ClientError, ConnectTimeoutError, NoCredentialsError
+
+    from airflow_provider_kafka_s3.operators.connections import s3_access
+
+    def failing(error: Exception) -> Any:
+        def get_credentials(hook: object) -> None:
+            raise error
+
+        return get_credentials
+
+    denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "AssumeRole")
+    for error, expected in (
+        (denied, AccessDeniedError),
+        (ConnectTimeoutError(endpoint_url="https://sts"), TransientError),
+        (NoCredentialsError(), ConfigurationError),
+    ):
+        _assumed(monkeypatch, failing(error))
+        with pytest.raises(expected, match="aws_x"):
+            s3_access("aws_x")
+
+
+def test_secrets_of_connections_are_masked(monkeypatch: pytest.MonkeyPatch, connections: None) -> None:
+    """Whatever logs them later, Airflow's masker knows them; certificates line by line."""
+    from airflow.providers.common.compat import sdk
+
+    from airflow_provider_kafka_s3.operators.connections import kafka_config, mask_options, s3_access
+
+    masked: set[str] = set()
+    monkeypatch.setattr(sdk, "mask_secret", masked.add, raising=False)
+    pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0\n-----END PRIVATE KEY-----\n"
+    extra = {"bootstrap.servers": "broker:9092", "ssl.key.pem": pem, "ssl.key.location": "/etc/kafka/client.key"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", json.dumps({"conn_type": "kafka", "extra": extra}))
+    kafka_config("kafka_x")
+    kafka_config("kafka_default")
+    s3_access("aws_default")
+    mask_options({"kafka.sasl.jaas.config": SECRETS["options"], "kafka.fetch.max.bytes": "1048576"})
+    assert {*SECRETS.values(), "MIIEvQIBADANBgkqhkiG9w0"} <= masked
+    assert not {"-----BEGIN PRIVATE KEY-----", "/etc/kafka/client.key", "1048576", "broker:9092"} & masked

@@ -1,0 +1,150 @@
+"""Parameters: what is understood, and what the errors say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pendulum
+import pytest
+
+from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.operators import parameters
+from airflow_provider_kafka_s3.retry import RetryPolicy
+
+
+@pytest.mark.parametrize(
+    ("given", "topics"),
+    [
+        ("orders", ("orders",)),
+        (" orders , clicks ", ("orders", "clicks")),
+        (["orders", "clicks"], ("orders", "clicks")),
+        (("orders",), ("orders",)),
+    ],
+)
+def test_topics_may_be_text_or_a_list(given: object, topics: tuple[str, ...]) -> None:
+    """Rendered templates are text, so text may hold several topics."""
+    assert parameters.parse_topics(given) == topics
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "name at least one topic"),
+        ("", "must be text that is not empty"),
+        ("orders,,clicks", "must be text that is not empty"),
+        (["orders", 7], "must be text that is not empty"),
+        (7, "must be the name of a topic or a list of names"),
+        (["orders", "clicks", "orders"], "names 'orders' more than once"),
+        ("or/ders", "not a legal Kafka topic name"),
+    ],
+)
+def test_topics_that_cannot_be_are_refused(given: object, message: str) -> None:
+    """Each error says what to write."""
+    with pytest.raises(ConfigurationError, match=message):
+        parameters.parse_topics(given)
+
+
+def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
+    """All three forms make the same settings."""
+    assert parameters.parse_format("json") == Format(kind="json")
+    gzip = Format(kind="bytes", compression="gzip")
+    assert parameters.parse_format({"kind": "bytes", "compression": "gzip"}) == gzip
+    assert parameters.parse_format(gzip) is gzip
+    assert parameters.parse_partitioner("hourly") == Partitioner(kind="hourly")
+    berlin = Partitioner(kind="daily", timezone="Europe/Berlin")
+    assert parameters.parse_partitioner({"kind": "daily", "timezone": "Europe/Berlin"}) == berlin
+
+
+@pytest.mark.parametrize(
+    ("parse", "given", "message"),
+    [
+        (parameters.parse_format, "avro", "format=.*Invalid enum value 'avro'"),
+        (parameters.parse_format, {"kind": "json", "compresion": "gzip"}, "unknown field `compresion`"),
+        (
+            parameters.parse_format,
+            {"kind": "json", "compression_level": 9},
+            "compression_level=9 is not an ISA-L level",
+        ),
+        (parameters.parse_format, 7, "must be a name, a mapping of settings or a Format"),
+        (parameters.parse_partitioner, {"kind": "time"}, "give a pattern such as"),
+        (parameters.parse_partitioner, {"kind": "daily", "timezone": "Mars/Base"}, "use an IANA name"),
+        (parameters.parse_retry_policy, {"retries": 3}, "request_retry has no 'retries'; it has max_retries"),
+        (parameters.parse_retry_policy, {"max_retries": -1}, "max_retries=-1 is negative"),
+        (parameters.parse_retry_policy, {"max_retries": "3"}, "Expected `int`, got `str`"),
+    ],
+)
+def test_wrong_settings_are_told_with_their_parameter(parse: Any, given: object, message: str) -> None:
+    """Unknown names, unknown fields and impossible values all come as ConfigurationError."""
+    with pytest.raises(ConfigurationError, match=message):
+        parse(given)
+
+
+def test_a_retry_policy_may_be_a_mapping() -> None:
+    """What is not said keeps its default."""
+    assert parameters.parse_retry_policy({"max_retries": 9}) == RetryPolicy(max_retries=9)
+    assert parameters.parse_retry_policy(None) == RetryPolicy()
+
+
+@pytest.mark.parametrize(
+    ("given", "topic", "starting"),
+    [
+        ("earliest", "orders", "earliest"),
+        ("latest", "orders", "latest"),
+        ({0: 5, "1": 6}, "orders", {0: 5, 1: 6}),
+        ({"orders": {"0": 5}, "clicks": {0: 7}}, "clicks", {0: 7}),
+    ],
+)
+def test_starting_offsets_have_four_forms(given: Any, topic: str, starting: object) -> None:
+    """Words, offsets of one topic, offsets of several; partitions may be text, as JSON has them."""
+    parsed = parameters.parse_starting_offsets(given)
+    topics = ["orders", "clicks"] if isinstance(given, dict) and "orders" in given else ["orders"]
+    assert parameters.starting_of(parsed, topic, topics) == starting
+
+
+@pytest.mark.parametrize(
+    "given", ["newest", {}, None, {"orders": {}}, {"orders": {0: 1}, 1: 2}, {0: -1}, {0: True}, {"x": 1}, {0: "5"}]
+)
+def test_starting_offsets_that_cannot_be_are_refused(given: object) -> None:
+    """Anything else is an error that names the parameter."""
+    with pytest.raises(ConfigurationError, match="starting_offsets"):
+        parameters.parse_starting_offsets(given)
+
+
+def test_offsets_of_one_topic_do_not_do_for_two() -> None:
+    """It has to be said which topic they belong to, and every topic has to be there."""
+    with pytest.raises(ConfigurationError, match="do not tell which of the topics orders, clicks"):
+        parameters.starting_of({0: 1}, "orders", ["orders", "clicks"])
+    with pytest.raises(ConfigurationError, match="name no offsets of topic 'clicks'"):
+        parameters.starting_of({"orders": {0: 1}}, "clicks", ["orders", "clicks"])
+
+
+@pytest.mark.parametrize("at", [datetime, pendulum.DateTime])
+def test_a_window_is_in_whole_milliseconds(at: type[datetime]) -> None:
+    """Airflow's own kind of datetime and the standard library's give the same window; parts are rounded up."""
+    interval = {
+        "data_interval_start": at(1969, 12, 31, 23, 59, 59, 999_001, tzinfo=UTC),
+        "data_interval_end": at(2013, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+    }
+    assert parameters.run_window(interval, datetime.now(UTC)) == (0, 1_356_998_400_001)  # type: ignore[arg-type]
+
+
+def test_a_scheduler_whose_clock_is_a_little_ahead_is_no_error() -> None:
+    """The clocks of scheduler and worker differ by milliseconds; by minutes they must not."""
+    now = datetime(2013, 1, 2, tzinfo=UTC)
+    interval = {
+        "data_interval_start": pendulum.datetime(2013, 1, 1),
+        "data_interval_end": pendulum.datetime(2013, 1, 2),
+    }
+    parameters.run_window(interval, now.replace(day=1, hour=23, minute=59, second=58))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="in the future"):
+        parameters.run_window(interval, now.replace(day=1, hour=23, minute=59))  # type: ignore[arg-type]
+
+
+def test_a_key_that_may_become_too_long_is_found_before_anything_is_planned() -> None:
+    """The longest key that layout and topic can make is checked, not the first one that is made."""
+    layout = Layout(topics_dir="d" * 800, format=Format(kind="json"))
+    parameters.usable_layout(layout, ["orders"])
+    with pytest.raises(ConfigurationError, match="1024"):
+        parameters.usable_layout(layout, ["orders", "t" * 249])

@@ -1,0 +1,276 @@
+"""How a Spark job is submitted, and what never leaves the worker."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from tests.unit.operators.conftest import CANARY, SECRETS
+
+if TYPE_CHECKING:
+    from tests.unit.operators.conftest import Bench
+
+
+@pytest.fixture
+def orders(bench: Bench) -> Bench:
+    """A topic with one record that is not landed yet."""
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}])
+    return bench
+
+
+def settings_of(command: list[str]) -> dict[str, str]:
+    """The --conf settings of a command line."""
+    said = [command[i + 1] for i, word in enumerate(command) if word == "--conf"]
+    return dict(setting.split("=", 1) for setting in said)
+
+
+def test_a_local_master_runs_in_this_environment_and_tries_tasks_again(orders: Bench) -> None:
+    """Our spark-submit, our Python, local[2,4], our script, and nothing but the job file's path as argument."""
+    orders.run(orders.task())
+    (command,) = orders.spark.commands
+    assert command[0] == str(Path(sys.prefix, "lib", "python3.11", "site-packages", "pyspark", "bin", "spark-submit"))
+    assert command[command.index("--master") + 1] == "local[2,4]"
+    assert Path(command[-3]).name == "kafka_to_s3.py"
+    assert Path(command[-3]).is_file()
+    assert command[-2] == "--job-file"
+    assert "--py-files" not in command
+    assert orders.spark.environments == [{"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}]
+
+
+def test_the_job_file_is_private_and_gone_afterwards(orders: Bench) -> None:
+    """It is 0600 in a folder that is 0700; the fixture checks that the folder is removed, also after a failure."""
+    orders.run(orders.task())
+    assert orders.spark.modes == [(0o600, 0o700)]
+
+
+def test_another_master_gets_the_package_as_a_zip(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the user's own files; neither master nor Python is touched."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://sparkmaster:7077")
+    orders.run(orders.task(py_files="mine.py", spark_binary="spark3-submit"))
+    (command,) = orders.spark.commands
+    assert command[:3] == ["spark3-submit", "--master", "spark://sparkmaster:7077"]
+    mine, ours = command[command.index("--py-files") + 1].split(",")
+    assert mine == "mine.py"
+    assert Path(ours).name.startswith("airflow_provider_kafka_s3-")
+    assert orders.spark.environments == [{}]
+
+
+def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
+    """Except that what is redacted only grows."""
+    conf = {"spark.sql.session.timeZone": "Europe/Berlin", "spark.ui.enabled": False, "spark.redaction.regex": "mine"}
+    task = orders.task(conf=conf, packages="g:a:1", executor_memory="2g", max_records_per_batch=1)
+    orders.fill("orders", [{"n": 2}])
+    orders.run(task)
+    assert len(orders.spark.commands) == 2
+    for command in orders.spark.commands:
+        settings = settings_of(command)
+        assert settings["spark.sql.session.timeZone"] == "Europe/Berlin"
+        assert settings["spark.ui.enabled"] == "False"
+        assert settings["spark.sql.execution.arrow.maxBytesPerBatch"] == "8m"
+        assert settings["spark.redaction.regex"].endswith("|mine")
+        assert settings["spark.redaction.regex"].count("mine") == 1
+        assert command[command.index("--packages") + 1] == "g:a:1"
+        assert command[command.index("--executor-memory") + 1] == "2g"
+    assert task.conf == conf
+
+
+def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
+    """Connections, options, retry policy and policy for lost data reach the driver by the job file."""
+    orders.run(
+        orders.task(kafka_options={"kafka.fetch.max.bytes": "1"}, request_retry={"max_retries": 9}, on_data_loss="skip")
+    )
+    (spec,) = orders.spark.specs
+    assert spec.kafka["bootstrap.servers"] == "broker:9092"
+    assert spec.kafka_overrides == {"kafka.fetch.max.bytes": "1"}
+    assert (spec.bucket, spec.s3.endpoint_url) == ("lake", "http://lake:9000")
+    assert (spec.retry.max_retries, spec.on_data_loss) == (9, "skip")
+    assert spec.credentials is not None
+    assert spec.credentials.secret_access_key == SECRETS["aws"]
+
+
+def test_no_secret_is_in_the_command_the_environment_a_template_a_log_or_the_result(
+    orders: Bench, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whether the job succeeds or fails."""
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    task = orders.task(kafka_options={"kafka.sasl.jaas.config": SECRETS["options"]})
+    with caplog.at_level(logging.DEBUG):
+        orders.spark.crash = "exit status 1"
+        with pytest.raises(AirflowException) as failed:
+            orders.run(task)
+        orders.spark.crash = None
+        returned = orders.run(task)
+    seen = {
+        "commands": repr(orders.spark.commands),
+        "environments": repr(orders.spark.environments),
+        "templates": repr([getattr(task, name) for name in task.template_fields]),
+        "log": caplog.text + "".join(capfd.readouterr()),
+        "error": repr(failed.value) + repr(failed.value.__cause__),
+        "result": json.dumps(returned),
+        "bucket": repr([orders.store.get(info.key) for info in orders.store.list("")]),
+    }
+    assert [place for place, text in seen.items() if CANARY in text] == []
+
+
+def test_what_spark_cannot_be_told_is_found_before_anything_is_planned(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A setting without a translation is an error that names it; nothing is written."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    extra = {"bootstrap.servers": "broker:9092", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": "m.f"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
+    with pytest.raises(AirflowFailException, match=r"oauth_cb|OAUTHBEARER"):
+        orders.run(orders.task())
+    assert list(orders.store.list("")) == []
+
+
+@pytest.mark.parametrize("connection", ["kafka_conn_id", "aws_conn_id", "spark_conn_id"])
+def test_a_missing_connection_is_terminal_before_anything_is_read(orders: Bench, connection: str) -> None:
+    """The error names the connection, and the bucket stays as it was."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=f"no connection 'nowhere'.*{connection}"):
+        orders.run(orders.task(**{connection: "nowhere"}))
+    assert list(orders.store.list("")) == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "spark"),
+    [
+        ({"deploy_mode": "cluster"}, {"host": "yarn"}),
+        ({"conf": {"spark.submit.deployMode": "cluster"}}, {"host": "yarn"}),
+        ({}, {"host": "yarn", "extra": {"deploy-mode": "cluster"}}),
+    ],
+)
+def test_the_driver_has_to_run_on_the_worker(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any], spark: dict[str, Any]
+) -> None:
+    """Cluster mode, wherever it is said, is refused before anything is planned."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", **spark}))
+    with pytest.raises(AirflowFailException, match="use deploy mode 'client'"):
+        orders.run(orders.task(**parameters))
+    assert list(orders.store.list("")) == []
+
+
+def test_without_java_nothing_is_submitted_and_nothing_new_needs_none(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java is asked for only when there is something to read."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    java_home = os.environ["JAVA_HOME"]
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(AirflowFailException, match="Spark needs Java"):
+        orders.run(orders.task())
+    assert orders.spark.commands == []
+    orders.run(orders.task(env_vars={"JAVA_HOME": java_home}), try_number=2)
+    assert orders.run(orders.task(), run_id="r2")["status"] == "empty"
+
+
+def test_a_killed_task_kills_the_driver_and_submits_nothing_more(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was decided meanwhile stays; the next try goes on from there."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    orders.fill("orders", [{"n": 2}])
+    task = orders.task(max_records_per_batch=1)
+    killed: list[object] = []
+    monkeypatch.setattr(SparkSubmitHook, "on_kill", lambda hook: killed.append(hook))  # noqa: PLW0108 - binds the hook
+    execute = orders.spark.submit
+
+    def killed_while_it_runs(hook: SparkSubmitHook, application: str = "") -> None:
+        execute(hook, application)
+        task.on_kill()
+
+    monkeypatch.setattr(orders.spark, "submit", killed_while_it_runs)
+    with pytest.raises(AirflowException, match="the task was killed; no Spark job was submitted"):
+        orders.run(task)
+    assert (len(killed), len(orders.spark.commands)) == (1, 1)
+    monkeypatch.setattr(orders.spark, "submit", execute)
+    assert orders.run(orders.task(max_records_per_batch=1), try_number=2)["records"] == 2
+
+
+def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) -> None:
+    """There is no driver, so there is nobody to ask for."""
+    orders.task(spark_conn_id="nowhere").on_kill()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"application": "x.py"}, "application is decided by KafkaToS3Operator; remove it"),
+        ({"application_args": ["x"]}, "application_args is decided"),
+        ({"conn_id": "x"}, "conn_id is decided by KafkaToS3Operator; use spark_conn_id"),
+        ({"offsets": "hourly"}, "use one of 'incremental', 'data_interval'"),
+        ({"starting_offsets": None}, "starting_offsets is required with offsets='incremental'"),
+        ({"isolation": "serializable"}, "isolation='serializable' is not known"),
+        ({"on_data_loss": "ignore"}, "use one of 'fail', 'skip'"),
+        ({"on_missing": "skip"}, "use one of 'fail', 'restore', 'ignore'"),
+        ({"max_records_per_run": 0}, "positive number of records, or None for no limit"),
+        ({"max_slice_records": None}, "max_slice_records=None must be a positive number of records$"),
+        ({"offsets": "data_interval", "max_records_per_run": 1}, "use max_records_per_batch"),
+        ({"adopt_wait": -1.0}, "must be 0 or more seconds"),
+        ({"pipeline": "a/b"}, "pipeline='a/b' is not a legal name"),
+        ({"bucket": " "}, "bucket=' ' must be text that is not empty"),
+        ({"topics_dir": "/topics"}, "topics_dir='/topics' must not begin or end with '/'"),
+        ({"flush_size": 0}, "flush_size=0 must be a positive number"),
+        ({"part_size": 1}, "part_size=1 is below S3's minimum"),
+        ({"file_delim": "0"}, "file_delim='0' holds a digit"),
+        ({"topics": ["a", "b"], "starting_offsets": {0: 1}}, "do not tell which of the topics"),
+        ({"partitioner": {"kind": "time", "path_format": "QQ", "duration_ms": 1}}, "path_format|pattern"),
+    ],
+)
+def test_a_wrong_parameter_fails_when_the_dag_is_parsed(bench: Bench, parameters: dict[str, Any], message: str) -> None:
+    """Whatever needs no connection is checked in the constructor, and the error says what to write."""
+    with pytest.raises(ConfigurationError, match=message):
+        bench.task(**parameters)
+
+
+def test_templates_are_checked_when_they_are_rendered(bench: Bench) -> None:
+    """A parameter that holds a template is not judged by its template."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    task = bench.task(topics="{{ params.t }}", bucket="{{ params.b }}", pipeline="{{ params.p }}", topics_dir="{{ x }}")
+    task.topics, task.bucket, task.pipeline, task.topics_dir = "orders", "lake", "a/b", "topics"
+    with pytest.raises(AirflowFailException, match="pipeline='a/b' is not a legal name"):
+        bench.run(task)
+
+
+def test_template_fields_are_ours_and_spark_s_without_those_that_carry_the_job(bench: Bench) -> None:
+    """What is rendered is stored by Airflow for everybody to see: no command line, no environment."""
+    fields = set(bench.task().template_fields)
+    assert {"topics", "bucket", "pipeline", "topics_dir", "conf", "jars", "packages"} <= fields
+    assert not fields & {"application", "application_args", "env_vars"}
+
+
+def test_defaults_of_the_dag_reach_ours_and_spark_s_parameters(bench: Bench) -> None:
+    """default_args may hold parameters of both, and cannot make the task resume somebody else's Spark job."""
+    task = bench.task(default_args={"flush_size": 7, "packages": "g:a:1", "durable": True})
+    assert (task.flush_size, task.packages, task.durable) == (7, "g:a:1", False)
+
+
+def test_importing_the_operator_is_light() -> None:
+    """Airflow parses DAG files again and again: no client library is loaded by it."""
+    import subprocess
+
+    heavy = ("boto3", "botocore", "confluent_kafka", "pandas", "pyspark")
+    code = (
+        "import sys; import airflow_provider_kafka_s3.operators.kafka_to_s3; "
+        f"print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
