@@ -98,7 +98,8 @@ def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
         raise UnsupportedFormatError(
             f"{where} has format {body['format']}, this version reads up to {FORMAT}: upgrade airflow-provider-kafka-s3"
         )
-    if body.get("kind") != _kind(kind) or body.get("format") != FORMAT:
+    # By type too: in Python, true equals 1.
+    if body.get("kind") != _kind(kind) or type(body.get("format")) is not int or body["format"] != FORMAT:
         raise _corrupt(where, f"it says kind {body.get('kind')!r}, format {body.get('format')!r}")
     beside = {name: body.pop(name, None) for name in _OVERHEAD}
     without_sum = {**body, **{k: v for k, v in beside.items() if k != "sha256" and v is not None}}

@@ -1,0 +1,71 @@
+"""The simulation as part of the suite: a few hundred seeds, the same every time."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+import pytest
+
+from tests.protocol.simulate import Failure, replay_command, run_seed
+
+STEPS = 700
+SEEDS_PER_TEST = 25
+TESTS = 10
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """The product warns of every retry; a simulation has thousands."""
+    caplog.set_level(logging.CRITICAL + 1, logger="airflow_provider_kafka_s3")
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS_PER_TEST * TESTS, SEEDS_PER_TEST))
+def test_no_seed_breaks_an_invariant(first: int) -> None:
+    """Crashes, zombies, lost and late answers, expired uploads, recreated topics: every invariant holds at every write."""
+    for seed in range(first, first + SEEDS_PER_TEST):
+        outcome = run_seed(seed, steps=STEPS)
+        if isinstance(outcome, Failure):
+            pytest.fail(f"{outcome.details}\nseed {seed}; replay: {replay_command(seed, STEPS)}")
+
+
+def test_the_log_may_be_trimmed_without_harm_to_records() -> None:
+    """Deleted control documents, which are forbidden, end runs with errors; no record is lost or twice."""
+    for seed in range(1_000, 1_020):
+        outcome = run_seed(seed, steps=STEPS, trim=True)
+        assert not isinstance(outcome, Failure), outcome
+
+
+def test_a_seed_replays_to_the_same_end() -> None:
+    """Two runs of one seed see the same events, so a failure can be looked at again."""
+    assert run_seed(7, steps=STEPS) == run_seed(7, steps=STEPS)
+
+
+def test_the_simulation_meets_what_it_claims_to_simulate() -> None:
+    """A simulation without faults would prove nothing: each kind of event happens in a few dozen seeds."""
+    seen: Counter[str] = Counter()
+    for seed in range(3_000, 3_040):
+        outcome = run_seed(seed, steps=STEPS)
+        assert not isinstance(outcome, Failure), outcome
+        seen += outcome
+    rare = {"objects accepted as lost", "topic recreated", "runs that ended RunSupersededError"}
+    often = {
+        "abandoned",
+        "batches adopted",
+        "conflict",
+        "killed",
+        "late",
+        "lost_response",
+        "objects built again",
+        "objects deleted by users",
+        "runs that ended BatchLossError",
+        "runs that ended DataLossError",
+        "runs that ended TopicRecreatedError",
+        "sent_twice",
+        "throttled",
+        "throttled_after_apply",
+        "too late",
+        "zombies",
+    }
+    assert {what for what in often if seen[what] < 10} == set()
+    assert {what for what in rare if not seen[what]} == set()

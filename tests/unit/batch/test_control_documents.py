@@ -1,0 +1,306 @@
+"""Control documents: one canonical form, a checksum, and nothing that is not exactly right is believed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_kafka_s3.batch.documents import FORMAT, Document, canonical, decode, digest, encode, write_stamp
+from airflow_provider_kafka_s3.batch.log import Owner, RunRecord
+from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest, ObjectEntry, SliceResult
+from airflow_provider_kafka_s3.batch.marker import ClosedGeneration, Marker, PartitionState
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan, Slice, layout_digest
+from airflow_provider_kafka_s3.config import Format, Layout, Rotation
+from airflow_provider_kafka_s3.exceptions import ControlError, CorruptControlError, UnsupportedFormatError
+
+LAYOUT = Layout(format=Format(kind="json", compression="gzip"), rotation=Rotation(flush_size=5))
+
+ENTRY = ObjectEntry(
+    key="topics/t/partition=0/t+0+0000000000.json.gz",
+    slices=(0,),
+    nonce="n",
+    upload_id="u",
+    parts=(('"e"', "c"),),
+    checksum_algorithm="CRC32",
+    size=10,
+    crc32="00000000",
+    content="c" * 64,
+    records=4,
+    min_offset=0,
+    max_offset=4,
+)
+
+
+def plan(**changes: Any) -> Plan:
+    fields: dict[str, Any] = {
+        "batch": 1,
+        "type": "data",
+        "topic": "t",
+        "topic_id": "id",
+        "generation": 0,
+        "run": "r",
+        "tail": True,
+        "isolation": "read_committed",
+        "slices": (Slice(id=0, partition=0, start=0, end=5),),
+        "skipped": NO_OFFSETS,
+        "layout": LAYOUT,
+        "layout_sha256": layout_digest(LAYOUT),
+    }
+    return Plan(**(fields | changes))
+
+
+def manifest(**changes: Any) -> Manifest:
+    fields: dict[str, Any] = {
+        "batch": 1,
+        "plan_sha256": "p",
+        "status": "commit",
+        "run": "r",
+        "slices": (SliceResult(id=0, records=4, ignored=0, next_offset=5),),
+        "objects": (ENTRY,),
+    }
+    return Manifest(**(fields | changes))
+
+
+def marker(**changes: Any) -> Marker:
+    fields: dict[str, Any] = {"topic": "t", "cluster_id": "c", "topic_id": "id", "start": {0: 3}}
+    return Marker(**(fields | changes))
+
+
+DOCUMENTS: list[Document] = [
+    plan(),
+    plan(type="reset", slices=(), layout=None, layout_sha256="", new_topic_id="other", skipped=NO_OFFSETS),
+    manifest(),
+    manifest(status="abandoned", release="debt", slices=(), objects=()),
+    marker(
+        generation=1,
+        resolved=((1, 4), (6, 7)),
+        partitions={0: PartitionState(covered=((0, 5),), lost=((1, 2),), debt=((7, 9),))},
+        history=(ClosedGeneration(generation=0, topic_id="old", partitions={}),),
+    ),
+    RunRecord(
+        run="r",
+        mode="incremental",
+        params={},
+        topic_id="id",
+        generation=0,
+        target=Offsets({0: [(0, 5)]}),
+        low=1,
+        layout_sha256="",
+    ),
+    Owner(pipeline="p", topic="t"),
+    Amend(batch=1, keys=("k",), reason="", operator=""),
+]
+
+
+def rewritten(document: Document, change: dict[str, Any]) -> bytes:
+    """A document with other content and a checksum that fits it: what a hostile writer can make."""
+    body = json.loads(encode(document, {}))
+    body.pop("sha256")
+    body.update(change)
+    body["sha256"] = digest(body)
+    return canonical(body)
+
+
+def test_the_canonical_form_is_sorted_dense_utf8_with_a_newline() -> None:
+    """One value has one form, whatever order it was made in."""
+    assert canonical({"b": [1, 2], "a": "é"}) == '{"a":"é","b":[1,2]}\n'.encode()
+    assert digest({"b": 1, "a": 2}) == digest({"a": 2, "b": 1})
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: type(d).__name__)
+def test_every_document_is_read_back_as_it_was_written(document: Document) -> None:
+    """Written, stored, read: equal, with its checksum and stamp beside it; two writes differ by their stamp only."""
+    body = encode(document, write_stamp())
+    read, beside = decode(type(document), body, "here")
+    assert read == document
+    assert beside["sha256"] == digest({k: v for k, v in json.loads(body).items() if k != "sha256"})
+    assert body == canonical(json.loads(body))
+    assert encode(document, write_stamp()) != body
+    assert encode(document, {}) == encode(document, {})
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: type(d).__name__)
+def test_a_document_of_a_newer_format_asks_for_an_upgrade(document: Document) -> None:
+    """Even if its checksum and content could be read."""
+    with pytest.raises(UnsupportedFormatError, match="upgrade"):
+        decode(type(document), rewritten(document, {"format": FORMAT + 1}), "here")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: type(d).__name__)
+def test_a_changed_byte_is_noticed(document: Document) -> None:
+    """Any change of content breaks the checksum, and the error says where and what to do."""
+    body = encode(document, write_stamp())
+    at = body.index(b'"created_at"') + len(b'"created_at":"')
+    with pytest.raises(CorruptControlError, match=r"here cannot be trusted.*Restore"):
+        decode(type(document), body[:at] + b"9" + body[at + 1 :], "here")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: type(d).__name__)
+def test_every_truncation_is_noticed(document: Document) -> None:
+    """A document that was cut off is never taken for another."""
+    body = encode(document, write_stamp())
+    for length in range(len(body) - 1):
+        with pytest.raises(CorruptControlError):
+            decode(type(document), body[:length], "here")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "marker"},
+        {"kind": None},
+        {"format": True},
+        {"format": "1"},
+        {"format": 0},
+        {"unknown": 1},
+        {"batch": "1"},
+        {"batch": 0},
+        {"generation": -1},
+        {"slices": [{"id": 0, "partition": 0, "start": 5, "end": 5}]},
+        {"slices": [{"id": 0, "partition": -1, "start": 0, "end": 5}]},
+        {"slices": [{"id": 1, "partition": 0, "start": 0, "end": 5}]},
+        {"slices": [{"id": 0, "partition": 0, "start": 0, "end": 2**63}]},
+        {
+            "slices": [
+                {"id": 0, "partition": 0, "start": 0, "end": 5},
+                {"id": 1, "partition": 0, "start": 4, "end": 6},
+            ]
+        },
+        {"slices": []},
+        {"skipped": {"0": [[3, 9]]}},
+        {"skipped": {"0": [[9, 3]]}},
+        {"layout_sha256": "0"},
+        {"layout": None},
+        {"layout": {"topics_dir": "../x", "format": {"kind": "json"}}},
+        {"new_topic_id": "x"},
+        {"type": "other"},
+        {"isolation": "dirty"},
+    ],
+    ids=str,
+)
+def test_a_plan_that_cannot_be_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
+    """Types, ranges, overlaps, layouts: all checked when a plan is read."""
+    with pytest.raises(CorruptControlError):
+        decode(Plan, rewritten(plan(), change), "here")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"generation": 1},
+        {"revision": -1},
+        {"start": {"0": -1}},
+        {"start": {"x": 1}},
+        {"resolved": [[3, 1]]},
+        {"resolved": [[1, 3], [3, 4]]},
+        {"partitions": {"0": {"covered": [[0, 5]], "lost": [[4, 6]], "debt": []}}},
+        {"partitions": {"0": {"covered": [[0, 5]], "lost": [], "debt": [[4, 6]]}}},
+        {"partitions": {"0": {"covered": [[5, 0]], "lost": [], "debt": []}}},
+        {"history": [{"generation": 0, "topic_id": "x", "partitions": {}}]},
+    ],
+    ids=str,
+)
+def test_a_marker_that_cannot_be_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
+    """Lost offsets are covered ones, debt is not, generations are all there."""
+    with pytest.raises(CorruptControlError):
+        decode(Marker, rewritten(marker(), change), "here")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "abandoned"},
+        {"release": "debt"},
+        {"status": "reset"},
+        {"status": "maybe"},
+        {"objects": [msgspec.to_builtins(ENTRY), msgspec.to_builtins(ENTRY)]},
+        {"objects": [{**msgspec.to_builtins(ENTRY), "size": "10"}]},
+        {"objects": [{**msgspec.to_builtins(ENTRY), "checksum_algorithm": "MD5"}]},
+    ],
+    ids=lambda c: str(c)[:60],
+)
+def test_a_manifest_that_cannot_be_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
+    """A status goes with its fields, and no key is listed twice."""
+    with pytest.raises(CorruptControlError):
+        decode(Manifest, rewritten(manifest(), change), "here")
+
+
+OTHER = msgspec.structs.replace
+
+
+@pytest.mark.parametrize(
+    ("decision", "why"),
+    [
+        (manifest(batch=2), "decides batch 2"),
+        (manifest(slices=(), objects=()), "its slices are"),
+        (manifest(slices=(SliceResult(id=1, records=4, ignored=0, next_offset=5),)), "its slices are"),
+        (manifest(slices=(SliceResult(id=0, records=4, ignored=0, next_offset=4),)), "was read to 4, not to 5"),
+        (manifest(slices=(SliceResult(id=0, records=5, ignored=0, next_offset=5),)), "do not add up"),
+        (manifest(objects=()), "do not add up"),
+        (manifest(objects=(OTHER(ENTRY, slices=(1,)),)), "belongs to slices"),
+        (manifest(objects=(OTHER(ENTRY, slices=(0, 0)),)), "belongs to slices"),
+        (manifest(objects=(OTHER(ENTRY, max_offset=5),)), "does not lie within"),
+        (manifest(objects=(OTHER(ENTRY, min_offset=-1),)), "does not lie within"),
+        (manifest(objects=(OTHER(ENTRY, min_offset=4, max_offset=3),)), "does not lie within"),
+        (manifest(objects=(OTHER(ENTRY, records=0),)), "does not lie within"),
+        (manifest(objects=(OTHER(ENTRY, parts=()),)), "does not lie within"),
+        (manifest(objects=(OTHER(ENTRY, key="elsewhere/t/x"),)), "lies outside"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_a_commit_that_does_not_fit_its_plan_is_refused(decision: Manifest, why: str) -> None:
+    """Exactly the plan's slices, each read to its end, objects within them, records that add up."""
+    with pytest.raises(ValueError, match=why):
+        decision.check_against(plan())
+    manifest().check_against(plan())
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(max_size=8), children, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.sampled_from([Plan, Manifest, Marker, RunRecord, Owner, Amend]), st.binary(max_size=200))
+def test_any_bytes_give_a_document_or_our_own_error(kind: type[Document], data: bytes) -> None:
+    """Nobody can crash a reader by what he puts into the bucket."""
+    with pytest.raises(ControlError):
+        decode(kind, data, "here")
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(DOCUMENTS), st.data())
+def test_a_document_with_any_field_replaced_gives_a_valid_one_or_our_own_error(
+    document: Document, data: st.DataObject
+) -> None:
+    """Hostile content under a fitting checksum is refused by type, or harmless."""
+    body = json.loads(encode(document, {}))
+    name = data.draw(st.sampled_from(sorted(body)))
+    value = data.draw(json_values)
+    try:
+        hostile = rewritten(document, {name: value})
+    except ValueError:
+        return  # NaN has no canonical form
+    try:
+        decode(type(document), hostile, "here")
+    except ControlError:
+        pass
+
+
+def test_a_document_nested_without_end_is_refused() -> None:
+    """A parser that runs out of stack is our error too."""
+    with pytest.raises(CorruptControlError):
+        decode(Marker, b"[" * 100_000, "here")
+
+
+def test_huge_numbers_are_refused() -> None:
+    """Python refuses to parse integers of thousands of digits; that is our error too."""
+    with pytest.raises(CorruptControlError):
+        decode(Marker, b'{"format":' + b"9" * 10_000 + b"}", "here")

@@ -1,0 +1,136 @@
+"""The fold: what the marker becomes by a decided batch, in whatever order batches are decided."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_kafka_s3.batch.manifest import Manifest
+from airflow_provider_kafka_s3.batch.marker import Marker, fold
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan, cut_slices, layout_digest
+from airflow_provider_kafka_s3.config import Format, Layout
+
+LAYOUT = Layout(format=Format(kind="json"))
+
+Fate = Literal["commit", "debt", "lost"]
+
+
+def plan(batch: int, read: Offsets, skipped: Offsets = NO_OFFSETS, *, tail: bool = True) -> Plan:
+    return Plan(
+        batch=batch,
+        type="data",
+        topic="t",
+        topic_id="id",
+        generation=0,
+        run="r",
+        tail=tail,
+        isolation="read_committed",
+        slices=cut_slices(read, max_records=3),
+        skipped=skipped,
+        layout=LAYOUT,
+        layout_sha256=layout_digest(LAYOUT),
+    )
+
+
+def decision(batch: int, fate: Fate) -> Manifest:
+    changes: dict[str, Any] = {"status": "commit"} if fate == "commit" else {"status": "abandoned", "release": fate}
+    return Manifest(batch=batch, plan_sha256="", run="r", **changes)
+
+
+def empty_marker() -> Marker:
+    return Marker(topic="t", cluster_id="c", topic_id="id", start={0: 2})
+
+
+READ = Offsets({0: [(0, 5)], 1: [(3, 4)]})
+SKIPPED = Offsets({0: [(5, 8)]})
+
+
+def test_a_commit_covers_its_claim_and_records_what_it_skipped() -> None:
+    """Covered: slices and skipped; lost: skipped."""
+    after = fold(empty_marker(), plan(1, READ, SKIPPED), decision(1, "commit"))
+    assert (after.covered, after.lost, after.debt) == (READ | SKIPPED, SKIPPED, NO_OFFSETS)
+    assert (after.resolved, after.revision, after.start) == (((1, 2),), 1, {0: 2})
+
+
+def test_an_abandoned_tail_is_owed_until_somebody_covers_it() -> None:
+    """Release as debt: not covered, owed; a later commit pays."""
+    after = fold(empty_marker(), plan(1, READ), decision(1, "debt"))
+    assert (after.covered, after.lost, after.debt) == (NO_OFFSETS, NO_OFFSETS, READ)
+    paid = fold(after, plan(2, READ), decision(2, "commit"))
+    assert (paid.covered, paid.debt, paid.resolved) == (READ, NO_OFFSETS, ((1, 3),))
+
+
+def test_an_abandoned_backfill_is_not_owed() -> None:
+    """History that somebody asked for is asked for again by whoever wants it."""
+    after = fold(empty_marker(), plan(1, READ, tail=False), decision(1, "debt"))
+    assert (after.covered, after.debt) == (NO_OFFSETS, NO_OFFSETS)
+
+
+def test_a_batch_given_up_for_lost_is_covered_and_lost() -> None:
+    """The gap is accepted, and recorded."""
+    after = fold(empty_marker(), plan(1, READ, SKIPPED), decision(1, "lost"))
+    assert (after.covered, after.lost) == (READ | SKIPPED, READ | SKIPPED)
+
+
+def test_a_reset_closes_the_generation() -> None:
+    """Coverage moves to the history, the new incarnation begins at 0."""
+    reset = Plan(
+        batch=2,
+        type="reset",
+        topic="t",
+        topic_id="id",
+        generation=0,
+        run="operator:me",
+        tail=False,
+        isolation="read_committed",
+        slices=(),
+        skipped=NO_OFFSETS,
+        layout=None,
+        layout_sha256="",
+        new_topic_id="new",
+    )
+    before = fold(empty_marker(), plan(1, READ, SKIPPED), decision(1, "commit"))
+    after = fold(before, reset, Manifest(batch=2, plan_sha256="", status="reset", run="operator:me"))
+    assert (after.generation, after.topic_id, after.covered, after.start) == (1, "new", NO_OFFSETS, {})
+    assert (after.covered_in(0), after.lost_in(0)) == (READ | SKIPPED, SKIPPED)
+    assert [(c.generation, c.topic_id) for c in after.history] == [(0, "id")]
+    assert after.is_resolved(1) and after.is_resolved(2) and not after.is_resolved(3)
+
+
+blocks = st.lists(st.sampled_from(["commit", "debt", "lost"]), min_size=1, max_size=4)
+
+
+@given(blocks, st.booleans(), st.randoms(use_true_random=False))
+def test_batches_of_a_generation_may_be_folded_in_any_order(fates: list[Fate], tail: bool, random: Any) -> None:
+    """Whoever is first: the marker is the same, so it needs no order of resolution.
+
+    The last plan claims again what an abandoned one released, as it may once that decision is final.
+    """
+    plans = [plan(n, Offsets({0: [(4 * n, 4 * n + 4)]}), tail=tail) for n in range(1, len(fates) + 1)]
+    decided = [(p, decision(p.batch, fate)) for p, fate in zip(plans, fates, strict=True)]
+    released = [p for p, fate in zip(plans, fates, strict=True) if fate == "debt"]
+    if released:
+        again = plan(len(plans) + 1, released[0].claim)
+        decided.append((again, decision(again.batch, "commit")))
+    results = set()
+    for order in itertools.islice(itertools.permutations(decided), 24):
+        marker = empty_marker()
+        for p, d in order:
+            marker = fold(marker, p, d)
+        results.add(str(marker))
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5, 6])
+def test_resolved_numbers_are_stored_as_ranges(batch: int) -> None:
+    """Out of order, with gaps, coalesced when the gaps close."""
+    marker = empty_marker()
+    for n in (1, 2, 6):
+        marker = fold(marker, plan(n, Offsets({0: [(n, n + 1)]})), decision(n, "commit"))
+    assert marker.resolved == ((1, 3), (6, 7))
+    assert marker.is_resolved(batch) == (batch != 5)

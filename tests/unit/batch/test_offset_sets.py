@@ -1,0 +1,108 @@
+"""Sets of offsets behave like sets: every operation against Python's own, and nothing malformed is read."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets, coalesce, intersect, subtract
+
+pairs = st.tuples(st.integers(0, 30), st.integers(0, 30))
+ranges = st.lists(pairs, max_size=8)
+sets = st.dictionaries(st.integers(0, 3), ranges, max_size=4).map(Offsets)
+
+
+def plain(offsets: Offsets) -> set[tuple[int, int]]:
+    return {(p, o) for p, some in offsets.items() for start, end in some for o in range(start, end)}
+
+
+def numbers(some: Any) -> set[int]:
+    return {o for start, end in some for o in range(start, end)}
+
+
+@given(ranges)
+def test_coalesced_ranges_hold_the_same_numbers_sorted_disjoint_and_apart(some: list[tuple[int, int]]) -> None:
+    """Nothing is lost or gained, and no two ranges touch."""
+    joined = coalesce(some)
+    assert numbers(joined) == numbers(r for r in some if r[0] < r[1])
+    assert all(a[1] < b[0] for a, b in zip(joined, joined[1:], strict=False))
+    assert all(start < end for start, end in joined)
+
+
+@given(ranges, ranges)
+def test_ranges_subtract_and_intersect_like_sets(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+    """The two merges agree with set arithmetic, and their results are coalesced."""
+    a, b = coalesce(one), coalesce(other)
+    assert numbers(subtract(a, b)) == numbers(a) - numbers(b)
+    assert numbers(intersect(a, b)) == numbers(a) & numbers(b)
+    assert coalesce(subtract(a, b)) == subtract(a, b)
+
+
+@given(sets, sets)
+def test_offsets_behave_like_sets_of_partition_and_offset(a: Offsets, b: Offsets) -> None:
+    """Union, difference, intersection, inclusion, size, truth and equality."""
+    assert plain(a | b) == plain(a) | plain(b)
+    assert plain(a - b) == plain(a) - plain(b)
+    assert plain(a & b) == plain(a) & plain(b)
+    assert (a <= b) == (plain(a) <= plain(b))
+    assert (a == b) == (plain(a) == plain(b))
+    assert len(a) == len(plain(a))
+    assert bool(a) == bool(plain(a))
+    assert hash(a | b) == hash(b | a)
+
+
+@given(sets)
+def test_the_wire_form_and_the_pickle_bring_the_same_offsets_back(offsets: Offsets) -> None:
+    """Documents and Spark's closures carry them unchanged."""
+    assert Offsets.from_wire(offsets.to_wire()) == offsets
+    assert pickle.loads(pickle.dumps(offsets)) == offsets
+
+
+@given(sets)
+def test_the_end_is_one_past_the_highest_offset(offsets: Offsets) -> None:
+    """Per partition; a partition without offsets has none."""
+    for p in range(4):
+        assert offsets.end(p) == max((o + 1 for q, o in plain(offsets) if q == p), default=None)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        None,
+        [],
+        "0",
+        {"0": []},
+        {"00": [[0, 1]]},
+        {"-1": [[0, 1]]},
+        {"x": [[0, 1]]},
+        {"\u0660": [[0, 1]]},
+        {0: [[0, 1]]},
+        {"0": [[1, 1]]},
+        {"0": [[2, 1]]},
+        {"0": [[-1, 1]]},
+        {"0": [[0, 2**63]]},
+        {"0": [[0, 2], [2, 3]]},
+        {"0": [[0, 2], [1, 3]]},
+        {"0": [[4, 5], [1, 3]]},
+        {"0": [[0]]},
+        {"0": [[0, 1, 2]]},
+        {"0": [[False, True]]},
+        {"0": [["0", "1"]]},
+        {"0": {"0": 1}},
+        {"0": 1},
+    ],
+)
+def test_a_malformed_wire_form_is_refused(wire: object) -> None:
+    """Unsorted, overlapping, touching, empty, negative or mistyped ranges are not guessed at."""
+    with pytest.raises(ValueError):
+        Offsets.from_wire(wire)
+
+
+def test_people_can_read_offsets() -> None:
+    """Errors name partitions and ranges."""
+    assert str(Offsets({1: [(7, 9)], 0: [(0, 5), (8, 9)]})) == "0: [0, 5) [8, 9), 1: [7, 9)"
+    assert str(NO_OFFSETS) == "none"
