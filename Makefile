@@ -84,8 +84,10 @@ $(JARS): dev/pom.xml
 	@sh dev/check.sh java maven
 	@echo "Fetching the jars of Spark's Kafka connector (10 MB) and of a Kafka broker (45 MB) ..."
 	@rm -rf $(@D)
+	@mkdir -p $(@D)
 	@for profile in spark kafka; do \
-	  mvn --quiet --batch-mode -Dstyle.color=never --strict-checksums --file $< --activate-profiles $$profile dependency:copy-dependencies \
-	    -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/$(@D)/$$profile" || exit 1; \
+	  mvn --batch-mode --strict-checksums --file $< --activate-profiles $$profile dependency:copy-dependencies \
+	    -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/$(@D)/$$profile" >$(@D)/maven.log 2>&1 || \
+	    { grep ERROR $(@D)/maven.log || cat $(@D)/maven.log; exit 1; } >&2; \
 	done
 	@touch $@
