@@ -36,7 +36,7 @@ from airflow_provider_kafka_s3.spark.conf import with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain
 from airflow_provider_kafka_s3.spark.frames import record_frame
 from airflow_provider_kafka_s3.spark.progress import Progress
-from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, uploads_of
+from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, from_bytes, gather, uploads_of
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -169,7 +169,7 @@ class Job:
         # Rows only: one per object and one per slice.
         frame = record_frame(spark, plans, options).mapInArrow(task, ROW_DDL)
         with Progress(spark.sparkContext, ", ".join(plan.topic for plan in plans), total):
-            return [Row(r.topic, r.slice, r.attempt, r.kind, bytes(r.body)) for r in frame.collect()]
+            return [from_bytes(r.row) for r in frame.collect()]
 
     def _abort(self, topic: int, rows: Sequence[Row]) -> None:
         """Give up the uploads of a topic that will not be decided now; nobody but this process knows of them."""

@@ -8,7 +8,7 @@ task is an exception there, and Spark tries the task again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 import pyarrow as pa
@@ -17,14 +17,16 @@ from airflow_provider_kafka_s3 import exceptions
 from airflow_provider_kafka_s3.batch.manifest import ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
+from airflow_provider_kafka_s3.formats.frames import binary_array
 
 __all__ = [
     "ROW_DDL",
-    "ROW_SCHEMA",
     "Row",
     "RowKind",
     "TaskError",
     "error_from",
+    "error_row",
+    "from_bytes",
     "gather",
     "rows_of_slice",
     "to_batch",
@@ -33,15 +35,10 @@ __all__ = [
 
 RowKind = Literal["slice", "object", "empty", "error"]
 
-ROW_DDL: Final = "topic int, slice int, attempt string, kind string, body binary"
-_FIELDS: Final[list[pa.Field[Any]]] = [
-    pa.field("topic", pa.int32()),
-    pa.field("slice", pa.int32()),
-    pa.field("attempt", pa.string()),
-    pa.field("kind", pa.string()),
-    pa.field("body", pa.binary()),
-]
-ROW_SCHEMA: Final = pa.schema(_FIELDS)
+ROW_DDL: Final = "row binary"
+"""One column, with the JSON of a :class:`Row`."""
+
+_NOTHING: Final = msgspec.Raw(b"null")
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -52,14 +49,14 @@ class Row(msgspec.Struct, frozen=True):
         slice: id of the slice in that plan; -1 if ``empty``.
         attempt: tells the attempts at a slice apart.
         kind: see the module.
-        body: JSON of a ``SliceResult``, ``ObjectEntry`` or :class:`TaskError`.
+        body: a ``SliceResult``, ``ObjectEntry``, :class:`TaskError`, or nothing.
     """
 
     topic: int
     slice: int
     attempt: str
     kind: RowKind
-    body: bytes
+    body: msgspec.Raw = _NOTHING
 
 
 class TaskError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,17 +70,25 @@ def rows_of_slice(topic: int, attempt: str, rows: SliceRows) -> list[Row]:
     """What a task that succeeded yields; the row that ends it comes last."""
     number = rows.result.id
     return [
-        *(Row(topic, number, attempt, "object", msgspec.json.encode(entry)) for entry in rows.objects),
-        Row(topic, number, attempt, "slice", msgspec.json.encode(rows.result)),
+        *(Row(topic, number, attempt, "object", _raw(entry)) for entry in rows.objects),
+        Row(topic, number, attempt, "slice", _raw(rows.result)),
     ]
+
+
+def error_row(topic: int, slice_: int, attempt: str, error: KafkaS3Error) -> Row:
+    """What a task that met a terminal error yields."""
+    return Row(topic, slice_, attempt, "error", _raw(TaskError(type(error).__name__, str(error))))
 
 
 def to_batch(rows: Sequence[Row]) -> pa.RecordBatch:
     """Rows as Arrow."""
-    columns = zip(*((r.topic, r.slice, r.attempt, r.kind, r.body) for r in rows), strict=True)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, ROW_SCHEMA, strict=True)], schema=ROW_SCHEMA
-    )
+    # Not by pyarrow.array, which imports pandas: that costs a worker more than a second and 50 MB.
+    return pa.RecordBatch.from_arrays([binary_array([*map(msgspec.json.encode, rows)], large=False)], names=["row"])
+
+
+def from_bytes(row: bytes | bytearray) -> Row:
+    """One row as the driver gets it."""
+    return msgspec.json.decode(row, type=Row)
 
 
 def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] | KafkaS3Error]:
@@ -144,11 +149,15 @@ def uploads_of(topic: int, rows: Iterable[Row]) -> list[tuple[str, str]]:
     return [(entry.key, entry.upload_id) for entry in entries]
 
 
-def error_from(body: bytes) -> KafkaS3Error:
+def error_from(body: msgspec.Raw) -> KafkaS3Error:
     """The error of an ``error`` row."""
     told = msgspec.json.decode(body, type=TaskError)
     kind = getattr(exceptions, told.error, SparkJobError)
     return kind(told.message) if issubclass(kind, KafkaS3Error) else SparkJobError(told.message)
+
+
+def _raw(value: SliceResult | ObjectEntry | TaskError) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def _slice(

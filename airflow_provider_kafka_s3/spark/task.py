@@ -13,15 +13,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.batch.objects import write_slice
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import SparkJobError, TerminalError
+from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
-from airflow_provider_kafka_s3.spark.rows import Row, TaskError, rows_of_slice, to_batch
+from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
@@ -84,7 +84,7 @@ class SliceTask:
             batches: all records of one slice, as :func:`~airflow_provider_kafka_s3.spark.frames.record_frame` has them.
 
         Yields:
-            Batches of :data:`~airflow_provider_kafka_s3.spark.rows.ROW_SCHEMA`.
+            Batches of :class:`~airflow_provider_kafka_s3.spark.rows.Row`.
 
         Raises:
             TransientError: trying again may help.
@@ -93,15 +93,14 @@ class SliceTask:
         first = next((batch for batch in batches if batch.num_rows), None)
         attempt = uuid.uuid4().hex
         if first is None:
-            rows = [Row(-1, -1, attempt, "empty", b"")]
+            rows = [Row(-1, -1, attempt, "empty")]
         else:
             topic, slice_ = self._find(first)
             try:
                 rows = self._write(topic, slice_, itertools.chain([first], batches), attempt)
             except TerminalError as e:
                 # Not an exception of the task: Spark would only repeat it.
-                told = TaskError(type(e).__name__, str(e))
-                rows = [Row(topic, slice_.id, attempt, "error", msgspec.json.encode(told))]
+                rows = [error_row(topic, slice_.id, attempt, e)]
         for start in range(0, len(rows), _ROWS_PER_BATCH):
             yield to_batch(rows[start : start + _ROWS_PER_BATCH])
 
@@ -148,6 +147,7 @@ def to_records(batch: pa.RecordBatch) -> pa.RecordBatch:
 
     Spark counts microseconds. A record without a timestamp has -1 ms, one millisecond before the epoch.
     """
-    microseconds = batch.column("timestamp").cast(pa.int64()).to_numpy()
-    milliseconds = pa.array(np.floor_divide(microseconds, _MICROSECONDS))
-    return pa.RecordBatch.from_arrays([batch.column("offset"), milliseconds, batch.column("value")], schema=_RECORDS)
+    milliseconds: Int64Array = np.floor_divide(int64_values(batch.column("timestamp")), _MICROSECONDS)
+    # Not by pyarrow.array, which imports pandas: that costs a worker more than a second and 50 MB.
+    timestamps = pa.Array.from_buffers(pa.int64(), len(milliseconds), [None, pa.py_buffer(milliseconds.data)])
+    return pa.RecordBatch.from_arrays([batch.column("offset"), timestamps, batch.column("value")], schema=_RECORDS)

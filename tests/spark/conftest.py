@@ -1,0 +1,60 @@
+"""One Spark session and one S3 server for all tests of the job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dev.kafka_broker import KafkaBroker
+from dev.s3_server import S3Server
+from tests.spark.pipeline import MakePipeline, Pipeline, spark_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session with two cores that tries a task four times."""
+    from pyspark.sql import SparkSession
+
+    # The Python workers are started by the JVM, which takes what is in the environment.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder
+    for name, value in spark_conf(spark_log_level="ERROR").items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server in a process of its own."""
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture
+def make_pipeline(s3_server: S3Server, kafka_broker: KafkaBroker) -> Iterator[MakePipeline]:
+    """Make a pipeline in an empty bucket: ``make_pipeline(layout=…, …)``."""
+    with contextlib.ExitStack() as stack:
+
+        def make(**settings: Any) -> Pipeline:
+            pipeline = Pipeline(
+                **{
+                    "kafka": {"bootstrap.servers": kafka_broker.bootstrap_servers},
+                    "endpoint": s3_server.endpoint,
+                    **settings,
+                }
+            )
+            stack.callback(pipeline.close)
+            return pipeline
+
+        yield make

@@ -1,0 +1,210 @@
+"""A pipeline for tests and the benchmark: plans by ``TopicRun``, executes by a ``JobSpec``, reads the bucket back.
+
+This is what the operator does, without Airflow.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry
+from airflow_provider_kafka_s3.batch.objects import object_builder
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.runs import RunRequest, TopicResult, TopicRun
+from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.spark.conf import with_job_conf
+from airflow_provider_kafka_s3.spark.job import Job
+from airflow_provider_kafka_s3.spark.scripts import job_script
+from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+JARS: Final = ROOT / ".build" / "jars" / "spark"
+CREDENTIALS: Final = S3Credentials(access_key_id="test", secret_access_key="canary-of-the-secret-key")
+
+
+def spark_conf(**more: str) -> dict[str, str]:
+    """Settings of a local session as the operator makes them; keywords have ``_`` for ``.``."""
+    user = {
+        "spark.master": "local[2,4]",
+        "spark.jars": ",".join(str(jar) for jar in sorted(JARS.glob("*.jar"))),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+    return with_job_conf(user)
+
+
+def s3_settings(endpoint: str) -> S3Settings:
+    """How to reach a server of the tests."""
+    return S3Settings(endpoint_url=endpoint, region="us-east-1", addressing_style="path")
+
+
+@dataclass
+class Pipeline:
+    """One pipeline, in one bucket.
+
+    Attributes:
+        kafka: librdkafka settings.
+        endpoint: of the S3 server.
+        bucket: made if it does not exist.
+        layout: of what it plans.
+        settings: more of ``RunRequest``.
+    """
+
+    kafka: Mapping[str, object]
+    endpoint: str
+    layout: Layout
+    bucket: str = field(default_factory=lambda: f"lake-{uuid.uuid4().hex}")
+    name: str = "lake"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.client = make_client(s3_settings(self.endpoint), CREDENTIALS)
+        self.client.create_bucket(Bucket=self.bucket)
+        self.store = DurableStore(S3Store(self.client, self.bucket), Retrier())
+        self.source = KafkaSource(self.kafka)
+
+    def close(self) -> None:
+        """Close the client's connections."""
+        self.client.close()
+
+    # -- what the operator does ---------------------------------------------------------------------------------------
+
+    def topic_run(self, topic: str, run: str) -> TopicRun:
+        """One attempt of a run over a topic."""
+        log = TopicLog(self.store, topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic)
+        request = RunRequest(
+            **{"run": run, "mode": "incremental", "layout": self.layout, "starting": "earliest", **self.settings}
+        )
+        return TopicRun(Committer(log, self.source, object_builder(self.store)), request)
+
+    def plan(self, topic: str, run: str) -> Plan:
+        """Plan the next batch of a topic; there has to be something new."""
+        plan = self.topic_run(topic, run).advance()
+        assert isinstance(plan, Plan)
+        return plan
+
+    def spec(self, plans: Mapping[str, Plan], run: str, result_path: Path | str, **more: Any) -> JobSpec:
+        """What a submit is told."""
+        refs = tuple(
+            PlanRef(topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic, batch=plan.batch)
+            for topic, plan in plans.items()
+        )
+        return JobSpec(
+            **{
+                "run": run,
+                "plans": refs,
+                "kafka": dict(self.kafka),
+                "bucket": self.bucket,
+                "result_path": str(result_path),
+                "s3": s3_settings(self.endpoint),
+                "credentials": CREDENTIALS,
+                "retry": RetryPolicy(base=0.05),
+                **more,
+            }
+        )
+
+    def job(self, spec: JobSpec, spark: SparkSession) -> JobResult:
+        """Execute in this process."""
+        return Job(spec, lambda: spark, source=self.source, store=self.store).run()
+
+    def execute(self, spark: SparkSession, *topics: str, run: str, **more: Any) -> dict[str, TopicOutcome]:
+        """Plan a batch of each topic and execute it in this process."""
+        plans = {topic: self.plan(topic, run) for topic in topics}
+        result = self.job(self.spec(plans, run, "unused", **more), spark)
+        return {outcome.topic: outcome for outcome in result.topics}
+
+    def land(self, spark: SparkSession, *topics: str, run: str = "run") -> list[TopicResult]:
+        """Run until the targets of all topics are covered."""
+        results = []
+        for topic in topics:
+            attempt = self.topic_run(topic, run)
+            while isinstance(step := attempt.advance(), Plan):
+                result = self.job(self.spec({topic: step}, run, "unused"), spark)
+                assert result.succeeded, result
+            results.append(step)
+        return results
+
+    # -- what is in the bucket ----------------------------------------------------------------------------------------
+
+    def log(self, topic: str) -> TopicLog:
+        """The control documents of a topic, read anew."""
+        return TopicLog(self.store, topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic)
+
+    def decision(self, topic: str, batch: int = 1) -> Manifest | None:
+        """How a batch was decided."""
+        return self.log(topic).read_manifest(batch)
+
+    def objects(self, topic: str, batch: int = 1) -> tuple[ObjectEntry, ...]:
+        """The objects of a committed batch."""
+        manifest = self.decision(topic, batch)
+        assert manifest is not None
+        assert manifest.status == "commit"
+        return manifest.objects
+
+    def data_keys(self) -> list[str]:
+        """Keys of all data objects that are visible."""
+        return [info.key for info in self.store.list("") if "/_kafka_s3/" not in f"/{info.key}"]
+
+    def body(self, key: str) -> bytes:
+        """Bytes of an object, unpacked."""
+        found = self.store.get(key)
+        assert found is not None
+        return gzip.decompress(found.body) if key.endswith(".gz") else found.body
+
+    def bodies(self) -> dict[str, bytes]:
+        """All data objects, as stored."""
+        found = {key: self.store.get(key) for key in self.data_keys()}
+        return {key: stored.body for key, stored in found.items() if stored is not None}
+
+    def lines(self, topic: str = "") -> Counter[bytes]:
+        """Lines of all visible data objects of a topic (of all topics), and how often each is there."""
+        keys = [key for key in self.data_keys() if f"/{topic}" in f"/{key}"]
+        return Counter(line for key in keys for line in self.body(key).splitlines())
+
+
+def submit(spec: JobSpec, folder: Path, **conf: str) -> subprocess.Popen[str]:
+    """Run a job as the operator does: spark-submit in a process of its own, with a job file."""
+    job_file = folder / f"{uuid.uuid4().hex}.json"
+    spec.write(job_file)
+    binary = Path(sys.executable).parent / "spark-submit"
+    options = [part for name, value in spark_conf(**conf).items() for part in ("--conf", f"{name}={value}")]
+    return subprocess.Popen(
+        [str(binary), *options, str(job_script()), "--job-file", str(job_file)],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def submitted(spec: JobSpec, folder: Path, **conf: str) -> tuple[JobResult | None, str, int]:
+    """Run a job by spark-submit to its end; returns its result, its output and the exit code."""
+    process = submit(spec, folder, **conf)
+    output, _ = process.communicate()
+    return JobResult.read(spec.result_path), output, process.returncode
+
+
+MakePipeline = Callable[..., Pipeline]

@@ -1,0 +1,104 @@
+"""What tests of the job look through: a gate in front of the store, and the processes of Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Self
+
+import psutil
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+class Gate:
+    """Lets the first parts of uploads pass and holds everything that would bring a batch further, until it opens.
+
+    Attributes:
+        held: set as soon as a request is held: by then the store holds a part, and no manifest.
+    """
+
+    def __init__(self, *, parts: int = 1) -> None:
+        self.held = threading.Event()
+        self._parts = parts
+        self._opened = threading.Event()
+        self._lock = threading.Lock()
+
+    def open(self) -> None:
+        """Let all pass, those that wait too."""
+        self._opened.set()
+
+    def __call__(self, app: WSGIApplication) -> WSGIApplication:
+        """The gate as a middleware of the server."""
+
+        def gated(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            if environ["REQUEST_METHOD"] == "PUT" and not self._opened.is_set() and self._holds(environ):
+                self.held.set()
+                self._opened.wait(120)
+            return app(environ, start_response)
+
+        return gated
+
+    def _holds(self, environ: WSGIEnvironment) -> bool:
+        if "partNumber=" in environ["QUERY_STRING"]:
+            with self._lock:
+                self._parts -= 1
+                return self._parts < 0
+        return str(environ["PATH_INFO"]).endswith(".manifest.json")
+
+
+def python_workers(root: int) -> list[psutil.Process]:
+    """The Python workers below a process: what Spark's daemon has forked."""
+    found = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(root).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                parent = process.parent()
+                if (
+                    parent is not None
+                    and "pyspark.daemon" in process.cmdline()
+                    and "pyspark.daemon" in parent.cmdline()
+                ):
+                    found.append(process)
+    return found
+
+
+class WorkerMemory:
+    """Watches the memory of Python workers while a block runs.
+
+    Attributes:
+        peak: bytes that the largest of them held at most (resident set, by the kernel's own high-water mark).
+    """
+
+    def __init__(self, root: Callable[[], int] = os.getpid, *, every: float = 0.05) -> None:
+        self.peak = 0
+        self._root = root
+        self._every = every
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="worker-memory", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin to watch."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop watching."""
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(self._every):
+            for worker in python_workers(self._root()):
+                self.peak = max(self.peak, _high_water(worker.pid))
+
+
+def _high_water(pid: int) -> int:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0

@@ -1,0 +1,305 @@
+"""The job on real parts: Spark, Kafka, and S3 over HTTP."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.kafka.options import spark_options
+from airflow_provider_kafka_s3.spark.frames import record_frame
+from dev.flights import flights, load
+from dev.kafka_broker import KafkaBroker, Message
+from dev.s3_server import ThreadedS3Server
+from tests.spark.pipeline import MakePipeline
+from tests.spark.probes import Gate, WorkerMemory, python_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# pyspark leaves it to the garbage collector to close the socket that brings the rows of collect().
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+MakeTopic = Callable[..., str]
+
+DAY = 86_400_000
+EPOCH = 1_700_000_000_000
+JSON = Layout(format=Format(kind="json"))
+BATCH_SIZE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+def records(count: int, *, partitions: int = 2, size: int = 0) -> list[Message]:
+    """Records whose days go to and fro."""
+    fill = "x" * size
+    return [
+        Message(
+            json.dumps({"n": n, "fill": fill}).encode(), partition=n % partitions, timestamp=EPOCH + n * 7 % 5 * DAY
+        )
+        for n in range(count)
+    ]
+
+
+def values(messages: Iterable[Message]) -> Counter[bytes]:
+    """What has to be landed."""
+    return Counter(m.value for m in messages if m.value is not None)
+
+
+def test_the_same_plan_and_records_give_the_same_bytes_in_two_empty_buckets(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """Names and bytes are equal, gzip and rotation included, though Arrow batches are cut elsewhere."""
+    topic = make_topic(2)
+    kafka_broker.produce(topic, records(2_000))
+    layout = Layout(
+        format=Format(kind="json", compression="gzip"),
+        partitioner=Partitioner(kind="daily"),
+        rotation=Rotation(flush_size=300),
+    )
+    stored = []
+    usual = spark.conf.get(BATCH_SIZE)
+    for batch_size in (usual, "37"):
+        pipeline = make_pipeline(layout=layout, settings={"max_slice_records": 400})
+        spark.conf.set(BATCH_SIZE, batch_size)
+        assert pipeline.land(spark, topic)[0].status == "ok"
+        stored.append(pipeline.bodies())
+        assert pipeline.lines() == values(records(2_000))
+    spark.conf.set(BATCH_SIZE, usual)
+    assert stored[0] == stored[1]
+    assert len(stored[0]) > 30
+
+
+def test_every_task_sees_exactly_one_slice(
+    spark: SparkSession,
+    kafka_broker: KafkaBroker,
+    make_topic: MakeTopic,
+    make_pipeline: MakePipeline,
+    kafka_config: dict[str, object],
+) -> None:
+    """However many slices, partitions and topics there are, each task reads the whole of one slice and nothing else."""
+    topics = [make_topic(3), make_topic(1)]
+    pipeline = make_pipeline(layout=JSON, settings={"max_slice_records": 70})
+    plans: list[Plan] = []
+    for topic, partitions in zip(topics, (3, 1), strict=True):
+        kafka_broker.produce(topic, records(600, partitions=partitions))
+        plans.append(pipeline.plan(topic, "run"))
+
+    def seen(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        rows: list[tuple[str, int, int]] = []
+        for batch in batches:
+            columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset"))
+            rows += zip(*columns, strict=True)
+        name, partition, first = rows[0]
+        exact = rows == [(name, partition, first + i) for i in range(len(rows))]
+        yield pa.RecordBatch.from_pydict(
+            {"topic": [name], "partition": [partition], "start": [first], "end": [rows[-1][2] + 1], "exact": [exact]}
+        )
+
+    isolation: Isolation = "read_committed"
+    frame = record_frame(spark, plans, {isolation: spark_options(kafka_config, isolation=isolation)})
+    told = frame.mapInArrow(seen, "topic string, partition long, start long, end long, exact boolean").collect()
+    planned = [(p.topic, s.partition, s.start, s.end, True) for p in plans for s in p.slices]
+    assert sorted(tuple(row) for row in told) == sorted(planned)
+    assert len(planned) == 3 * 3 + 9
+
+
+def test_records_out_of_order_go_to_the_partition_of_their_own_timestamp(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """A mixed-up copy of all flights: each is once in the bucket, in the month it has by its own timestamp."""
+    topic = f"shuffled-{make_topic()}"
+    load(kafka_broker, topic, order="shuffled")
+    monthly = Partitioner(kind="time", path_format="'year'=YYYY/'month'=MM", duration_ms=DAY // 24)
+    compressed = Format(kind="json", compression="gzip")
+    pipeline = make_pipeline(layout=Layout(format=compressed, partitioner=monthly))
+    pipeline.land(spark, topic)
+
+    landed: Counter[str] = Counter()
+    for key in pipeline.data_keys():
+        folder = "/".join(key.split("/")[2:4])
+        flown = [json.loads(line)["time_hour"] for line in pipeline.body(key).splitlines()]
+        assert {f"year={hour[:4]}/month={hour[5:7]}" for hour in flown} == {folder}
+        landed[folder] += len(flown)
+    expected = Counter(f"year={f['time_hour'][:4]}/month={f['time_hour'][5:7]}" for f in flights() if f["time_hour"])  # type: ignore[index]
+    assert landed == expected
+
+
+def test_records_without_usable_timestamps_are_named(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """A negative timestamp arrives in Python as it was produced, and day one of the epoch is a day like any other."""
+    topic = make_topic(1)
+    kafka_broker.produce(topic, [Message(b'{"a":1}', timestamp=1), Message(b'{"a":2}', timestamp=DAY - 1)])
+    pipeline = make_pipeline(layout=Layout(format=Format(kind="json"), partitioner=Partitioner(kind="daily")))
+    pipeline.land(spark, topic)
+    day = dt.datetime.fromtimestamp(0, dt.UTC)
+    assert pipeline.data_keys() == [
+        f"topics/{topic}/year={day:%Y}/month={day:%m}/day={day:%d}/{topic}+0+0000000000.json"
+    ]
+
+
+def test_a_slice_of_transaction_markers_only_is_read_to_its_end(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """It brings no record and no object; its offsets are covered."""
+    topic = make_topic(2)
+    kafka_broker.produce(topic, [Message(b'"kept"', partition=0)])
+    kafka_broker.produce_transaction(topic, [Message(b'"aborted"', partition=1)], commit=False)
+    pipeline = make_pipeline(layout=JSON)
+    result = pipeline.land(spark, topic)[0]
+
+    manifest = pipeline.decision(topic)
+    assert manifest is not None
+    assert [(s.records, s.next_offset) for s in manifest.slices] == [(1, 1), (0, 2)]
+    assert pipeline.lines() == Counter([b'"kept"'])
+    assert str(result.target) == "0: [0, 1), 1: [0, 2)"
+
+
+def test_an_invalid_record_of_one_topic_holds_nothing_else_back(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """The error names topic, partition and offset; the other topic is landed; nothing of the bad one is left behind."""
+    good, bad = make_topic(2), make_topic(2)
+    kafka_broker.produce(good, records(100))
+    kafka_broker.produce(bad, [*records(30_000, size=300), Message(b'{"broken":', partition=1)])
+    pipeline = make_pipeline(layout=Layout(format=Format(kind="json"), part_size=5 * MIB))
+    outcomes = pipeline.execute(spark, good, bad, run="run")
+
+    assert outcomes[good].status == "decided"
+    assert pipeline.lines(f"topics/{good}") == values(records(100))
+    assert outcomes[bad].error == "RecordError"
+    assert f"topic '{bad}', partition 1, offset 15000" in str(outcomes[bad].message)
+    assert pipeline.decision(bad) is None
+    assert not list(pipeline.store.pending_uploads(""))
+
+
+def test_offsets_that_are_gone_fail_their_topic_only(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """Retention between the plan and the read: the error names partition and range; the other topic is landed."""
+    good, trimmed = make_topic(1), make_topic(1)
+    pipeline = make_pipeline(layout=JSON)
+    for topic in (good, trimmed):
+        kafka_broker.produce(topic, records(50, partitions=1))
+        pipeline.plan(topic, "run")
+    kafka_broker.delete_records(trimmed, {0: 20})
+    plans = {topic: pipeline.log(topic).require_plan(1)[0] for topic in (good, trimmed)}
+    outcomes = {o.topic: o for o in pipeline.job(pipeline.spec(plans, "run", "unused"), spark).topics}
+
+    assert outcomes[good].status == "decided"
+    assert pipeline.lines(f"topics/{good}") == values(records(50))
+    assert outcomes[trimmed].error == "DataLossError"
+    assert f"topic '{trimmed}': offsets 0: [0, 20)" in str(outcomes[trimmed].message)
+    assert pipeline.decision(trimmed) is None
+
+
+def test_offsets_that_are_gone_can_be_skipped(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """With the policy skip the batch is abandoned, what is left is planned again, and the gap is recorded."""
+    topic = make_topic(1)
+    pipeline = make_pipeline(layout=JSON, settings={"on_data_loss": "skip"})
+    kafka_broker.produce(topic, records(50, partitions=1))
+    plan = pipeline.plan(topic, "run")
+    kafka_broker.delete_records(topic, {0: 20})
+    result = pipeline.job(pipeline.spec({topic: plan}, "run", "unused", on_data_loss="skip"), spark)
+
+    assert result.succeeded
+    abandoned = pipeline.decision(topic)
+    assert abandoned is not None
+    assert (abandoned.status, abandoned.release) == ("abandoned", "debt")
+    landed = pipeline.land(spark, topic)[0]
+    assert str(landed.skipped) == "0: [0, 20)"
+    assert pipeline.lines() == values(records(50, partitions=1)[20:])
+
+
+def test_a_decided_batch_is_carried_out_without_reading(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """A driver that died after its decision left uploads behind; the next one completes them."""
+    topic = make_topic(1)
+    pipeline = make_pipeline(layout=JSON)
+    kafka_broker.produce(topic, records(50, partitions=1))
+    plan = pipeline.plan(topic, "run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("airflow_provider_kafka_s3.batch.commit.Committer.carry_out", lambda *_: None)
+        pipeline.job(pipeline.spec({topic: plan}, "run", "unused"), spark)
+    assert pipeline.data_keys() == []
+    assert pipeline.decision(topic) is not None
+
+    kafka_broker.delete_records(topic, {0: 50})
+    assert pipeline.job(pipeline.spec({topic: plan}, "run", "unused"), spark).succeeded
+    assert pipeline.lines() == values(records(50, partitions=1))
+
+
+def test_a_topic_that_was_created_again_is_not_read(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """Its offsets are not those of the plan."""
+    topic = make_topic(1)
+    pipeline = make_pipeline(layout=JSON)
+    kafka_broker.produce(topic, records(50, partitions=1))
+    plan = pipeline.plan(topic, "run")
+    kafka_broker.delete_topic(topic)
+    kafka_broker.create_topic(topic, 1)
+    kafka_broker.produce(topic, records(50, partitions=1))
+    (outcome,) = pipeline.job(pipeline.spec({topic: plan}, "run", "unused"), spark).topics
+    assert outcome.error == "TopicRecreatedError"
+    assert pipeline.decision(topic) is None
+
+
+def test_a_killed_worker_costs_a_retry_and_no_record(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """A worker dies while it uploads; Spark tries the task again; every record is there once."""
+    topic = make_topic(1)
+    kafka_broker.produce(topic, sent := records(40_000, partitions=1, size=300))
+    gate = Gate()
+    with ThreadedS3Server(middleware=gate) as server:
+        pipeline = make_pipeline(endpoint=server.endpoint, layout=Layout(format=Format(kind="json"), part_size=5 * MIB))
+        plan = pipeline.plan(topic, "run")
+        done: list[object] = []
+        job = threading.Thread(
+            target=lambda: done.append(pipeline.job(pipeline.spec({topic: plan}, "run", "unused"), spark))
+        )
+        job.start()
+        assert gate.held.wait(60)
+        killed = python_workers(os.getpid())
+        for worker in killed:
+            worker.kill()
+        gate.open()
+        job.join()
+        assert killed
+        assert done[0].succeeded  # type: ignore[attr-defined]
+        assert pipeline.lines() == values(sent)
+        assert set(pipeline.data_keys()) == {o.key for o in pipeline.objects(topic)}
+        # What the dead worker had begun stays invisible, for the lifecycle rule.
+        assert len(list(pipeline.store.pending_uploads(""))) == 1
+
+
+def test_a_worker_stays_small(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """A Python worker holds at most 300 MB, whatever passes through it, large records included."""
+    topic = make_topic(2)
+    small = records(150_000, size=330)
+    large = [Message(json.dumps("y" * MIB).encode(), partition=n % 2, timestamp=EPOCH) for n in range(40)]
+    kafka_broker.produce(topic, [*small, *large], compression_type="lz4", message_max_bytes=2 * MIB)
+    pipeline = make_pipeline(
+        layout=Layout(format=Format(kind="json", compression="gzip"), partitioner=Partitioner(kind="daily"))
+    )
+    for worker in python_workers(os.getpid()):  # their high-water marks are those of other tests
+        worker.kill()
+    with WorkerMemory() as memory:
+        pipeline.land(spark, topic)
+    assert sum(pipeline.lines().values()) == len(small) + len(large)
+    assert 0 < memory.peak <= 300_000_000
