@@ -36,7 +36,7 @@ def with_job_conf(user: Mapping[str, str]) -> dict[str, str]:
     """The job's settings under the user's: what the user set wins, except that redaction only grows."""
     conf = {**JOB_CONF, **user}
     for name in ("spark.redaction.regex", "spark.sql.redaction.options.regex"):
-        if name in user and user[name] != JOB_CONF[name]:
+        if name in user and JOB_CONF[name] not in user[name]:
             conf[name] = f"{JOB_CONF[name]}|{user[name]}"
     return conf
 

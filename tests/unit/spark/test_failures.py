@@ -1,0 +1,71 @@
+"""Spark's exceptions are told apart by what has to be done about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
+    DataLossError,
+    KafkaS3Error,
+    RecordError,
+    SparkJobError,
+)
+from airflow_provider_kafka_s3.spark.failures import explain
+
+TRACE = """
+	at org.apache.spark.sql.kafka010.KafkaExceptions$.couldNotReadOffsetRange(KafkaExceptions.scala:101)
+	at java.base/java.lang.Thread.run(Thread.java:840)
+	... 1 more
+"""
+GONE = "Reason: offset [0, 9) for topic partition a-0."
+PYTHON_TRACE = 'Traceback (most recent call last):\n  File "uploads.py", line 1, in f\n    code\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "told"),
+    [
+        (
+            f"An error occurred while calling o1.collectToPython.\n: o.a.s.KafkaIllegalStateException: Lost\n{GONE}{TRACE}",
+            DataLossError,
+            GONE,
+        ),
+        ("[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data", DataLossError, "Some data"),
+        (
+            f"An error occurred while calling o1.load.\n: o.a.s.AnalysisException: Failed to find data source: kafka. {TRACE}",
+            ConfigurationError,
+            "packages='org.apache.spark:spark-sql-kafka-0-10_2.13:",
+        ),
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka.", ConfigurationError, "jars="),
+        (f": java.lang.NoClassDefFoundError: org/apache/kafka/Something{TRACE}", ConfigurationError, "does not fit"),
+        (
+            f": org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized: [x]{TRACE}",
+            AccessDeniedError,
+            "Not authorized: [x]",
+        ),
+        (
+            f"\n  An exception was thrown from the Python worker.\n{PYTHON_TRACE}ThrottledError: slow down\n",
+            SparkJobError,
+            "failed: ThrottledError: slow down",
+        ),
+        ("", SparkJobError, "RuntimeError"),
+    ],
+)
+def test_a_failure_is_what_its_text_says(text: str, kind: type[KafkaS3Error], told: str) -> None:
+    """The class decides whether a retry helps; the message is the reason, without Java's frames."""
+    error = explain(RuntimeError(text))
+    assert type(error) is kind
+    assert told in str(error)
+    assert "KafkaExceptions.scala" not in str(error)
+
+
+def test_errors_of_this_package_stay_what_they_are() -> None:
+    """The driver raises its own, too."""
+    error = RecordError("offset 1")
+    assert explain(error) is error
+
+
+def test_a_long_text_is_cut() -> None:
+    """The result file is read by people."""
+    assert len(str(explain(RuntimeError("x" * 100_000)))) < 2_000

@@ -1,0 +1,87 @@
+"""The job file is private, used once, and never shows what it holds."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome, UploadSettings
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials
+
+CANARY = "canary-7f3a"
+PLAN = PlanRef(topics_dir="topics", pipeline="lake", topic="flights", batch=3)
+SPEC = JobSpec(
+    run="run",
+    plans=(PLAN,),
+    kafka={"bootstrap.servers": "broker:9092", "sasl.password": CANARY},
+    kafka_overrides={"kafka.ssl.key.password": CANARY},
+    bucket="bucket",
+    result_path="/somewhere/result.json",
+    credentials=S3Credentials(access_key_id="id", secret_access_key=CANARY),
+)
+
+
+def test_a_job_file_is_private_and_gone_once_it_is_read(tmp_path: Path) -> None:
+    """Only its owner may read it, it never replaces a file, and reading removes it."""
+    path = tmp_path / "job.json"
+    SPEC.write(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(FileExistsError):
+        SPEC.write(path)
+    assert JobSpec.read(path) == SPEC
+    assert not path.exists()
+
+
+def test_a_job_file_that_is_gone_is_explained(tmp_path: Path) -> None:
+    """It serves one submit, on the machine of the driver."""
+    with pytest.raises(ConfigurationError, match="deploy mode 'client'"):
+        JobSpec.read(tmp_path / "job.json")
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"later": "canary-7f3a"}', b'{"run": 1, "kafka": {"p": "canary-7f3a"}}'])
+def test_a_job_file_of_another_version_is_refused_without_its_content(tmp_path: Path, body: bytes) -> None:
+    """The error tells the reason, no value, and the file is gone."""
+    path = tmp_path / "job.json"
+    path.write_bytes(body)
+    with pytest.raises(ConfigurationError, match="same version") as caught:
+        JobSpec.read(path)
+    assert CANARY not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert not path.exists()
+
+
+def test_secrets_do_not_show() -> None:
+    """Neither repr nor str nor an error about the spec names them."""
+    assert CANARY not in f"{SPEC!r} {SPEC} {(SPEC,)}"
+    assert "broker:9092" not in repr(SPEC)
+
+
+def test_a_job_needs_plans_of_different_topics() -> None:
+    """Two plans of one topic cannot be executed together, and none is nothing to do."""
+    for plans in ((), (PLAN, PLAN)):
+        with pytest.raises(ConfigurationError, match="one plan of each"):
+            JobSpec(run="run", plans=plans, kafka={}, bucket="b", result_path="r")
+
+
+def test_upload_settings_say_the_fix() -> None:
+    """Numbers that make no sense are refused."""
+    with pytest.raises(ConfigurationError, match="threads=0"):
+        UploadSettings(threads=0)
+    with pytest.raises(ConfigurationError, match="memory=5 bytes"):
+        UploadSettings(memory=5)
+
+
+def test_a_result_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    """What the driver wrote is what the caller reads; before that there is none."""
+    path = tmp_path / "result.json"
+    assert JobResult.read(path) is None
+    good = TopicOutcome(topic="a", status="decided")
+    bad = TopicOutcome(topic="b", status="error", error="RecordError", message="offset 3")
+    JobResult(topics=(good, bad)).write(path)
+    assert JobResult.read(path) == JobResult(topics=(good, bad))
+    assert not JobResult(topics=(good, bad)).succeeded
+    assert JobResult(topics=(good,)).succeeded
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]

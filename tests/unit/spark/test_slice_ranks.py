@@ -1,0 +1,76 @@
+"""Slices become as few frames as can give every task exactly one of them."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS
+from airflow_provider_kafka_s3.batch.plan import Plan, Slice, layout_digest
+from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.spark.frames import slice_ranks
+
+LAYOUT = Layout(format=Format(kind="json"))
+
+
+def plan_of(topic: str, slices: list[tuple[int, int, int]], isolation: Isolation = "read_committed") -> Plan:
+    """A plan of ``(partition, start, end)``."""
+    return Plan(
+        batch=1,
+        type="data",
+        topic=topic,
+        topic_id="id",
+        generation=0,
+        run="run",
+        tail=True,
+        isolation=isolation,
+        slices=tuple(Slice(id=i, partition=p, start=a, end=b) for i, (p, a, b) in enumerate(slices)),
+        skipped=NO_OFFSETS,
+        layout=LAYOUT,
+        layout_sha256=layout_digest(LAYOUT),
+    )
+
+
+def test_the_kth_slices_of_all_partitions_share_a_frame() -> None:
+    """Two topics, three ranks: each frame assigns exactly the partitions that it has offsets for."""
+    plans = [
+        plan_of("a", [(0, 0, 5), (0, 5, 9), (0, 9, 12), (3, 7, 8)]),
+        plan_of("b", [(1, 2, 4), (1, 4, 6)]),
+    ]
+    told = [{name: json.loads(value) for name, value in rank.options().items()} for rank in slice_ranks(plans)]
+    assert told == [
+        {
+            "assign": {"a": [0, 3], "b": [1]},
+            "startingOffsets": {"a": {"0": 0, "3": 7}, "b": {"1": 2}},
+            "endingOffsets": {"a": {"0": 5, "3": 8}, "b": {"1": 4}},
+        },
+        {
+            "assign": {"a": [0], "b": [1]},
+            "startingOffsets": {"a": {"0": 5}, "b": {"1": 4}},
+            "endingOffsets": {"a": {"0": 9}, "b": {"1": 6}},
+        },
+        {"assign": {"a": [0]}, "startingOffsets": {"a": {"0": 9}}, "endingOffsets": {"a": {"0": 12}}},
+    ]
+
+
+def test_isolation_levels_do_not_share_a_frame() -> None:
+    """A frame reads as its plan asks."""
+    ranks = slice_ranks([plan_of("a", [(0, 0, 5)]), plan_of("b", [(0, 0, 5)], "read_uncommitted")])
+    assert [(r.isolation, list(r.ranges)) for r in ranks] == [("read_committed", ["a"]), ("read_uncommitted", ["b"])]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=30))
+def test_every_slice_is_in_exactly_one_frame(sizes: list[tuple[int, int]]) -> None:
+    """Nothing is lost or read twice, and a partition is at most once in a frame."""
+    at: dict[int, int] = {}
+    slices = []
+    for partition, size in sizes:
+        start = at.get(partition, 0)
+        slices.append((partition, start, start + size))
+        at[partition] = start + size
+    plan = plan_of("a", slices)
+    read = [(p, *bounds) for rank in slice_ranks([plan]) for p, bounds in rank.ranges["a"].items()]
+    assert sorted(read) == sorted(slices)

@@ -1,0 +1,210 @@
+"""What a task does in a worker, with a store in memory."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_kafka_s3.config import MIB
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, SparkJobError, UnknownOutcomeError
+from airflow_provider_kafka_s3.retry import RetryPolicy
+from airflow_provider_kafka_s3.spark import task
+from airflow_provider_kafka_s3.spark.rows import Row, from_bytes, gather
+from airflow_provider_kafka_s3.spark.spec import UploadSettings
+from airflow_provider_kafka_s3.spark.task import SliceTask, to_records
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+from tests.unit.spark.test_slice_ranks import plan_of
+
+PLANS = [plan_of("a", [(0, 0, 50), (0, 50, 90), (1, 0, 10)]), plan_of("b", [(0, 0, 50)])]
+Rows = list[tuple[str, int, int, int, bytes | None]]
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """The bucket of the task."""
+    memory = MemoryStore()
+    monkeypatch.setattr(task, "_client", lambda *_: None)
+    monkeypatch.setattr(task, "S3Store", lambda *_: memory)
+    return memory
+
+
+def make_task(plans: list[Any] = PLANS) -> SliceTask:
+    """A task of both topics."""
+    return SliceTask(
+        plans,
+        bucket="bucket",
+        s3=S3Settings(region="us-east-1"),
+        credentials=S3Credentials(access_key_id="id", secret_access_key="canary"),
+        retry=RetryPolicy(max_retries=0),
+        upload=UploadSettings(),
+    )
+
+
+def spark_batch(rows: Rows) -> pa.RecordBatch:
+    """Rows of ``(topic, partition, offset, microseconds, value)`` as Spark sends them."""
+    topics, partitions, offsets, times, values = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    columns: list[Any] = [
+        pa.array(partitions, pa.int32()),
+        pa.array(offsets, pa.int64()),
+        pa.array(times, pa.timestamp("us", "UTC")),
+        pa.array(values, pa.binary()),
+        pa.array(topics, pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["partition", "offset", "timestamp", "value", "topic"])
+
+
+def records(topic: str, partition: int, start: int, end: int, value: bytes = b"{}") -> Rows:
+    """Records of a slice."""
+    return [(topic, partition, offset, 0, value) for offset in range(start, end)]
+
+
+def run(function: SliceTask, *batches: pa.RecordBatch) -> list[Row]:
+    """All rows that a task yields."""
+    return [from_bytes(value) for out in function(iter(batches)) for value in out.column("row").to_pylist()]
+
+
+def test_a_task_finds_its_slice_by_its_first_record(store: MemoryStore) -> None:
+    """Each of the slices of two topics, one of them with a hole at its beginning, goes where it belongs."""
+    rows = [
+        row
+        for slice_ in (("a", 0, 3, 50), ("a", 0, 50, 90), ("b", 0, 0, 50), ("a", 1, 0, 10))
+        for row in run(make_task(), spark_batch([]), spark_batch(records(*slice_)))
+    ]
+    first, second = gather(PLANS, rows)
+    assert isinstance(first, list)
+    assert isinstance(second, list)
+    assert [s.result.records for s in first] == [47, 40, 10]
+    assert [s.result.records for s in second] == [50]
+    assert len(list(store.pending_uploads(""))) == 4
+
+
+def test_a_single_topic_needs_no_topic_column(store: MemoryStore) -> None:
+    """Then Spark does not send it."""
+    batch = spark_batch(records("b", 0, 0, 50)).drop_columns(["topic"])
+    assert [(r.topic, r.slice, r.kind) for r in run(make_task([PLANS[1]]), batch)] == [
+        (0, 0, "object"),
+        (0, 0, "slice"),
+    ]
+
+
+@pytest.mark.parametrize("record", [("a", 0, 90, 0, b"{}"), ("a", 2, 0, 0, b"{}"), ("c", 0, 0, 0, b"{}")])
+def test_a_record_of_no_slice_is_an_error(store: MemoryStore, record: tuple[str, int, int, int, bytes]) -> None:
+    """Past the end, of another partition, of another topic."""
+    with pytest.raises(SparkJobError, match="is in no slice"):
+        run(make_task(), spark_batch([record]))
+
+
+def test_no_records_end_in_one_row(store: MemoryStore) -> None:
+    """Which slice it was is for the driver to find out."""
+    assert [(r.topic, r.slice, r.kind) for r in run(make_task(), spark_batch([]))] == [(-1, -1, "empty")]
+
+
+def test_a_terminal_error_is_a_row_and_leaves_no_upload(store: MemoryStore) -> None:
+    """Spark would only repeat an exception; what was uploaded is aborted."""
+    large = records("a", 0, 0, 1, b'"' + b"x" * 9 * MIB + b'"')
+    rows = run(make_task(), spark_batch(large), spark_batch([("a", 0, 1, 0, b"{")]))
+    (failed,) = rows
+    assert (failed.kind, failed.topic, failed.slice) == ("error", 0, 0)
+    assert b"RecordError" in bytes(failed.body)
+    assert b"offset 1" in bytes(failed.body)
+    assert not list(store.pending_uploads(""))
+
+
+@pytest.mark.parametrize("error", [UnknownOutcomeError("no answer"), KeyboardInterrupt(), ZeroDivisionError()])
+def test_what_may_pass_is_raised_and_leaves_no_upload(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Spark tries the task again; the attempt cleans up after itself."""
+    send = store.upload_part
+
+    def upload_part(key: str, upload_id: str, number: int, body: bytes) -> Any:
+        if number > 1:
+            raise error
+        return send(key, upload_id, number, body)
+
+    monkeypatch.setattr(store, "upload_part", upload_part)
+    with pytest.raises(type(error)):
+        run(make_task(), spark_batch(records("a", 0, 0, 1, b'"' + b"x" * 20 * MIB + b'"')))
+    assert not list(store.pending_uploads(""))
+
+
+def test_a_store_that_refuses_is_a_row(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong credentials stay wrong for every retry."""
+
+    def refuse(*_: object, **__: object) -> str:
+        raise AccessDeniedError("PutObject on bucket")
+
+    monkeypatch.setattr(store, "create_upload", refuse)
+    (row,) = run(make_task(), spark_batch(records("a", 0, 0, 5)))
+    assert (row.kind, b"AccessDeniedError" in bytes(row.body)) == ("error", True)
+
+
+def test_uploads_that_were_told_of_are_never_aborted(store: MemoryStore) -> None:
+    """When Spark stops listening after the first rows, a decision may already list them."""
+    rows = make_task()(iter([spark_batch(records("a", 0, 0, 50))]))
+    next(iter(rows))
+    rows.close()  # type: ignore[attr-defined]
+    assert len(list(store.pending_uploads(""))) == 1
+
+
+def test_a_source_that_breaks_off_ends_the_attempt(store: MemoryStore) -> None:
+    """An error of Spark while it hands over records is an error of the attempt."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield spark_batch(records("a", 0, 0, 1, b'"' + b"x" * 9 * MIB + b'"'))
+        raise EOFError
+
+    with pytest.raises(EOFError):
+        list(make_task()(batches()))
+    assert not list(store.pending_uploads(""))
+
+
+def test_timestamps_become_milliseconds_rounded_down() -> None:
+    """Before the epoch too; what has none keeps its -1. Slices of a batch keep their own rows."""
+    times = [-1_000, 0, 999, 1_000, 1_700_000_000_123_000, -1, -62_135_596_800_000_000]
+    batch = spark_batch([("a", 0, i, t, b"{}") for i, t in enumerate(times)])
+    expected = [-1, 0, 0, 1, 1_700_000_000_123, -1, -62_135_596_800_000]
+    assert to_records(batch).column("timestamp").to_pylist() == expected
+    assert to_records(batch.slice(3, 2)).to_pydict() == {
+        "offset": [3, 4],
+        "timestamp": expected[3:5],
+        "value": [b"{}", b"{}"],
+    }
+
+
+def test_a_task_travels_and_shows_no_secret() -> None:
+    """Credentials are in the pickle, for the executor, and nowhere a log would show them."""
+    travelled = pickle.loads(pickle.dumps(make_task()))
+    assert repr(travelled) == "SliceTask([('a', 1), ('b', 1)], bucket='bucket')"
+    assert "canary" not in f"{travelled} {vars(travelled)}"
+
+
+SCRIPT = """
+import sys
+import pyarrow as pa
+from tests.unit.spark.test_slice_task import MemoryStore, from_bytes, make_task, task
+
+task._client = lambda *_: None
+task.S3Store = lambda *_: MemoryStore()
+written = make_task()(pa.ipc.open_stream(sys.stdin.buffer))
+rows = [from_bytes(row) for batch in written for row in batch.column("row").to_pylist()]
+print(*(row.kind for row in rows), "pandas" in sys.modules)
+"""
+
+
+def test_a_task_does_not_import_pandas() -> None:
+    """It would cost every worker a second and 50 MB."""
+    batch = spark_batch(records("a", 0, 0, 50))
+    stream = io.BytesIO()
+    with pa.ipc.new_stream(stream, batch.schema) as writer:
+        writer.write_batch(batch)
+    done = subprocess.run([sys.executable, "-c", SCRIPT], input=stream.getvalue(), capture_output=True, check=False)
+    assert (done.stdout.decode(), done.stderr.decode()) == ("object slice False\n", "")

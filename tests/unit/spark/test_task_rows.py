@@ -1,0 +1,96 @@
+"""The driver accepts rows only if every slice ended once."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.manifest import ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, RecordError, SparkJobError
+from airflow_provider_kafka_s3.spark.rows import Row, error_row, from_bytes, gather, rows_of_slice, to_batch, uploads_of
+from tests.unit.spark.test_slice_ranks import plan_of
+
+PLANS = [plan_of("a", [(0, 0, 5), (0, 5, 9)]), plan_of("b", [(0, 0, 5)])]
+EMPTY = Row(-1, -1, "x", "empty")
+
+
+def slice_rows(number: int, end: int, *, objects: int = 1) -> SliceRows:
+    """What a slice became."""
+    entries = tuple(
+        ObjectEntry(
+            key=f"key-{number}-{i}",
+            slices=(number,),
+            nonce="nonce",
+            upload_id=f"upload-{number}-{i}",
+            parts=(("etag", "sum"),),
+            checksum_algorithm="CRC32",
+            size=1,
+            crc32="00000000",
+            content="",
+            records=1,
+            min_offset=i,
+            max_offset=i,
+        )
+        for i in range(objects)
+    )
+    return SliceRows(result=SliceResult(id=number, records=objects, ignored=0, next_offset=end), objects=entries)
+
+
+A0, A1, B0 = slice_rows(0, 5, objects=2), slice_rows(1, 9), slice_rows(0, 5)
+
+
+def test_rows_come_back_as_what_the_slices_became() -> None:
+    """In whatever order tasks end, through Arrow and JSON."""
+    rows = [*rows_of_slice(1, "p", B0), *rows_of_slice(0, "q", A1), *rows_of_slice(0, "r", A0)]
+    stored = [from_bytes(value) for value in to_batch(rows).column("row").to_pylist()]
+    assert gather(PLANS, stored) == [[A0, A1], [B0]]
+    assert uploads_of(0, stored) == [(e.key, e.upload_id) for e in (*A1.objects, *A0.objects)]
+
+
+def test_tasks_without_records_are_the_slices_that_nobody_named() -> None:
+    """They have no objects and were read to their ends."""
+    nothing = SliceRows(result=SliceResult(id=1, records=0, ignored=0, next_offset=9), objects=())
+    assert gather(PLANS, [*rows_of_slice(0, "r", A0), EMPTY, *rows_of_slice(1, "p", B0)]) == [[A0, nothing], [B0]]
+
+
+def test_an_error_belongs_to_its_topic_only() -> None:
+    """It comes back as the class it was, with its message; the other topic is complete."""
+    failed = error_row(0, 1, "q", RecordError("offset 7"))
+    first, second = gather(PLANS, [*rows_of_slice(0, "r", A0), failed, *rows_of_slice(1, "p", B0)])
+    assert isinstance(first, RecordError)
+    assert str(first) == "offset 7"
+    assert second == [B0]
+
+
+def test_an_error_that_this_version_does_not_know_is_still_an_error() -> None:
+    """A name that is no class of ours does not become anything else."""
+
+    class StrangeError(KafkaS3Error):
+        pass
+
+    rows = [*rows_of_slice(0, "r", A0), error_row(0, 1, "q", StrangeError("?")), *rows_of_slice(1, "p", B0)]
+    assert isinstance(gather(PLANS, rows)[0], SparkJobError)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        rows_of_slice(0, "r", A0),
+        [*rows_of_slice(0, "r", A0), *rows_of_slice(0, "q", A1)],
+        [*rows_of_slice(0, "r", A0), *rows_of_slice(0, "s", A0), *rows_of_slice(1, "p", B0)],
+        [*rows_of_slice(0, "r", A0), *rows_of_slice(0, "q", A1), *rows_of_slice(1, "p", B0), EMPTY],
+        [*rows_of_slice(0, "r", A0)[:-1], *rows_of_slice(0, "s", A0), *rows_of_slice(0, "q", A1), EMPTY],
+        [*rows_of_slice(0, "r", A0), *rows_of_slice(0, "q", A1)[:-1], EMPTY, *rows_of_slice(1, "p", B0)],
+    ],
+    ids=[
+        "only-one-ended",
+        "a-topic-missing",
+        "a-slice-twice",
+        "a-task-too-many",
+        "two-attempts",
+        "objects-without-end",
+    ],
+)
+def test_rows_that_do_not_fit_decide_nothing(rows: list[Row]) -> None:
+    """A transient error: the job is tried again."""
+    with pytest.raises(SparkJobError, match="Nothing was decided"):
+        gather(PLANS, rows)
