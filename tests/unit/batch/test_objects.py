@@ -34,6 +34,7 @@ PART = 5 * MIB
 
 
 def plan_of(layout: Layout, *slices: tuple[int, int, int], generation: int = 0) -> Plan:
+    """A plan of ``(partition, start, end)``."""
     return Plan(
         batch=7,
         type="data",
@@ -51,6 +52,7 @@ def plan_of(layout: Layout, *slices: tuple[int, int, int], generation: int = 0) 
 
 
 def batch_of(rows: Sequence[tuple[int, int, bytes | None]]) -> pa.RecordBatch:
+    """Rows of ``(offset, timestamp, value)`` as a batch."""
     offsets, timestamps, values = zip(*rows, strict=True) if rows else ((), (), ())
     columns: list[Any] = [
         pa.array(offsets, pa.int64()),
@@ -73,21 +75,25 @@ class Bucket:
         self.store = DurableStore(self.memory, Retrier(sleep=lambda _: None))
 
     def write(self, plan: Plan, batches: Sequence[pa.RecordBatch]) -> SliceRows:
+        """Write the first slice of a plan."""
         with UploadPool(self.store, part_size=PART, threads=2) as pool:
             return write_slice(plan, plan.slices[0], batches, pool.open)
 
     def complete(self, rows: SliceRows) -> dict[str, bytes]:
+        """Make the objects visible, and return their bytes."""
         for entry in rows.objects:
             self.memory.complete_upload(entry.key, entry.upload_id, entry.upload_parts())
         return {entry.key: self.body(entry.key) for entry in rows.objects}
 
     def body(self, key: str) -> bytes:
+        """Bytes of an object."""
         found = self.memory.get(key)
         assert found is not None
         return found.body
 
 
 def cut(rows: list[tuple[int, int, bytes | None]], edges: Sequence[int]) -> list[pa.RecordBatch]:
+    """Rows as batches that begin at some edges."""
     bounds = [0, *sorted(e % (len(rows) + 1) for e in edges), len(rows)]
     return [batch_of(rows[a:b]) for a, b in itertools.pairwise(bounds)]
 
@@ -211,7 +217,7 @@ def test_a_reset_has_no_objects() -> None:
         layout_sha256="",
         new_topic_id="b",
     )
-    with pytest.raises(ConfigurationError, match="batch 7 .* reset"):
+    with pytest.raises(ConfigurationError, match=r"batch 7 .* reset"):
         write_slice(reset, Slice(id=0, partition=0, start=0, end=1), [], lambda *_: pytest.fail("nothing to open"))
 
 

@@ -19,6 +19,7 @@ TRACE = """
 	at java.base/java.lang.Thread.run(Thread.java:840)
 	... 1 more
 """
+CALLING = "An error occurred while calling o165.collectToPython.\n"
 GONE = "Reason: offset [0, 9) for topic partition a-0."
 PYTHON_TRACE = 'Traceback (most recent call last):\n  File "uploads.py", line 1, in f\n    code\n'
 
@@ -27,13 +28,13 @@ PYTHON_TRACE = 'Traceback (most recent call last):\n  File "uploads.py", line 1,
     ("text", "kind", "told"),
     [
         (
-            f"An error occurred while calling o1.collectToPython.\n: o.a.s.KafkaIllegalStateException: Lost\n{GONE}{TRACE}",
+            f"{CALLING}: org.apache.spark.sql.kafka010.KafkaIllegalStateException: Lost\n{GONE}{TRACE}",
             DataLossError,
             GONE,
         ),
         ("[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data", DataLossError, "Some data"),
         (
-            f"An error occurred while calling o1.load.\n: o.a.s.AnalysisException: Failed to find data source: kafka. {TRACE}",
+            f"{CALLING}: org.apache.spark.sql.AnalysisException: Failed to find data source: kafka. {TRACE}",
             ConfigurationError,
             "packages='org.apache.spark:spark-sql-kafka-0-10_2.13:",
         ),
