@@ -1,0 +1,163 @@
+"""Two drivers at once: every interleaving of their requests with at most two switches, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import exits
+from airflow_provider_kafka_s3.batch.runs import TopicResult
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import check_bucket
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import FaultyStore
+from tests.protocol.actors import Actor, Scheduler
+from tests.protocol.engine import PIPELINE, TOPIC, TOPICS_DIR, Engine
+
+Body = Callable[[Engine], Any]
+
+
+class Race:
+    """Two processes over one bucket, switched at every request to the bucket or to Kafka."""
+
+    def __init__(self, first: Body, second: Body, *, before: Callable[[MemoryStore, SimulatedKafka], None]) -> None:
+        self.scheduler = Scheduler()
+        self.kafka = SimulatedKafka(before_request=lambda operation: self.scheduler.pause())
+        self.kafka.create_topic(TOPIC)
+        self.bucket = MemoryStore()
+        before(self.bucket, self.kafka)
+        self.first, self.second = self._start(first), self._start(second)
+
+    def _start(self, body: Body) -> Actor:
+        actor = Actor(self.scheduler, "driver")
+        store = FaultyStore(self.bucket, choose=lambda request: actor.pause())
+        engine = Engine(store, self.kafka, sleep=actor.sleep, monotonic=actor.monotonic)
+        return self.scheduler.spawn(actor, lambda: body(engine))
+
+    def run(self, first_steps: int, second_steps: int) -> bool:
+        """The first goes some steps, the second goes some, the first ends, the second ends.
+
+        Returns:
+            Whether both switches happened before either had ended.
+        """
+        for _ in range(first_steps):
+            self.first.step()
+        in_time = not self.first.finished
+        for _ in range(second_steps):
+            self.second.step()
+        in_time = in_time and not self.second.finished
+        for actor in (self.first, self.second):
+            while not actor.step():
+                pass
+        return in_time
+
+    def check(self) -> None:
+        """After one more scheduled run everything is landed once and nothing is left to do."""
+        Engine(self.bucket, self.kafka).run("afterwards")
+        check_bucket(
+            self.bucket,
+            topics_dir=TOPICS_DIR,
+            pipeline=PIPELINE,
+            topic=TOPIC,
+            source=self.kafka.all_records(),
+            recovered=True,
+            complete=True,
+        )
+
+
+def records(bucket: MemoryStore, kafka: SimulatedKafka) -> None:
+    """A batch of two objects waits, and the pipeline has run before."""
+    kafka.append(TOPIC, 0, b"earlier", timestamp=0)
+    Engine(bucket, kafka).run("earlier")
+    for i in range(3):
+        kafka.append(TOPIC, 0, b"%d" % i, timestamp=i)
+
+
+def first_records(bucket: MemoryStore, kafka: SimulatedKafka) -> None:
+    """Nobody has run before: the marker is born in the race."""
+    for i in range(2):
+        kafka.append(TOPIC, 0, b"%d" % i, timestamp=i)
+
+
+def same_run(engine: Engine) -> TopicResult:
+    """A task and its zombie."""
+    return engine.run("run")
+
+
+def run_one(engine: Engine) -> TopicResult:
+    """A scheduled run, impatient with others."""
+    return engine.run("one", adopt_wait=0.0)
+
+
+def run_two(engine: Engine) -> TopicResult:
+    """Another one, which waits a little."""
+    return engine.run("two", adopt_wait=4.0)
+
+
+def interval(engine: Engine) -> TopicResult:
+    """A backfill of the first half of the records."""
+    return engine.run("interval", "data_interval", window=(0, 2))
+
+
+def abandoning(engine: Engine) -> object:
+    """An operator who has had enough of batch 2, if it is there."""
+    if engine.log.read_plan(2) is None:
+        return None
+    try:
+        return exits.abandon(engine.committer, 2, release="debt", reason="stuck", operator="me")
+    except ConfigurationError:
+        return None
+
+
+def sweep(first: Body, second: Body, before: Callable[[MemoryStore, SimulatedKafka], None]) -> int:
+    """All pairs of switch points; returns how many raced."""
+    raced = 0
+    first_steps = 0
+    while True:
+        second_steps = 0
+        first_ended = False
+        while True:
+            race = Race(first, second, before=before)
+            in_time = race.run(first_steps, second_steps)
+            for actor in (race.first, race.second):
+                assert actor.error is None, (first_steps, second_steps, actor.error)
+            race.check()
+            raced += in_time
+            if not in_time:
+                first_ended = second_steps == 0
+                break
+            second_steps += 1
+        if first_ended:
+            return raced
+        first_steps += 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "before"),
+    [
+        (same_run, same_run, records),
+        (run_one, run_two, records),
+        (run_two, run_one, records),
+        (run_one, run_two, first_records),
+        (interval, run_one, records),
+        (run_one, abandoning, records),
+    ],
+    ids=["same-run", "two-runs", "two-runs-waiting-first", "first-ever", "interval-and-incremental", "abandon"],
+)
+def test_two_processes_at_once_land_every_record_once(
+    first: Body, second: Body, before: Callable[[MemoryStore, SimulatedKafka], None]
+) -> None:
+    """Whoever is faster where: both succeed, no record is missing or twice, nothing is left open."""
+    assert sweep(first, second, before) > 100
+
+
+def test_both_of_two_racing_runs_report_the_batch_that_covers_them() -> None:
+    """Each result names the batches of its target, its own or the other's."""
+    race = Race(run_one, run_two, before=records)
+    race.run(14, 20)
+    one, two = race.first.result, race.second.result
+    assert {b.batch for b in one.batches} | {b.batch for b in two.batches} == {2}
+    assert sorted([one.shared, two.shared]) == [False, True]
