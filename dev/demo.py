@@ -59,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m dev.demo", description="Kafka to S3 by Airflow, on this machine.")
     parser.add_argument("--keep", action="store_true", help="leave the servers up at the end, until Ctrl-C")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     began = time.monotonic()
     try:
         with contextlib.ExitStack() as servers:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials
 from tests.unit.operators.conftest import CANARY, SECRETS
 
 if TYPE_CHECKING:
@@ -94,6 +95,42 @@ def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
     assert (spec.retry.max_retries, spec.on_data_loss) == (9, "skip")
     assert spec.credentials is not None
     assert spec.credentials.secret_access_key == SECRETS["aws"]
+
+
+def test_credentials_are_asked_for_again_after_a_job(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a role may have ended meanwhile; if there are no new ones now, the old ones have to do."""
+    from airflow_provider_kafka_s3.exceptions import TransientError
+    from airflow_provider_kafka_s3.operators import connections, work
+
+    opened: list[str] = []
+    answers: list[object] = []
+    real = connections.s3_access
+
+    def s3_access(conn_id: str | None) -> connections.S3Access:
+        access = real(conn_id)
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        assert access.credentials is not None
+        return connections.S3Access(access.settings, S3Credentials(access_key_id=str(answer), secret_access_key="s"))
+
+    def open_store(access: connections.S3Access, _bucket: str) -> object:
+        assert access.credentials is not None
+        opened.append(access.credentials.access_key_id)
+        return orders.store
+
+    monkeypatch.setattr(connections, "s3_access", s3_access)
+    monkeypatch.setattr(work, "open_store", open_store)
+    orders.fill("orders", [{"n": n} for n in range(3)])
+    answers += ["first", "second", "second", TransientError("no answer from STS"), "third"]
+    assert orders.run(orders.task(max_records_per_batch=1))["records"] == 4
+    assert opened == ["first", "second", "third"]
+    assert [s.credentials and s.credentials.access_key_id for s in orders.spark.specs] == [
+        "first",
+        "second",
+        "second",
+        "second",
+    ]
 
 
 def test_no_secret_is_in_the_command_the_environment_a_template_a_log_or_the_result(

@@ -1,0 +1,295 @@
+"""A real Airflow, a real broker that wants a password, and an S3 server over HTTP whose requests can be held."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+import msgspec
+import pytest
+
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, read_source
+from dev.airflow_home import AirflowHome
+from dev.kafka_broker import KafkaBroker, Message
+from dev.s3_server import ThreadedS3Server
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+BUCKET: Final = "airflow-lake"
+PIPELINE: Final = "tests"
+SECRET_KEY: Final = "canary/7c1d+aws-secret-key"
+
+
+class Gate:
+    """Holds requests for a key until as many have come as were asked for, then lets all of them go on."""
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+        self._lock = threading.Condition()
+        self._wanted: dict[tuple[str, str], int] = {}
+        self.met: list[str] = []
+
+    def hold(self, method: str, ending: str, count: int = 2) -> None:
+        """Hold the next ``count`` requests of a method for a key with this ending."""
+        with self._lock:
+            self._wanted[method, ending] = count
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Any:
+        """Serve a request, later if it has to wait."""
+        self._wait(environ["REQUEST_METHOD"], environ["PATH_INFO"])
+        return self._application(environ, start_response)
+
+    def _wait(self, method: str, path: str) -> None:
+        with self._lock:
+            held = next((h for h in self._wanted if h[0] == method and path.endswith(h[1])), None)
+            if held is None:
+                return
+            self._wanted[held] -= 1
+            if not self._wanted[held]:
+                del self._wanted[held]
+                self.met.append(held[1])
+                self._lock.notify_all()
+            # Whoever is alone goes on in the end; the test then sees that nobody met.
+            self._lock.wait_for(lambda: held not in self._wanted, timeout=150)
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """How a task ended.
+
+    Attributes:
+        succeeded: or not.
+        returned: its XCom.
+        log: what Airflow and Spark printed.
+        java_starts: JVMs that were started.
+    """
+
+    succeeded: bool
+    returned: dict[str, Any] | None
+    log: str
+    java_starts: int
+
+
+class Worker:
+    """An Airflow in a process of its own, see ``airflow_worker.py``."""
+
+    def __init__(self, home: AirflowHome) -> None:
+        self.home = home
+        self.log_file = home.folder / "worker.log"
+        self._process: subprocess.Popen[str] | None = None
+        self._results: Any = None
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        reading, writing = os.pipe()
+        with self.log_file.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("airflow_worker.py"))],
+                cwd=self.home.folder,
+                env={**self.home.environment, "RESULT_PIPE": str(writing)},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+                pass_fds=[writing],
+                start_new_session=True,
+            )
+        os.close(writing)
+        self._results = os.fdopen(reading)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it, and Spark with it."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._results.close()
+
+    def run(
+        self,
+        *,
+        dag_id: str | None = None,
+        date: str | None = None,
+        environment: dict[str, str] | None = None,
+        **said: Any,
+    ) -> TaskRun:
+        """Run an operator once.
+
+        Args:
+            dag_id: None: a new DAG.
+            date: its logical date, for data intervals; None: now, without an interval.
+            environment: variables, from now on.
+            said: its parameters; what is not said is what most tests want.
+        """
+        assert self._process is not None
+        assert self._process.stdin is not None
+        parameters = {
+            "bucket": BUCKET,
+            "pipeline": PIPELINE,
+            "format": "json",
+            "offsets": "incremental",
+            "starting_offsets": "earliest",
+            "jars": self.home.environment["SPARK_KAFKA_JARS"],
+            **said,
+        }
+        dag_id = dag_id or f"dag-{uuid.uuid4()}"
+        began, starts = self.log_file.stat().st_size, len(self.home.java_commands)
+        command = {"dag_id": dag_id, "parameters": parameters, "date": date, "environment": environment or {}}
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        answer = self._results.readline()
+        log = self.log_file.read_bytes()[began:].decode(errors="replace")
+        assert answer, f"the Airflow process died:\n{log[-5000:]}"
+        result = json.loads(answer)
+        returned = self._xcom(dag_id, result["run_id"])
+        return TaskRun(result["state"] == "success", returned, log, len(self.home.java_commands) - starts)
+
+    def _xcom(self, dag_id: str, run_id: str) -> dict[str, Any] | None:
+        connection = sqlite3.connect(self.home.folder / "airflow.db", timeout=30)
+        try:
+            row = connection.execute(
+                "SELECT value FROM xcom WHERE dag_id = ? AND run_id = ? AND key = 'return_value'", (dag_id, run_id)
+            ).fetchone()
+        finally:
+            connection.close()
+        value: dict[str, Any] | None = None if row is None else json.loads(row[0])
+        return value
+
+
+@pytest.fixture(scope="session")
+def s3_gate() -> Iterator[tuple[str, Gate]]:
+    """Address of the S3 server, and the gate before it."""
+    gates: list[Gate] = []
+
+    def middleware(application: WSGIApplication) -> WSGIApplication:
+        gates.append(Gate(application))
+        return gates[0]
+
+    with ThreadedS3Server(buckets=[BUCKET], middleware=middleware) as server:
+        yield server.endpoint, gates[0]
+
+
+@pytest.fixture
+def gate(s3_gate: tuple[str, Gate]) -> Gate:
+    """The gate before the S3 server."""
+    return s3_gate[1]
+
+
+@pytest.fixture(scope="session")
+def airflow_home(
+    tmp_path_factory: pytest.TempPathFactory, s3_gate: tuple[str, Gate], kafka_broker: KafkaBroker
+) -> AirflowHome:
+    """A migrated Airflow with connections to all parts."""
+    from tests.conftest import PASSWORD, USER
+
+    kafka = {
+        "bootstrap.servers": kafka_broker.sasl_bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+    }
+    aws = {
+        "endpoint_url": s3_gate[0],
+        "region_name": "us-east-1",
+        "config_kwargs": {"s3": {"addressing_style": "path"}},
+    }
+    home = AirflowHome(
+        tmp_path_factory.mktemp("airflow"),
+        tmp_path_factory.mktemp("dags"),
+        environment={
+            "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps({"conn_type": "kafka", "extra": kafka}),
+            "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(
+                {"conn_type": "aws", "login": "AKIATESTS", "password": SECRET_KEY, "extra": aws}
+            ),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        },
+    )
+    home.migrate()
+    return home
+
+
+@pytest.fixture(scope="session")
+def worker(airflow_home: AirflowHome) -> Iterator[Worker]:
+    """The Airflow that most tests use."""
+    with Worker(airflow_home) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def second_worker(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    """Another Airflow that knows nothing of the first; they meet in the bucket only."""
+    folder = tmp_path_factory.mktemp("airflow-2")
+    shutil.copy(airflow_home.folder / "airflow.db", folder)
+    names = [n for n in airflow_home.environment if n.startswith("AIRFLOW_CONN_")]
+    dags = Path(airflow_home.environment["AIRFLOW__CORE__DAGS_FOLDER"])
+    home = AirflowHome(folder, dags, environment={n: airflow_home.environment[n] for n in names})
+    with Worker(home) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def store(s3_gate: tuple[str, Gate]) -> S3Store:
+    """The bucket."""
+    settings = S3Settings(endpoint_url=s3_gate[0], region="us-east-1", addressing_style="path")
+    return S3Store(make_client(settings, S3Credentials(access_key_id="a", secret_access_key="b")), BUCKET)
+
+
+@pytest.fixture
+def produce(kafka_broker: KafkaBroker) -> Callable[..., None]:
+    """Append JSON records, one per value: ``produce(topic, [{...}], partition=0)``; a str is appended as it is."""
+
+    def append(topic: str, values: Sequence[Any], *, partition: int = 0) -> None:
+        kafka_broker.produce(
+            topic,
+            [
+                Message(v.encode() if isinstance(v, str) else msgspec.json.encode(v), partition=partition)
+                for v in values
+            ],
+        )
+
+    return append
+
+
+@pytest.fixture
+def check(store: S3Store, kafka_broker: KafkaBroker) -> Callable[..., BucketSummary]:
+    """Read the bucket and Kafka: every record of the topic is in exactly one object, and nothing else is there.
+
+    ``complete=False``: not every record has to be landed; ``recovered=False``: a batch may be unfinished.
+    """
+
+    def compare(topic: str, *, complete: bool = True, recovered: bool = True) -> BucketSummary:
+        source = read_source(KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers}), topic)
+        return check_bucket(
+            store,
+            topics_dir="topics",
+            pipeline=PIPELINE,
+            topic=topic,
+            source=source,
+            recovered=recovered,
+            complete=complete,
+        )
+
+    return compare

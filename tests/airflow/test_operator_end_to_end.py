@@ -1,0 +1,212 @@
+"""The operator in a real Airflow, with a real broker, real Spark, and an S3 server over HTTP."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
+from tests.airflow.conftest import BUCKET, PIPELINE, SECRET_KEY
+from tests.conftest import PASSWORD
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.storage.s3 import S3Store
+    from airflow_provider_kafka_s3.testing.invariants import BucketSummary
+    from dev.kafka_broker import KafkaBroker
+    from tests.airflow.conftest import Gate, TaskRun, Worker
+
+JANUARY_1 = 1_356_998_400_000
+DAY = 86_400_000
+
+
+def offsets(run: TaskRun, topic: str) -> dict[str, list[list[int]]]:
+    """The offsets of the one batch that a run reports about a topic."""
+    assert run.returned is not None
+    (batch,) = run.returned["topics"][topic]["batches"]
+    landed: dict[str, list[list[int]]] = batch["offsets"]
+    return landed
+
+
+def test_latest_then_records_then_exactly_these_then_a_new_partition(
+    worker: Worker,
+    store: S3Store,
+    kafka_broker: KafkaBroker,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    check: Callable[..., BucketSummary],
+) -> None:
+    """The life of a topic: nothing at first, then what came since, then nothing, then a partition that was added."""
+    topic = make_topic(2)
+    produce(topic, [{"before": 1}])
+    first = worker.run(topics=topic, starting_offsets="latest")
+    assert first.succeeded, first.log
+    assert (first.returned or {})["status"] == "empty"
+    assert first.java_starts == 0
+
+    produce(topic, [{"n": 1}, {"n": 2}])
+    produce(topic, [{"n": 3}], partition=1)
+    second = worker.run(topics=topic, starting_offsets="latest")
+    assert second.succeeded, second.log
+    assert offsets(second, topic) == {"0": [[1, 3]], "1": [[0, 1]]}
+    assert second.java_starts > 0
+    assert check(topic).records == 3
+
+    before = snapshot(store)
+    third = worker.run(topics=topic, starting_offsets="latest")
+    assert third.succeeded, third.log
+    assert ((third.returned or {})["status"], third.java_starts) == ("empty", 0)
+    check_unchanged(before, snapshot(store))
+
+    kafka_broker.add_partitions(topic, 3)
+    produce(topic, [{"n": 4}], partition=2)
+    fourth = worker.run(topics=topic, starting_offsets="latest")
+    assert fourth.succeeded, fourth.log
+    assert offsets(fourth, topic) == {"2": [[0, 1]]}
+    assert check(topic).records == 4
+
+
+def test_many_topics_of_which_one_fails_one_is_empty_and_one_is_missing(
+    worker: Worker,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    check: Callable[..., BucketSummary],
+) -> None:
+    """One job for all; the good ones are committed, and the task fails for good, naming each bad one and why."""
+    good, better, empty, broken = (make_topic(1) for _ in range(4))
+    for topic in (good, better):
+        produce(topic, [{"n": 1}])
+    produce(broken, [{"n": 1}, "not JSON"])
+    run = worker.run(topics=[good, broken, empty, better, "never-made"])
+    assert not run.succeeded
+    assert "AirflowFailException" in run.log
+    assert f"topic '{broken}': RecordError: " in run.log
+    assert "offset 1" in run.log
+    assert "topic 'never-made': TopicNotFoundError: " in run.log
+    assert all(check(topic).records == 1 for topic in (good, better))
+    assert check(broken, complete=False, recovered=False).records == 0
+
+
+def test_an_interval_is_landed_once_however_often_it_is_run(
+    worker: Worker,
+    store: S3Store,
+    kafka_broker: KafkaBroker,
+    make_topic: Callable[..., str],
+    check: Callable[..., BucketSummary],
+) -> None:
+    """A day lands the records of that day; the same day again names the batch, writes nothing and starts no JVM."""
+    from dev.kafka_broker import Message
+
+    topic = make_topic(1)
+    values = [Message(json.dumps({"n": n}).encode(), timestamp=JANUARY_1 + n * DAY // 2) for n in range(4)]
+    kafka_broker.produce(topic, values)
+    said = {"topics": topic, "offsets": "data_interval", "partitioner": "daily", "dag_id": "daily"}
+    first = worker.run(date="2013-01-02T00:00:00+00:00", **said)
+    assert first.succeeded, first.log
+    assert offsets(first, topic) == {"0": [[0, 2]]}
+    before = snapshot(store)
+    again = worker.run(date="2013-01-02T00:00:00+00:00", **said)
+    assert again.succeeded, again.log
+    check_unchanged(before, snapshot(store))
+    assert (offsets(again, topic), again.java_starts) == ({"0": [[0, 2]]}, 0)
+    (info,) = store.list(f"topics/{topic}/")
+    assert info.key.startswith(f"topics/{topic}/year=2013/month=01/day=01/")
+    assert check(topic, complete=False).records == 2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"kafka_conn_id": "kafka_nowhere"}, "there is no connection 'kafka_nowhere'"),
+        ({"aws_conn_id": "aws_nowhere"}, "there is no connection 'aws_nowhere'"),
+        ({"spark_conn_id": "spark_nowhere"}, "there is no connection 'spark_nowhere'"),
+        ({"bucket": "never-made-bucket"}, "BucketNotFoundError: .*never-made-bucket"),
+        ({"topics": "never-made"}, "topic 'never-made': TopicNotFoundError"),
+        ({"deploy_mode": "cluster"}, "deploy mode 'cluster': the Spark driver has to run on the Airflow worker"),
+        ({"offsets": "data_interval"}, "schedule the DAG with CronDataIntervalTimetable"),
+    ],
+)
+def test_what_is_missing_is_named_and_not_tried_again(
+    worker: Worker, make_topic: Callable[..., str], parameters: dict[str, str], message: str
+) -> None:
+    """A missing connection, bucket, topic or interval is a terminal error that names it; nothing else steps in."""
+    import re
+
+    run = worker.run(**{"topics": make_topic(1), **parameters})
+    assert not run.succeeded
+    assert "AirflowFailException" in run.log
+    assert re.search(message, run.log), run.log
+    assert run.java_starts == 0
+
+
+def test_two_runs_that_meet_at_the_same_requests_land_every_record_once(
+    worker: Worker,
+    second_worker: Worker,
+    gate: Gate,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    check: Callable[..., BucketSummary],
+) -> None:
+    """Two Airflows that plan at the same moment, both read everything, and both decide at the same moment."""
+    topic = make_topic(2)
+    for partition in (0, 1):
+        produce(topic, [{"p": partition, "n": n} for n in range(500)], partition=partition)
+    log = f"/_kafka_s3/{PIPELINE}/{topic}/batches/0000000001"
+    gate.hold("PUT", f"{log}.plan.json")
+    gate.hold("PUT", f"{log}.manifest.json")
+    runs: dict[str, TaskRun] = {}
+
+    def land(name: str, where: Worker) -> None:
+        runs[name] = where.run(dag_id=name, topics=topic, adopt_wait=0.0)
+
+    threads = [threading.Thread(target=land, args=it) for it in (("one", worker), ("two", second_worker))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert gate.met[-2:] == [f"{log}.plan.json", f"{log}.manifest.json"]
+    assert all(run.succeeded for run in runs.values()), "\n".join(run.log for run in runs.values())
+    assert {json.dumps(offsets(run, topic)) for run in runs.values()} == {'{"0": [[0, 500]], "1": [[0, 500]]}'}
+    assert sorted((run.returned or {})["topics"][topic]["shared"] for run in runs.values()) == [False, True]
+    summary = check(topic)
+    assert (summary.records, summary.batches) == (1000, 1)
+
+
+def test_a_clock_before_the_end_of_the_interval_is_refused(worker: Worker, make_topic: Callable[..., str]) -> None:
+    """A run by hand for a day of the future fails, because its records are not there yet."""
+    date = datetime(datetime.now(UTC).year + 2, 1, 2, tzinfo=UTC).isoformat()
+    run = worker.run(topics=make_topic(1), offsets="data_interval", date=date)
+    assert not run.succeeded
+    assert "which is in the future" in run.log
+
+
+def test_no_secret_is_anywhere(worker: Worker, make_topic: Callable[..., str], produce: Callable[..., None]) -> None:
+    """After a run with Spark, no log, command line, rendered template, XCom or object holds a password or a key."""
+    topic = make_topic(1)
+    produce(topic, [{"n": 1}])
+    run = worker.run(topics=topic, kafka_options={"kafka.fetch.max.bytes": "1048576"})
+    assert run.succeeded, run.log
+    assert len(worker.home.java_commands) >= 2
+    written = {
+        "log": worker.log_file.read_text(errors="replace"),
+        "command lines": "\n".join(worker.home.java_commands),
+        "database": _dump(str(worker.home.folder / "airflow.db")),
+    }
+    for secret in (PASSWORD, SECRET_KEY):
+        forms = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]}
+        found = [place for place, text in written.items() if any(form in text for form in forms)]
+        assert found == []
+    assert BUCKET in written["database"]
+
+
+def _dump(file: str) -> str:
+    connection = sqlite3.connect(file, timeout=30)
+    try:
+        return "\n".join(connection.iterdump())
+    finally:
+        connection.close()
