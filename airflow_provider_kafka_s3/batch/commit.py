@@ -120,15 +120,16 @@ class Committer:
             TopicRecreatedError: the topic changed while it was read; nothing was decided.
         """
         rows = sorted(rows, key=lambda r: r.result.id)
-        manifest = Manifest(
-            batch=plan.batch,
-            plan_sha256=self.log.require_plan(plan.batch)[1],
-            status="commit",
-            run=run,
-            slices=tuple(r.result for r in rows),
-            objects=tuple(o for r in rows for o in r.objects),
-        )
+        plan_sha256 = self.log.require_plan(plan.batch)[1]
         try:
+            manifest = Manifest(
+                batch=plan.batch,
+                plan_sha256=plan_sha256,
+                status="commit",
+                run=run,
+                slices=tuple(r.result for r in rows),
+                objects=tuple(o for r in rows for o in r.objects),
+            )
             manifest.check_against(plan)
         except ValueError as e:
             raise SparkJobError(

@@ -1,0 +1,423 @@
+"""Carrying a decision out: every answer to Complete against what HEAD then shows, and the race for the marker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
+from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.exceptions import (
+    BatchLossError,
+    ConditionalConflict,
+    ForeignObjectError,
+    PreconditionFailed,
+    SparkJobError,
+    ThrottledError,
+    TopicRecreatedError,
+    UnknownOutcomeError,
+    UploadGone,
+    UploadRefused,
+)
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import check_bucket, snapshot
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
+from tests.protocol.engine import PIPELINE, TOPIC, TOPICS_DIR, Engine
+
+
+@dataclass
+class Decided:
+    """A batch of one object that is decided and not completed."""
+
+    kafka: SimulatedKafka
+    bucket: MemoryStore
+    plan: Plan
+    decision: Manifest
+
+    @property
+    def entry(self) -> ObjectEntry:
+        return self.decision.objects[0]
+
+    def is_resolved(self) -> bool:
+        return Engine(self.bucket, self.kafka).log.require_marker()[0].is_resolved(1)
+
+    def check(self) -> None:
+        check_bucket(
+            self.bucket,
+            topics_dir=TOPICS_DIR,
+            pipeline=PIPELINE,
+            topic=TOPIC,
+            source=self.kafka.all_records(),
+            recovered=True,
+            complete=True,
+        )
+
+
+@pytest.fixture
+def decided() -> Decided:
+    """A driver died right after its decision."""
+    kafka, bucket = SimulatedKafka(), MemoryStore()
+    kafka.create_topic(TOPIC)
+    for i in range(3):
+        kafka.append(TOPIC, 0, b"%d" % i, timestamp=0)
+    store = FaultyStore(bucket)
+    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.manifest.json")
+    with pytest.raises(SimulatedCrash):
+        Engine(store, kafka).run("died")
+    topic_log = Engine(bucket, kafka).log
+    plan, decision = topic_log.read_plan(1), topic_log.read_manifest(1)
+    assert plan is not None and decision is not None
+    return Decided(kafka, bucket, plan, decision)
+
+
+class Answering(FaultyStore):
+    """A store that answers Complete in its own way."""
+
+    def __init__(self, store: MemoryStore, answer: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__(store)
+        self.answer = answer
+
+    def complete_upload(self, key: str, upload_id: str, parts: Any) -> None:
+        self.answer(lambda: super(Answering, self).complete_upload(key, upload_id, parts))
+
+
+def says(error: Exception | None, *, after: bool = False) -> Callable[[Callable[[], None]], None]:
+    """Answer with an error, or 200; ``after``: having completed the upload."""
+
+    def answer(complete: Callable[[], None]) -> None:
+        if after:
+            try:
+                complete()
+            except UploadGone:
+                pass
+        if error is not None:
+            raise error
+
+    return answer
+
+
+ANSWERS = {
+    "200": None,
+    "404": UploadGone("404"),
+    "409": ConditionalConflict("409"),
+    "412": PreconditionFailed("412"),
+    "5xx": UnknownOutcomeError("500"),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_whatever_complete_answers_an_object_that_is_there_is_done(decided: Decided, answer: Exception | None) -> None:
+    """HEAD shows our object: done, no upload is left pending, the marker advances."""
+    store = Answering(decided.bucket, says(answer, after=True))
+    Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    assert [r.operation for r in store.requests].count("put_new") == 0
+    assert list(decided.bucket.pending_uploads("")) == []
+    decided.check()
+
+
+@pytest.mark.parametrize("answer", [None, UploadGone("404")], ids=["200", "404"])
+def test_whatever_complete_answers_an_object_that_is_not_there_is_written_again(
+    decided: Decided, answer: Exception | None
+) -> None:
+    """200 without an object (deleted since Create) and 404 without one (expired): read again from Kafka, same content."""
+    decided.bucket.expire_uploads()
+    Engine(Answering(decided.bucket, says(answer)), decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    stored = decided.bucket.get(decided.entry.key)
+    assert stored is not None
+    assert stored.metadata == {BATCH_METADATA: "1", CONTENT_METADATA: decided.entry.content}
+    decided.check()
+
+
+def test_parts_that_are_refused_for_good_are_given_up_and_written_again(decided: Decided) -> None:
+    """InvalidPart: abort, then as if the upload were gone."""
+    store = Answering(decided.bucket, says(UploadRefused("InvalidPart")))
+    Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    assert list(decided.bucket.pending_uploads("")) == []
+    decided.check()
+
+
+@pytest.mark.parametrize("answer", [ConditionalConflict("409"), UnknownOutcomeError("500")], ids=["409", "5xx"])
+def test_a_complete_without_a_usable_answer_is_repeated_and_then_fails_without_harm(
+    decided: Decided, answer: Exception
+) -> None:
+    """The upload is still pending: nothing is written again, nothing undone, the next attempt succeeds."""
+    store = Answering(decided.bucket, says(answer))
+    before = snapshot(decided.bucket)
+    with pytest.raises(UnknownOutcomeError, match="decided and loses nothing"):
+        Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    assert snapshot(decided.bucket) == before
+    Engine(decided.bucket, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    decided.check()
+
+
+def test_a_complete_without_a_usable_answer_whose_upload_is_gone_is_written_again(decided: Decided) -> None:
+    """ListParts tells what Complete does not."""
+    decided.bucket.expire_uploads()
+    store = Answering(decided.bucket, says(UnknownOutcomeError("500")))
+    Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    decided.check()
+
+
+def test_a_throttled_complete_is_sent_again(decided: Decided) -> None:
+    """503 is slept out."""
+    store = FaultyStore(decided.bucket)
+    store.inject(Fault.THROTTLED, operation="complete_upload", times=5)
+    Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    assert [r.operation for r in store.requests].count("complete_upload") == 6
+    decided.check()
+
+
+def test_an_object_that_appears_while_it_is_looked_for_is_not_written_again(decided: Decided) -> None:
+    """Another Complete is in progress: its upload is gone, its object comes a little later."""
+    store = FaultyStore(decided.bucket)
+    engine = Engine(store, decided.kafka)
+    looks = []
+
+    def answer(complete: Callable[[], None]) -> None:
+        looks.append(complete)
+        raise UploadGone("404")
+
+    slow = Answering(decided.bucket, answer)
+
+    def choose(request: Any) -> None:
+        if request.operation == "head" and request.number > 5 and len(looks) == 1:
+            looks.append(lambda: None)
+            looks[0]()
+
+    slow._choose = choose
+    engine = Engine(slow, decided.kafka)
+    engine.committer.carry_out(decided.plan, decided.decision)
+    assert [r.operation for r in slow.requests].count("put_new") == 0
+    decided.check()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {BATCH_METADATA: "1"},
+        {BATCH_METADATA: "2", NONCE_METADATA: "ours"},
+        {BATCH_METADATA: "1", NONCE_METADATA: "theirs"},
+        {BATCH_METADATA: "1", CONTENT_METADATA: "theirs"},
+    ],
+    ids=["none", "batch", "other-batch", "other-nonce", "other-content"],
+)
+def test_a_foreign_object_is_never_overwritten(decided: Decided, metadata: dict[str, str]) -> None:
+    """The same key, the same size, not our object: an error that names it, and it keeps its bytes."""
+    if metadata.get(NONCE_METADATA) == "ours":
+        metadata = metadata | {NONCE_METADATA: decided.entry.nonce}
+    body = b"x" * decided.entry.size
+    decided.bucket.put_new(decided.entry.key, body, metadata=metadata)
+    with pytest.raises(ForeignObjectError, match=re.escape(decided.entry.key) + ".*Move it away"):
+        Engine(decided.bucket, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    stored = decided.bucket.get(decided.entry.key)
+    assert stored is not None and stored.body == body
+    assert not decided.is_resolved()
+
+
+def test_an_object_of_another_size_is_foreign_even_with_our_metadata(decided: Decided) -> None:
+    """Metadata can be copied; the size is compared too."""
+    metadata = {BATCH_METADATA: "1", NONCE_METADATA: decided.entry.nonce}
+    decided.bucket.put_new(decided.entry.key, b"", metadata=metadata)
+    with pytest.raises(ForeignObjectError):
+        Engine(decided.bucket, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+
+
+# -- written again ----------------------------------------------------------------------------------------------------
+
+
+def retention(kafka: SimulatedKafka) -> None:
+    kafka.delete_records(TOPIC, 0, 2)
+
+
+def compaction(kafka: SimulatedKafka) -> None:
+    kafka.compact(TOPIC, 0, 1)
+
+
+def recreation(kafka: SimulatedKafka) -> None:
+    kafka.create_topic(TOPIC)
+    for i in range(3):
+        kafka.append(TOPIC, 0, b"%d" % i, timestamp=0)
+
+
+def deletion(kafka: SimulatedKafka) -> None:
+    kafka.delete_topic(TOPIC)
+
+
+@pytest.mark.parametrize("event", [retention, compaction, recreation, deletion], ids=lambda e: e.__name__)
+def test_an_object_whose_records_are_gone_or_changed_is_a_loss_that_is_told(
+    decided: Decided, event: Callable[[SimulatedKafka], None]
+) -> None:
+    """Nothing else is put in its place, and the marker stays where it was."""
+    decided.bucket.expire_uploads()
+    event(decided.kafka)
+    with pytest.raises(BatchLossError, match=r"offsets 0 to 2, 3 records.*The marker was not changed"):
+        Engine(decided.bucket, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    assert decided.bucket.get(decided.entry.key) is None
+    assert not decided.is_resolved()
+
+
+def test_a_deleted_object_of_a_resolved_batch_does_not_come_back(decided: Decided) -> None:
+    """A late driver sees the marker before it completes anything."""
+    Engine(decided.bucket, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    decided.bucket.delete(decided.entry.key)
+    store = FaultyStore(decided.bucket)
+    Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    assert store.writes() == []
+    assert decided.bucket.get(decided.entry.key) is None
+
+
+def test_a_batch_that_was_resolved_during_the_search_is_not_written_again(decided: Decided) -> None:
+    """The last look at the marker comes after the records were read, right before the write."""
+    decided.bucket.expire_uploads()
+    other = Engine(decided.bucket, decided.kafka)
+    reads = []
+
+    def choose(request: Any) -> None:
+        if request.operation == "head" and not reads and len([r for r in store.requests if r.operation == "head"]) > 5:
+            reads.append(request)
+            other.committer.carry_out(decided.plan, decided.decision)
+            decided.bucket.delete(decided.entry.key)
+
+    store = FaultyStore(decided.bucket, choose=choose)
+    Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    assert reads
+    assert decided.bucket.get(decided.entry.key) is None
+    assert [r.operation for r in store.writes() if r.operation == "put_new"] == []
+
+
+# -- the marker -------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_race_for_the_marker_is_run_again_on_what_is_there() -> None:
+    """Others advance the marker again and again: every loser folds anew, and none gives up while somebody wins."""
+    kafka, bucket = SimulatedKafka(), MemoryStore()
+    kafka.create_topic(TOPIC, 8)
+    for p in range(8):
+        kafka.append(TOPIC, p, b"%d" % p, timestamp=p)
+        store = FaultyStore(bucket)
+        store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.manifest.json")
+        with pytest.raises(SimulatedCrash):
+            Engine(store, kafka).run(f"run-{p}", "data_interval", window=(p, p + 1))
+    waiting = list(range(2, 9))
+
+    def choose(request: Any) -> None:
+        if request.operation == "put_if_match" and waiting:
+            other = Engine(bucket, kafka)
+            batch = waiting.pop(0)
+            plan, decision = other.log.read_plan(batch), other.log.read_manifest(batch)
+            assert plan is not None and decision is not None
+            other.committer.carry_out(plan, decision)
+
+    store = FaultyStore(bucket, choose=choose)
+    Engine(store, kafka).run("run-0", "data_interval", window=(0, 1))
+    assert not waiting
+    assert [r.operation for r in store.requests].count("put_if_match") == 8
+    marker, _ = Engine(bucket, kafka).log.require_marker()
+    assert (marker.resolved, marker.revision) == (((1, 9),), 8)
+
+
+def test_a_store_that_never_answers_for_the_marker_ends_the_try_without_harm(decided: Decided) -> None:
+    """The batch is decided and its objects are there; the error says so, and the next try ends it."""
+    store = FaultyStore(decided.bucket)
+    store.inject(Fault.CONFLICT, operation="put_if_match", times=100)
+    with pytest.raises(UnknownOutcomeError, match=r"batch 1|Batch 1 is decided"):
+        Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    assert not decided.is_resolved()
+    Engine(decided.bucket, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    decided.check()
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_RESPONSE, Fault.SENT_TWICE, Fault.THROTTLED_AFTER_APPLY])
+def test_a_marker_whose_answer_was_lost_is_not_folded_twice(decided: Decided, fault: Fault) -> None:
+    """412 to our own write: reading back shows that the batch is resolved."""
+    store = FaultyStore(decided.bucket)
+    store.inject(fault, operation="put_if_match")
+    Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    marker, _ = Engine(decided.bucket, decided.kafka).log.require_marker()
+    assert (marker.resolved, marker.revision) == (((1, 2),), 1)
+
+
+# -- the decision -----------------------------------------------------------------------------------------------------
+
+
+def undecided() -> tuple[SimulatedKafka, MemoryStore, Plan]:
+    """A batch of two slices that somebody planned."""
+    kafka, bucket = SimulatedKafka(), MemoryStore()
+    kafka.create_topic(TOPIC)
+    for i in range(6):
+        kafka.append(TOPIC, 0, b"%d" % i, timestamp=0)
+    store = FaultyStore(bucket)
+    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
+    with pytest.raises(SimulatedCrash):
+        Engine(store, kafka).run("died")
+    plan = Engine(bucket, kafka).log.read_plan(1)
+    assert plan is not None and len(plan.slices) == 2
+    return kafka, bucket, plan
+
+
+def test_rows_with_a_slice_missing_or_twice_decide_nothing() -> None:
+    """A job that lost a task's rows, or got two attempts of one slice: an error, and no manifest."""
+    kafka, bucket, plan = undecided()
+    engine = Engine(bucket, kafka)
+    rows = [engine.read_slice(plan, s) for s in plan.slices]
+    for wrong in ([], rows[:1], [*rows, rows[0]], [*rows, engine.read_slice(plan, plan.slices[0])]):
+        with pytest.raises(SparkJobError, match="Nothing was decided"):
+            engine.committer.decide(plan, wrong, run="r")
+    assert engine.log.read_manifest(1) is None
+    assert engine.committer.decide(plan, rows[::-1], run="r").status == "commit"
+
+
+def test_the_loser_of_a_decision_follows_the_winner_and_gives_its_uploads_up() -> None:
+    """Two executions of one plan: one decision, only its uploads stay pending, and only they become visible."""
+    kafka, bucket, plan = undecided()
+    winner, loser = Engine(bucket, kafka, seed=1), Engine(bucket, kafka, seed=2)
+    winning = [winner.read_slice(plan, s) for s in plan.slices]
+    losing = [loser.read_slice(plan, s) for s in plan.slices]
+    first = winner.committer.decide(plan, winning, run="winner")
+    second = loser.committer.decide(plan, losing, run="loser")
+    assert first == second
+    assert {u.upload_id for u in bucket.pending_uploads("")} == {o.upload_id for o in first.objects}
+    loser.committer.carry_out(plan, second)
+    assert Engine(bucket, kafka).run("died").status == "ok"
+
+
+def test_a_driver_that_could_not_read_the_decision_keeps_its_uploads() -> None:
+    """The PUT of its manifest may still be applied: giving the uploads up would lose a decided batch."""
+    kafka, bucket, plan = undecided()
+    store = FaultyStore(bucket)
+    engine = Engine(store, kafka)
+    rows = [engine.read_slice(plan, s) for s in plan.slices]
+    store.inject(Fault.LATE, operation="put_new", key="*.manifest.json", times=10)
+    with pytest.raises(UnknownOutcomeError):
+        engine.committer.decide(plan, rows, run="r")
+    assert len(list(bucket.pending_uploads(""))) == 2
+    store.apply_late()
+    assert Engine(bucket, kafka).run("died").status == "ok"
+    check_bucket(bucket, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC, source=kafka.all_records())
+
+
+def test_a_topic_that_changed_while_it_was_read_decides_nothing() -> None:
+    """Records of two incarnations never share a batch."""
+    kafka, bucket, plan = undecided()
+    engine = Engine(bucket, kafka)
+    rows = [engine.read_slice(plan, s) for s in plan.slices]
+    kafka.create_topic(TOPIC)
+    with pytest.raises(TopicRecreatedError):
+        engine.committer.decide(plan, rows, run="r")
+    assert engine.log.read_manifest(1) is None
+
+
+def test_throttling_without_end_is_told_as_such(decided: Decided) -> None:
+    """The retry deadline ends it; nothing is undone."""
+    store = FaultyStore(decided.bucket)
+    store.inject(Fault.THROTTLED, operation="complete_upload", times=10_000)
+    with pytest.raises(ThrottledError):
+        Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    assert len(list(decided.bucket.pending_uploads(""))) == 1
