@@ -61,7 +61,7 @@ class Gzip:
 
     An encoder's output may depend on how its input is cut, so it is fed blocks of exactly ``BLOCK_SIZE`` bytes, counted
     from the object's beginning. Until the first block is full the object costs its own bytes only; from then on one
-    block and the encoder's state (about 130 KiB at level 1).
+    block and the encoder's state (together about 320 KiB at level 1).
     """
 
     def __init__(self, level: int) -> None:
