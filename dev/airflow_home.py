@@ -27,8 +27,9 @@ _FOREIGN: Final = ("AIRFLOW", "AWS_", "KAFKA_", "PYSPARK_", "SPARK_")
 
 _JAVA: Final = """#!/bin/sh
 echo "$(printf '%s ' "$@" | tr '\\n' ' ')" >>'{starts}'
-exec '{java}' "$@"
+exec '{java}' -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "$@"
 """
+"""Spark lives for seconds here: optimising its code and collecting its garbage in parallel costs more than it saves."""
 
 
 @dataclass(frozen=True)
