@@ -35,7 +35,7 @@ _FETCH_RECORDS: Final = 1_000
 _GUESSED_BYTES: Final = 64 * 1024
 """Size of a record before one was seen: a guess on the large side keeps the first fetch small."""
 _LOOK: Final = 10.0
-"""Seconds at most to find out where the partition begins and ends, once a read has failed."""
+"""Seconds to find out where the partition begins and ends, once a read has failed."""
 _WAIT: Final = 0.1
 """Seconds the client may wait to fill a fetch: what reaching the end of a partition costs at most."""
 
@@ -196,7 +196,7 @@ class _Reader:
         """What is gone of the rest of the range, if anything is."""
         # A consumer's own watermarks end at the last stable offset: with them an open transaction would look like loss.
         cluster = KafkaCluster(
-            self._config, timeout=min(_LOOK, self._timeout), retrier=Retrier(RetryPolicy(max_retries=0))
+            self._config, timeout=_LOOK, retrier=Retrier(RetryPolicy(max_retries=0))
         )
         low = cluster.earliest(self._topic, [self._partition])[self._partition]
         high = cluster.ends(self._topic, [self._partition], "read_uncommitted")[self._partition]

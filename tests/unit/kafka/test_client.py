@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.exceptions import (
     KafkaUnavailableError,
     TopicNotFoundError,
 )
+from airflow_provider_kafka_s3.kafka import records
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, to_error
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
 from airflow_provider_kafka_s3.kafka.records import read_records
@@ -56,8 +57,9 @@ def test_offsets_and_records_of_the_mock_cluster(mock_cluster: Any) -> None:
     assert batch.column("value").to_pylist() == [b"v0", b"v1", b"v2"]
 
 
-def test_brokers_that_are_not_there_are_named_with_the_reason() -> None:
+def test_brokers_that_are_not_there_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Transient: where, and why the connection failed, which librdkafka's own answer leaves out."""
+    monkeypatch.setattr(records, "_LOOK", 0.5)
     cluster = KafkaCluster(NOBODY, timeout=0.5, retrier=ONCE)
 
     for question in (
