@@ -1,0 +1,187 @@
+"""Ways out of dead ends: safe at any time, harmless when repeated, refused where they would lose something."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import exits
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
+from tests.protocol.engine import PIPELINE, TOPIC, TOPICS_DIR, Engine
+
+ALL = Offsets({0: [(0, 6)]})
+
+
+class World:
+    """One topic with six records, and one run that died somewhere."""
+
+    def __init__(self, *, dies_at: str) -> None:
+        self.kafka = SimulatedKafka()
+        self.kafka.create_topic(TOPIC)
+        for i in range(6):
+            self.kafka.append(TOPIC, 0, b"%d" % i, timestamp=i)
+        self.bucket = MemoryStore()
+        store = FaultyStore(self.bucket)
+        store.inject(Fault.CRASH_AFTER, operation="put_new", key=dies_at)
+        with pytest.raises(SimulatedCrash):
+            self.engine(store).run("died")
+
+    def engine(self, store: FaultyStore | None = None) -> Engine:
+        return Engine(store or self.bucket, self.kafka)
+
+    def check(self) -> None:
+        check_bucket(
+            self.bucket,
+            topics_dir=TOPICS_DIR,
+            pipeline=PIPELINE,
+            topic=TOPIC,
+            source=self.kafka.all_records(),
+            recovered=True,
+        )
+
+
+@pytest.fixture
+def planned() -> World:
+    """The run died after its plan."""
+    return World(dies_at="*.plan.json")
+
+
+@pytest.fixture
+def decided() -> World:
+    """The run died after its decision."""
+    return World(dies_at="*.manifest.json")
+
+
+# -- abandon ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_abandoned_batch_is_planned_again_by_the_next_run(planned: World) -> None:
+    """Release as debt: an incremental run, or the run itself, picks it up."""
+    exits.abandon(planned.engine().committer, 1, release="debt", reason="stuck", operator="me")
+    result = planned.engine().run("next")
+    assert (result.target, [b.batch for b in result.batches]) == (ALL, [2])
+    assert planned.engine().run("died").status == "ok"
+    planned.check()
+
+
+def test_a_batch_abandoned_as_lost_is_a_recorded_gap(planned: World) -> None:
+    """Nobody reads it again; runs over it succeed and report the gap."""
+    decision = exits.abandon(planned.engine().committer, 1, release="lost", reason="poison", operator="me")
+    assert (decision.reason, decision.operator) == ("poison", "me")
+    assert planned.engine().run("next").status == "empty"
+    result = planned.engine().run("died")
+    assert (result.status, result.skipped, result.batches) == ("ok", ALL, ())
+    planned.check()
+
+
+def test_abandon_can_be_repeated_and_the_first_decision_counts(planned: World) -> None:
+    """Another release later changes nothing and is told by the decision that is returned."""
+    exits.abandon(planned.engine().committer, 1, release="debt", reason="first", operator="me")
+    before = snapshot(planned.bucket)
+    again = exits.abandon(planned.engine().committer, 1, release="lost", reason="second", operator="you")
+    assert (again.release, again.reason) == ("debt", "first")
+    check_unchanged(before, snapshot(planned.bucket))
+
+
+def test_a_committed_batch_cannot_be_abandoned(decided: World) -> None:
+    """It can only be rolled forward; nothing is changed."""
+    before = snapshot(decided.bucket)
+    with pytest.raises(ConfigurationError, match="can only be rolled forward"):
+        exits.abandon(decided.engine().committer, 1, release="lost", reason="", operator="me")
+    check_unchanged(before, snapshot(decided.bucket))
+    assert decided.engine().run("next").status == "ok"
+    decided.check()
+
+
+def test_a_job_that_ends_after_its_batch_was_abandoned_makes_nothing_visible(planned: World) -> None:
+    """Its rows lose the decision, its uploads are given up."""
+    engine = planned.engine()
+    plan = engine.log.read_plan(1)
+    assert plan is not None
+    rows = [engine.read_slice(plan, s) for s in plan.slices]
+    exits.abandon(planned.engine().committer, 1, release="debt", reason="stuck", operator="me")
+    decision = engine.committer.decide(plan, rows, run="died")
+    engine.committer.carry_out(plan, decision)
+    assert decision.status == "abandoned"
+    assert list(planned.bucket.pending_uploads("")) == []
+    assert list(planned.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")) == []
+
+
+# -- reset ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_reset_of_a_topic_that_was_not_recreated_does_nothing(planned: World) -> None:
+    """No generation is closed by mistake."""
+    before = snapshot(planned.bucket)
+    assert not exits.reset(planned.engine().committer, operator="me")
+    check_unchanged(before, snapshot(planned.bucket))
+
+
+def test_a_reset_records_open_batches_as_lost(planned: World) -> None:
+    """Their topic is gone; the closed generation says so."""
+    planned.kafka.create_topic(TOPIC)
+    assert exits.reset(planned.engine().committer, operator="me")
+    marker, _ = planned.engine().log.require_marker()
+    assert (marker.generation, marker.lost_in(0), marker.covered) == (1, ALL, Offsets())
+    assert not exits.reset(planned.engine().committer, operator="me")
+    planned.check()
+
+
+def test_a_reset_carries_decided_batches_out_first(decided: World) -> None:
+    """What was committed becomes visible, although its topic is gone."""
+    decided.kafka.create_topic(TOPIC)
+    assert exits.reset(decided.engine().committer, operator="me")
+    marker, _ = decided.engine().log.require_marker()
+    assert (marker.covered_in(0), marker.lost_in(0)) == (ALL, Offsets())
+    assert len(list(decided.bucket.list(f"{TOPICS_DIR}/{TOPIC}/"))) == 4
+    decided.check()
+
+
+# -- accept loss ------------------------------------------------------------------------------------------------------
+
+
+def lose_half(world: World) -> None:
+    """Uploads expire and Kafka deletes the first slice."""
+    world.bucket.expire_uploads()
+    world.kafka.delete_records(TOPIC, 0, 3)
+    with pytest.raises(BatchLossError):
+        world.engine().run("died")
+
+
+def test_accepted_losses_end_a_batch_with_all_that_can_be_had(decided: World) -> None:
+    """The objects of the second slice are written again, those of the first are recorded as lost, runs succeed."""
+    lose_half(decided)
+    lost = exits.accept_loss(decided.engine().committer, 1, reason="expired", operator="me")
+    assert sorted(lost) == [f"{TOPICS_DIR}/{TOPIC}/parity={p}/{TOPIC}+0+000000000{o}.bin" for p, o in ((0, 0), (1, 1))]
+    assert len(list(decided.bucket.list(f"{TOPICS_DIR}/{TOPIC}/"))) == 2
+    rerun = decided.engine().run("died")
+    assert (rerun.status, rerun.verified) == ("ok", 2)
+    decided.check()
+
+
+def test_accepting_losses_where_nothing_is_lost_completes_the_batch(decided: World) -> None:
+    """No amend is written."""
+    assert exits.accept_loss(decided.engine().committer, 1, reason="", operator="me") == ()
+    assert not [i.key for i in decided.bucket.list("") if ".amend." in i.key]
+    decided.check()
+
+
+def test_accepting_losses_of_a_complete_batch_neither_restores_nor_records_anything(decided: World) -> None:
+    """What a user deleted since is the user's business."""
+    decided.engine().run("died")
+    key = next(i.key for i in decided.bucket.list(f"{TOPICS_DIR}/{TOPIC}/"))
+    decided.bucket.delete(key)
+    decided.kafka.delete_records(TOPIC, 0, 6)
+    store = FaultyStore(decided.bucket)
+    assert exits.accept_loss(decided.engine(store).committer, 1, reason="", operator="me") == ()
+    assert store.writes() == []
+
+
+def test_losses_of_an_undecided_batch_cannot_be_accepted(planned: World) -> None:
+    """It has lost nothing: abandon it."""
+    with pytest.raises(ConfigurationError, match="abandon it instead"):
+        exits.accept_loss(planned.engine().committer, 1, reason="", operator="me")

@@ -1,0 +1,533 @@
+"""A run over one topic: its target is pinned once, and success means that all of it is covered."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import exits
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.runs import TopicResult
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    DataLossError,
+    MissingObjectError,
+    RunSupersededError,
+    TopicNotFoundError,
+    TopicRecreatedError,
+)
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
+from tests.protocol.engine import CONTROL, LAYOUT, PIPELINE, TOPIC, TOPICS_DIR, Clock, Engine
+
+
+class World:
+    """A bucket, a cluster, and processes that come and go."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.kafka = SimulatedKafka(records_per_poll=2)
+        self.kafka.create_topic(TOPIC, partitions)
+        self.bucket = MemoryStore()
+        self.deleted: set[str] = set()
+
+    def records(self, count: int, partition: int = 0, timestamp: int = 0) -> None:
+        for _ in range(count):
+            offset = self.kafka.bounds(TOPIC, partition)[1]
+            self.kafka.append(TOPIC, partition, b"%d/%d" % (partition, offset), timestamp)
+
+    def run(self, run: str, mode: Any = "incremental", **settings: Any) -> TopicResult:
+        return Engine(self.bucket, self.kafka).run(run, mode, **settings)
+
+    def dies_after_planning(self, run: str, mode: Any = "incremental", **settings: Any) -> None:
+        self.dies_after("*.plan.json", run, mode, **settings)
+
+    def dies_after(self, document: str, run: str, mode: Any = "incremental", **settings: Any) -> None:
+        store = FaultyStore(self.bucket)
+        store.inject(Fault.CRASH_AFTER, operation="put_new", key=document)
+        with pytest.raises(SimulatedCrash):
+            Engine(store, self.kafka).run(run, mode, **settings)
+
+    def a_user_deletes(self, result: TopicResult) -> list[str]:
+        """All objects of a run's batches."""
+        log = Engine(self.bucket, self.kafka).log
+        gone = []
+        for batch in result.batches:
+            decision = log.read_manifest(batch.batch)
+            assert decision is not None
+            gone += [entry.key for entry in decision.objects]
+        for key in gone:
+            self.bucket.delete(key)
+        self.deleted.update(gone)
+        return gone
+
+    def check(self, *, complete: bool = True, recovered: bool = True) -> None:
+        check_bucket(
+            self.bucket,
+            topics_dir=TOPICS_DIR,
+            pipeline=PIPELINE,
+            topic=TOPIC,
+            source=self.kafka.all_records(),
+            is_optional=self.kafka.is_optional,
+            deleted=self.deleted,
+            recovered=recovered,
+            complete=complete,
+        )
+
+
+def offsets(*ranges: tuple[int, int], partition: int = 0) -> Offsets:
+    return Offsets({partition: ranges})
+
+
+# -- where a pipeline starts ------------------------------------------------------------------------------------------
+
+
+def test_a_first_run_from_latest_finds_nothing_and_the_second_reads_exactly_what_came_since() -> None:
+    """The start is pinned by the first run, although it finds nothing."""
+    world = World()
+    world.records(5)
+    assert world.run("first", starting="latest").status == "empty"
+    world.records(4)
+    result = world.run("second", starting="latest")
+    assert (result.status, result.target) == ("ok", offsets((5, 9)))
+    world.check()
+
+
+def test_a_first_run_from_earliest_begins_at_the_log_start() -> None:
+    """Not at 0: what retention deleted before anybody ran is no loss."""
+    world = World()
+    world.records(9)
+    world.kafka.delete_records(TOPIC, 0, 4)
+    assert world.run("first").target == offsets((4, 9))
+
+
+def test_explicit_starts_are_taken_for_every_partition() -> None:
+    """One offset each; nothing is guessed."""
+    world = World(2)
+    world.records(5, 0)
+    world.records(5, 1)
+    for wrong, why in (
+        ({0: 1}, r"name partitions \[0\], the topic has \[0, 1\]"),
+        ({0: 1, 1: 6}, "offset 6 of partition 1 is not within"),
+    ):
+        with pytest.raises(ConfigurationError, match=why):
+            world.run("first", starting=wrong)
+    assert list(world.bucket.list("")) == []
+    assert world.run("first", starting={0: 1, 1: 5}).target == offsets((1, 5))
+
+
+def test_partitions_that_are_added_later_are_read_from_their_beginning() -> None:
+    """Also after a start from latest."""
+    world = World()
+    world.records(3)
+    world.run("first", starting="latest")
+    world.kafka.add_partitions(TOPIC, 1)
+    world.records(2, 1)
+    assert world.run("second", starting="latest").target == offsets((0, 2), partition=1)
+    world.check()
+
+
+def test_an_empty_topic_is_nothing_to_do_at_every_run() -> None:
+    """No run record, no plan; the marker only."""
+    world = World(3)
+    for run in ("first", "second"):
+        result = world.run(run)
+        assert (result.status, result.batches, result.wrote) == ("empty", (), False)
+    assert [i.key for i in world.bucket.list(CONTROL)] == [keys.marker_key(CONTROL)]
+
+
+def test_a_topic_that_does_not_exist_is_named() -> None:
+    """Before anything is written."""
+    world = World()
+    world.kafka.delete_topic(TOPIC)
+    with pytest.raises(TopicNotFoundError, match=f"'{TOPIC}'"):
+        world.run("first")
+    assert list(world.bucket.list("")) == []
+
+
+def test_brokers_without_topic_ids_are_served_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """An older broker gives none; the run says what that means."""
+    kafka = SimulatedKafka(topic_ids=False)
+    kafka.create_topic(TOPIC)
+    kafka.append(TOPIC, 0, b"x", 0)
+    with caplog.at_level(logging.WARNING):
+        assert Engine(MemoryStore(), kafka).run("first").status == "ok"
+    assert "give no topic ids" in caplog.text
+
+
+# -- the target -------------------------------------------------------------------------------------------------------
+
+
+def test_a_retry_aims_at_the_same_offsets_although_more_have_come() -> None:
+    """The target was pinned before anything was planned; the next run takes the rest."""
+    world = World()
+    world.records(4)
+    world.dies_after_planning("first")
+    world.records(4)
+    assert world.run("first").target == offsets((0, 4))
+    assert world.run("second").target == offsets((4, 8))
+    world.check()
+
+
+def test_a_target_above_the_cap_is_landed_in_several_batches() -> None:
+    """One run, as many batches as it takes; the result names them all."""
+    world = World(2)
+    world.records(9, 0)
+    world.records(4, 1)
+    result = world.run("first", max_records_per_batch=5)
+    assert [len(b.offsets) for b in result.batches] == [5, 5, 3]
+    assert sum(b.records for b in result.batches) == 13
+    assert all(b.mine for b in result.batches) and not result.shared
+    world.check()
+
+
+def test_a_cap_per_run_leaves_the_rest_to_the_next_run() -> None:
+    """Shared fairly by the partitions."""
+    world = World(2)
+    world.records(9, 0)
+    world.records(9, 1)
+    assert len(world.run("first", max_records_per_run=6).target) == 6
+    assert len(world.run("second").target) == 12
+    world.check()
+
+
+def test_an_interval_takes_its_window_and_a_repeated_one_names_the_batches_that_cover_it() -> None:
+    """Another run over a window that is covered succeeds, writes nothing, and says whose batches those are."""
+    world = World()
+    for timestamp in (10, 20, 30):
+        world.records(3, timestamp=timestamp)
+    first = world.run("first", "data_interval", window=(20, 30))
+    assert first.target == offsets((3, 6))
+    before = snapshot(world.bucket)
+    again = world.run("again", "data_interval", window=(20, 30))
+    assert (again.status, again.shared, again.wrote) == ("ok", True, False)
+    assert [b.batch for b in again.batches] == [b.batch for b in first.batches]
+    check_unchanged(before, snapshot(world.bucket))
+    assert world.run("rest").target == offsets((6, 9))
+    assert world.run("before", "data_interval", window=(10, 20)).target == offsets((0, 3))
+
+
+def test_an_interval_never_reaches_past_what_may_be_read() -> None:
+    """A window that ends within an open transaction is cut there, and landed when it is committed."""
+    world = World()
+    world.records(3, timestamp=10)
+    world.kafka.open_transaction(TOPIC, 0)
+    world.records(2, timestamp=10)
+    assert world.run("first", "data_interval", window=(10, 20)).target == offsets((0, 3))
+    world.kafka.commit_transaction(TOPIC, 0)
+    assert world.run("second").target == offsets((3, 6))
+    world.check()
+
+
+def test_transactions_end_where_the_vector_says() -> None:
+    """5 committed, 5 aborted, 5 committed: ends after 6, 12 and 18 offsets, 10 records."""
+    world = World()
+    ends = []
+    for visible in (True, False, True):
+        for _ in range(5):
+            if visible:
+                world.records(1)
+            else:
+                world.kafka.append_marker(TOPIC, 0)
+        world.kafka.append_marker(TOPIC, 0)
+        ends.append(world.kafka.ends(TOPIC, [0], "read_committed")[0])
+    assert ends == [6, 12, 18]
+    result = world.run("first")
+    assert (result.target, sum(b.records for b in result.batches)) == (offsets((0, 18)), 10)
+    world.check()
+
+
+def test_a_slice_without_visible_records_makes_no_object_and_is_covered() -> None:
+    """Completeness is the offset reached, never a count."""
+    world = World()
+    for _ in range(4):
+        world.kafka.append_marker(TOPIC, 0)
+    result = world.run("first")
+    assert (result.status, result.batches[0].objects, result.target) == ("ok", 0, offsets((0, 4)))
+    assert world.run("second").status == "empty"
+
+
+def test_what_is_asked_differently_at_a_retry_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """The record of the run counts."""
+    world = World()
+    world.records(4)
+    world.dies_after_planning("first", params={"offsets": "incremental"})
+    with caplog.at_level(logging.WARNING):
+        result = world.run("first", "data_interval", window=(5, 6), params={"offsets": "data_interval"})
+    assert result.target == offsets((0, 4))
+    assert "keeps that target" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"max_records_per_batch": 0}, "max_records_per_batch=0"),
+        ({"mode": "data_interval"}, "does not go with the window None"),
+        ({"window": (1, 2)}, "does not go with the window"),
+        ({"mode": "data_interval", "window": (2, 2)}, "empty or reversed"),
+        ({"mode": "recover", "max_records_per_run": 5}, "use max_records_per_batch"),
+    ],
+    ids=lambda v: str(v)[:40],
+)
+def test_a_request_that_makes_no_sense_is_refused(settings: dict[str, Any], why: str) -> None:
+    """Before anything is asked of Kafka or the bucket."""
+    with pytest.raises(ConfigurationError, match=why):
+        Engine(MemoryStore(), SimulatedKafka()).request("r", **settings)
+
+
+# -- others' batches --------------------------------------------------------------------------------------------------
+
+
+def test_another_runs_dead_batch_is_carried_out_after_a_polite_wait() -> None:
+    """The wait is bounded, by the process's own clock."""
+    world = World()
+    world.records(4)
+    world.dies_after_planning("died")
+    clock = Clock()
+    engine = Engine(world.bucket, world.kafka, sleep=clock.sleep, monotonic=clock.monotonic)
+    result = engine.run("second", adopt_wait=30.0)
+    assert (result.status, result.shared) == ("ok", True)
+    assert 30 <= clock.now < 40
+    assert not any(b.mine for b in result.batches)
+    world.check()
+
+
+def test_the_runs_own_batch_is_carried_out_at_once() -> None:
+    """A retry waits for nobody."""
+    world = World()
+    world.records(4)
+    world.dies_after_planning("first")
+    clock = Clock()
+    Engine(world.bucket, world.kafka, sleep=clock.sleep, monotonic=clock.monotonic).run("first", adopt_wait=1000.0)
+    assert clock.now == 0
+
+
+def test_a_batch_that_its_owner_decides_during_the_wait_is_not_executed_again() -> None:
+    """Waiting saves the work: the waiting run uploads nothing."""
+    world = World()
+    world.records(4)
+    world.dies_after_planning("owner")
+    clock = Clock()
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        if clock.now > 5:
+            world.run("owner")
+
+    store = FaultyStore(world.bucket)
+    result = Engine(store, world.kafka, sleep=sleep, monotonic=clock.monotonic).run("second", adopt_wait=100.0)
+    assert result.status == "ok"
+    assert [r.operation for r in store.writes()].count("create_upload") == 0
+    world.check()
+
+
+def test_a_backfill_does_not_block_an_incremental_run() -> None:
+    """Its open plan is left to whoever asked for it; recover picks it up."""
+    world = World()
+    world.records(6, timestamp=10)
+    world.run("first", starting={0: 4})
+    world.dies_after_planning("backfill", "data_interval", window=(0, 20))
+    world.records(2, timestamp=30)
+    result = world.run("second")
+    assert result.target == offsets((6, 8))
+    assert world.run("recovery", "recover").target == offsets((0, 4))
+    world.check()
+
+
+def test_a_batch_keeps_the_layout_it_was_planned_with() -> None:
+    """Whoever finishes it, and whatever the DAG says by then."""
+    import msgspec
+
+    world = World()
+    world.records(2)
+    world.dies_after_planning("first")
+    world.run("first", layout=msgspec.structs.replace(LAYOUT, file_delim="-"))
+    assert [i.key for i in world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")] == [
+        f"{TOPICS_DIR}/{TOPIC}/parity=0/{TOPIC}+0+0000000000.bin"
+    ]
+
+
+def test_a_plan_is_handed_out_before_it_is_executed_and_never_executed_by_the_run_itself() -> None:
+    """advance() gives the plan to whoever runs the Spark job; afterwards it goes on."""
+    world = World()
+    world.records(4)
+    engine = Engine(world.bucket, world.kafka)
+    request = engine.request("first")
+    run = engine.topic_run(request)
+    plan = run.advance()
+    assert isinstance(plan, Plan)
+    assert run.advance() == plan
+    engine.execute(plan, request)
+    result = run.advance()
+    assert isinstance(result, TopicResult) and result.wrote
+
+
+# -- retention --------------------------------------------------------------------------------------------------------
+
+
+def test_what_retention_deleted_fails_the_run_or_is_skipped_and_recorded() -> None:
+    """The gap is in the plan, in the marker and in the result."""
+    world = World()
+    world.records(3)
+    world.run("first")
+    world.records(6)
+    world.kafka.delete_records(TOPIC, 0, 5)
+    with pytest.raises(DataLossError, match=r"0: \[3, 5\)"):
+        world.run("second")
+    result = world.run("second", on_data_loss="skip")
+    assert (result.status, result.target, result.skipped) == ("ok", offsets((3, 9)), offsets((3, 5)))
+    assert sum(b.records for b in result.batches) == 4
+    world.check()
+
+
+def test_a_target_that_is_gone_as_a_whole_is_skipped_without_a_job() -> None:
+    """A plan without slices needs nobody to execute it."""
+    world = World()
+    world.records(3)
+    world.run("first")
+    world.records(3)
+    world.kafka.delete_records(TOPIC, 0, 6)
+    run = Engine(world.bucket, world.kafka)
+    result = run.topic_run(run.request("second", on_data_loss="skip")).advance()
+    assert isinstance(result, TopicResult)
+    assert (result.status, result.skipped) == ("ok", offsets((3, 6)))
+
+
+def test_records_that_vanish_after_planning_are_given_up_and_planned_again_without_them() -> None:
+    """Policy skip: the stuck batch is abandoned, the rest of it is landed by the next one."""
+    world = World()
+    world.records(6)
+    world.dies_after_planning("first")
+    world.kafka.delete_records(TOPIC, 0, 2)
+    with pytest.raises(DataLossError):
+        world.run("first")
+    result = world.run("first", on_data_loss="skip")
+    assert (result.status, result.skipped) == ("ok", offsets((0, 2)))
+    assert sum(b.records for b in result.batches) == 4
+    world.check()
+
+
+# -- reruns -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_rerun_of_an_intact_run_looks_at_every_object_and_writes_nothing() -> None:
+    """Also after later runs; the result is the first one's."""
+    world = World(2)
+    for p in (0, 1):
+        world.records(5, p)
+    first = world.run("first", max_records_per_batch=4)
+    world.records(5)
+    world.run("second")
+    before = snapshot(world.bucket)
+    store = FaultyStore(world.bucket)
+    again = Engine(store, world.kafka).run("first")
+    assert store.writes() == []
+    check_unchanged(before, snapshot(world.bucket))
+    assert (again.batches, again.target, again.wrote) == (first.batches, first.target, False)
+    assert again.verified == sum(b.objects for b in first.batches)
+
+
+def test_a_rerun_names_objects_that_are_gone_and_writes_nothing() -> None:
+    """on_missing=fail: what is missing, and both ways out."""
+    world = World()
+    world.records(3)
+    gone = world.a_user_deletes(world.run("first"))
+    store = FaultyStore(world.bucket)
+    with pytest.raises(MissingObjectError, match=r"on_missing='restore'.*on_missing='ignore'") as error:
+        Engine(store, world.kafka).run("first")
+    assert all(key in str(error.value) for key in gone)
+    assert store.writes() == []
+
+
+def test_a_rerun_restores_what_is_gone_if_told_to() -> None:
+    """The same records at the same keys; the marker is not touched."""
+    world = World()
+    world.records(3)
+    first = world.run("first")
+    data = {i.key: world.bucket.get(i.key) for i in world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")}
+    marker = world.bucket.get(keys.marker_key(CONTROL))
+    world.a_user_deletes(first)
+    world.deleted.clear()
+    assert world.run("first", on_missing="restore").verified == first.batches[0].objects
+    for key, stored in data.items():
+        restored = world.bucket.get(key)
+        assert stored is not None and restored is not None and restored.body == stored.body
+    assert world.bucket.get(keys.marker_key(CONTROL)) == marker
+    world.check()
+
+
+def test_a_rerun_ignores_what_is_gone_if_told_to() -> None:
+    """It succeeds, and the objects stay away."""
+    world = World()
+    world.records(3)
+    world.a_user_deletes(world.run("first"))
+    store = FaultyStore(world.bucket)
+    assert Engine(store, world.kafka).run("first", on_missing="ignore").verified == 0
+    assert store.writes() == []
+    world.check()
+
+
+# -- another incarnation ----------------------------------------------------------------------------------------------
+
+
+def test_a_recreated_topic_stops_every_run_until_it_is_reset() -> None:
+    """Offsets that begin again are never taken for the old ones; after the reset all of the new topic is landed."""
+    world = World()
+    world.records(5)
+    world.run("first")
+    world.kafka.create_topic(TOPIC)
+    world.records(7)
+    before = snapshot(world.bucket)
+    with pytest.raises(TopicRecreatedError, match="reset"):
+        world.run("second")
+    check_unchanged(before, snapshot(world.bucket))
+    assert exits.reset(Engine(world.bucket, world.kafka).committer, operator="me")
+    assert world.run("second").target == offsets((0, 7))
+    assert world.run("first").target == offsets((0, 5))
+    world.check()
+    assert any("+g1" in i.key for i in world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/"))
+
+
+def test_a_run_whose_topic_was_reset_before_it_landed_is_superseded() -> None:
+    """Its offsets mean other records now: a new run is needed."""
+    world = World()
+    world.records(5)
+    world.dies_after("*/runs/*", "first")
+    world.kafka.create_topic(TOPIC)
+    world.records(2)
+    exits.reset(Engine(world.bucket, world.kafka).committer, operator="me")
+    with pytest.raises(RunSupersededError, match="Start a new run"):
+        world.run("first")
+    assert world.run("second").target == offsets((0, 2))
+    world.check()
+
+
+def test_a_run_whose_batch_was_given_up_by_a_reset_reports_the_gap() -> None:
+    """It ends, and says that none of its offsets was landed."""
+    world = World()
+    world.records(5)
+    world.dies_after_planning("first")
+    world.kafka.create_topic(TOPIC)
+    exits.reset(Engine(world.bucket, world.kafka).committer, operator="me")
+    result = world.run("first")
+    assert (result.skipped, result.batches) == (offsets((0, 5)), ())
+
+
+def test_any_run_helps_an_open_reset_to_its_end() -> None:
+    """The operator died in the middle of it."""
+    world = World()
+    world.records(5)
+    world.run("first")
+    world.kafka.create_topic(TOPIC)
+    world.records(2)
+    store = FaultyStore(world.bucket)
+    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
+    with pytest.raises(SimulatedCrash):
+        exits.reset(Engine(store, world.kafka).committer, operator="me")
+    assert world.run("second").target == offsets((0, 2))
+    world.check()
