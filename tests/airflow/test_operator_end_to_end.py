@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -135,8 +136,6 @@ def test_what_is_missing_is_named_and_not_tried_again(
     worker: Worker, make_topic: Callable[..., str], parameters: dict[str, str], message: str
 ) -> None:
     """A missing connection, bucket, topic or interval is a terminal error that names it; nothing else steps in."""
-    import re
-
     run = worker.run(**{"topics": make_topic(1), **parameters})
     assert not run.succeeded
     assert "AirflowFailException" in run.log
@@ -183,6 +182,18 @@ def test_a_clock_before_the_end_of_the_interval_is_refused(worker: Worker, make_
     run = worker.run(topics=make_topic(1), offsets="data_interval", date=date)
     assert not run.succeeded
     assert "which is in the future" in run.log
+
+
+def test_a_missing_connector_is_terminal_and_names_the_package(
+    worker: Worker, make_topic: Callable[..., str], produce: Callable[..., None]
+) -> None:
+    """Without jars and packages Spark cannot read Kafka; the task's error says what to pass, and nothing is visible."""
+    topic = make_topic(1)
+    produce(topic, [{"n": 1}])
+    run = worker.run(topics=topic, jars=None)
+    assert not run.succeeded
+    assert "AirflowFailException" in run.log
+    assert re.search(r"ConfigurationError: .*packages='org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.", run.log)
 
 
 def test_no_secret_is_anywhere(worker: Worker, make_topic: Callable[..., str], produce: Callable[..., None]) -> None:
