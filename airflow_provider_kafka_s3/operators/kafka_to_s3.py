@@ -386,7 +386,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         work.job(plans, result_path=str(folder / _RESULT)).write(job_file)
         self.application = str(job_script())
         self.application_args = ["--job-file", str(job_file)]
-        self._hook = self._get_hook()
+        # A new hook for every job; the base class makes it when its conf is complete.
+        self._hook = None
 
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()

@@ -5,6 +5,7 @@ Everything between is real: Airflow's hook builds the command line, and the job 
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import stat
@@ -30,6 +31,7 @@ from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
 # Airflow reads these when it is imported, which the tests of this folder do first.
 _HOME = tempfile.TemporaryDirectory(prefix="airflow-home-")
+atexit.register(_HOME.cleanup)
 os.environ["AIRFLOW_HOME"] = _HOME.name
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
 

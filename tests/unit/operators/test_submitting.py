@@ -83,6 +83,21 @@ def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
     assert task.conf == conf
 
 
+def test_lineage_settings_of_the_base_class_reach_every_job(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What SparkSubmitOperator adds to the configuration for OpenLineage is not lost on the way."""
+    from airflow.providers.apache.spark.operators import spark_submit
+
+    monkeypatch.setattr(
+        spark_submit,
+        "inject_parent_job_information_into_spark_properties",
+        lambda conf, _: conf | {"spark.openlineage.parentJobName": "dag.land"},
+    )
+    orders.fill("orders", [{"n": 2}])
+    orders.run(orders.task(openlineage_inject_parent_job_info=True, max_records_per_batch=1))
+    named = [settings_of(command)["spark.openlineage.parentJobName"] for command in orders.spark.commands]
+    assert named == ["dag.land", "dag.land"]
+
+
 def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
     """Connections, options, retry policy and policy for lost data reach the driver by the job file."""
     orders.run(
