@@ -5,6 +5,7 @@ This is what the operator does, without Airflow.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import subprocess
@@ -80,7 +81,8 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         self.client = make_client(s3_settings(self.endpoint), CREDENTIALS)
-        self.client.create_bucket(Bucket=self.bucket)
+        with contextlib.suppress(self.client.exceptions.BucketAlreadyOwnedByYou):
+            self.client.create_bucket(Bucket=self.bucket)
         self.store = DurableStore(S3Store(self.client, self.bucket), Retrier())
         self.source = KafkaSource(self.kafka)
 

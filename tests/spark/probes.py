@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import psutil
@@ -73,7 +74,7 @@ class WorkerMemory:
         peak: bytes that the largest of them held at most (resident set, by the kernel's own high-water mark).
     """
 
-    def __init__(self, root: Callable[[], int] = os.getpid, *, every: float = 0.05) -> None:
+    def __init__(self, root: Callable[[], int] = os.getpid, *, every: float = 1.0) -> None:
         self.peak = 0
         self._root = root
         self._every = every
@@ -81,19 +82,26 @@ class WorkerMemory:
         self._thread = threading.Thread(target=self._watch, name="worker-memory", daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to watch."""
+        """Begin to watch; what workers needed before does not count."""
+        for worker in python_workers(self._root()):
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{worker.pid}/clear_refs").write_text("5", encoding="ascii")  # resets the high-water mark
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop watching."""
+        """Look once more: workers outlive their tasks."""
         self._over.set()
         self._thread.join()
+        self._look()
 
     def _watch(self) -> None:
         while not self._over.wait(self._every):
-            for worker in python_workers(self._root()):
-                self.peak = max(self.peak, _high_water(worker.pid))
+            self._look()
+
+    def _look(self) -> None:
+        for worker in python_workers(self._root()):
+            self.peak = max(self.peak, _high_water(worker.pid))
 
 
 def _high_water(pid: int) -> int:

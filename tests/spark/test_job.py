@@ -297,8 +297,6 @@ def test_a_worker_stays_small(
     pipeline = make_pipeline(
         layout=Layout(format=Format(kind="json", compression="gzip"), partitioner=Partitioner(kind="daily"))
     )
-    for worker in python_workers(os.getpid()):  # their high-water marks are those of other tests
-        worker.kill()
     with WorkerMemory() as memory:
         pipeline.land(spark, topic)
     assert sum(pipeline.lines().values()) == len(small) + len(large)

@@ -1,0 +1,155 @@
+"""``python -m tests.benchmark``: what landing costs, against reading alone and against Spark's own writer.
+
+All cases read the same topic in the same slices, in one warm session of ``local[2]``, on the cores that the broker and
+the S3 server use too. CPU is that of the driver, the JVM and the Python workers; broker and server stand beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from dev.kafka_broker import KafkaBroker
+from tests.benchmark.data import load
+from tests.benchmark.stores import store
+from tests.spark.pipeline import ROOT
+
+FLOOR, GZIP, SPARK = "floor: three columns, noop", "ours: JSON gzip", "Spark write.text gzip"
+MEGABYTE = 1_000_000
+
+
+def main() -> int:
+    """Measure, print the table, write the JSON; 1 if a bound is missed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmark", description=__doc__)
+    parser.add_argument("--records", type=int, default=2_000_000, help="default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=3, help="of each case; medians count (default: %(default)s)")
+    parser.add_argument("--slice-records", type=int, default=5_000_000, help="offsets of one slice at most")
+    parser.add_argument("--store", choices=["auto", "versitygw", "moto"], default="auto", help="S3 server")
+    parser.add_argument("--json", type=Path, default=ROOT / ".build" / "benchmark.json", help="where the figures go")
+    options = parser.parse_args()
+    with store(options.store) as server, KafkaBroker(heap="1g") as broker, tempfile.TemporaryDirectory() as folder:
+        print(f"Producing {options.records:,} records …", flush=True)
+        load(broker, "benchmark", options.records)
+        config = {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "topic": "benchmark",
+            "records": options.records,
+            "rounds": options.rounds,
+            "slice_records": options.slice_records,
+            "endpoint": server.endpoint,
+            "s3_pid": server.pid,
+            "broker_pid": _broker_pid(),
+            "folder": folder,
+        }
+        results = _drive(config)
+        name = server.name
+    summary = summarise(results, options.records, name)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(summary, indent=1) + "\n")
+    print(table(summary))
+    print(f"Figures: {options.json}")
+    return 0 if all(goal["met"] for goal in summary["goals"]) else 1
+
+
+def _broker_pid() -> int:
+    for process in psutil.Process().children(recursive=True):
+        if "kafka.Kafka" in process.cmdline() and "java" in Path(process.cmdline()[0]).name:
+            return process.pid
+    raise RuntimeError("the broker's process is not there")
+
+
+def _drive(config: dict[str, Any]) -> list[dict[str, Any]]:
+    print("Starting Spark, warming up …", flush=True)
+    results = []
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.benchmark.driver"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        json.dump(config, process.stdin)
+        process.stdin.close()
+        for line in process.stdout:
+            result = json.loads(line)
+            results.append(result)
+            print(f"  {result['case']}: {result['wall']:.2f} s", flush=True)
+    if process.returncode:
+        raise RuntimeError(f"the benchmark's driver ended with exit code {process.returncode}")
+    return results
+
+
+def summarise(results: list[dict[str, Any]], records: int, server: str) -> dict[str, Any]:
+    """Medians of the rounds, ratios, and whether the bounds are kept."""
+    cases: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(r["case"] for r in results if "round" in r):
+        rounds = [r for r in results if r["case"] == name]
+        cases[name] = {
+            "wall": statistics.median(r["wall"] for r in rounds),
+            **{f"cpu_{tree}": statistics.median(r["cpu"][tree] for r in rounds) for tree in ("job", "s3", "broker")},
+            "bytes": rounds[-1].get("bytes"),
+            "rss": max(r.get("rss", 0) for r in rounds) or None,
+        }
+    (quarter,) = (r for r in results if r["case"] == "quarter")
+    (nothing,) = (r for r in results if r["case"] == "nothing new")
+    less_cpu = cases[SPARK]["cpu_job"] / cases[GZIP]["cpu_job"]
+    slower = {name: case["wall"] / cases[FLOOR]["wall"] for name, case in cases.items()}
+    largest = max(case["rss"] or 0 for case in cases.values()) / MEGABYTE
+    growth = (cases[GZIP]["rss"] - quarter["rss"]) / MEGABYTE
+    goals = [
+        _goal("CPU of Spark's gzip writer / of ours", less_cpu, ">=", 3.0),
+        _goal("wall of our gzip / of the floor (wish: 1.5)", slower[GZIP], "<=", 2.5),
+        _goal("largest Python worker, MB", largest, "<=", 300.0),
+        _goal("growth of a worker when the data grow 4 times, MB", growth, "<=", 30.0),
+        _goal("a run with nothing new, s", nothing["wall"], "<=", 2.0),
+    ]
+    return {
+        "records": records,
+        "s3_server": server,
+        "cores": os.cpu_count(),
+        "cases": {name: {**case, "floors": slower[name]} for name, case in cases.items()},
+        "goals": goals,
+    }
+
+
+def _goal(what: str, value: float, relation: str, bound: float) -> dict[str, Any]:
+    met = value >= bound if relation == ">=" else value <= bound
+    return {"what": what, "value": round(value, 2), "relation": relation, "bound": bound, "met": met}
+
+
+def table(summary: dict[str, Any]) -> str:
+    """The figures for people."""
+    head = f"{'case':28}{'wall s':>8}{'/floor':>8}{'CPU s':>8}{'krec/CPU s':>12}{'out MB':>8}{'worker MB':>11}"
+    lines = [
+        "",
+        f"{summary['records']:,} JSON records, 4 partitions, local[2] of {summary['cores']}, {summary['s3_server']}",
+        head + f"{'S3 CPU s':>10}{'broker CPU s':>14}",
+    ]
+    for name, case in summary["cases"].items():
+        size = "" if case["bytes"] is None else f"{case['bytes'] / MEGABYTE:.0f}"
+        rss = "" if case["rss"] is None else f"{case['rss'] / MEGABYTE:.0f}"
+        rate = summary["records"] / case["cpu_job"] / 1000
+        lines.append(
+            f"{name:28}{case['wall']:8.2f}{case['floors']:8.2f}{case['cpu_job']:8.2f}{rate:12.0f}{size:>8}{rss:>11}"
+            f"{case['cpu_s3']:10.2f}{case['cpu_broker']:14.2f}"
+        )
+    lines.append("")
+    for goal in summary["goals"]:
+        verdict = "kept" if goal["met"] else "MISSED"
+        lines.append(f"  {goal['what']}: {goal['value']} ({goal['relation']} {goal['bound']:g}) {verdict}")
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""The Spark side of the benchmark, in a process of its own: its tree is what is measured.
+
+One session serves all cases; each is run once on little data to warm it up, then in turn for a number of rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.kafka.options import spark_options
+from airflow_provider_kafka_s3.spark.frames import record_frame
+from tests.benchmark.measure import measured
+from tests.spark.pipeline import Pipeline, spark_conf
+from tests.spark.probes import WorkerMemory
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ISOLATION: Isolation = "read_committed"
+OURS = {
+    "ours: bytes": Format(kind="bytes"),
+    "ours: JSON": Format(kind="json"),
+    "ours: JSON gzip": Format(kind="json", compression="gzip"),
+}
+
+
+class Bench:
+    """All cases over one topic."""
+
+    def __init__(self, spark: SparkSession, config: dict[str, Any]) -> None:
+        self.spark = spark
+        self.config = config
+        self.kafka = {"bootstrap.servers": config["bootstrap_servers"]}
+        self.trees = {"job": os.getpid(), "s3": config["s3_pid"], "broker": config["broker_pid"]}
+        self.folder = Path(tempfile.mkdtemp(prefix="benchmark-", dir=config["folder"]))
+
+    def pipeline(self, format_: Format, records: int) -> Pipeline:
+        """A pipeline in an empty bucket that lands that many records."""
+        layout = Layout(format=format_, partitioner=Partitioner(kind="daily"))
+        limits = {"max_records_per_run": records, "max_slice_records": self.config["slice_records"]}
+        return Pipeline(kafka=self.kafka, endpoint=self.config["endpoint"], layout=layout, settings=limits)
+
+    def frame(self, records: int) -> DataFrame:
+        """What Spark reads, in the same slices."""
+        pipeline = self.pipeline(OURS["ours: JSON"], records)
+        plan = pipeline.plan(self.config["topic"], "run")
+        pipeline.close()
+        return record_frame(self.spark, [plan], {ISOLATION: spark_options(self.kafka, isolation=ISOLATION)})
+
+    def floor(self, records: int) -> dict[str, Any]:
+        """Three columns to nowhere."""
+        frame = self.frame(records).select("offset", "timestamp", "value")
+        return self._measure(lambda: frame.write.format("noop").mode("overwrite").save())
+
+    def text_gzip(self, records: int) -> dict[str, Any]:
+        """Spark's own writer, to a local folder: it has no upload to do."""
+        target = self.folder / "text"
+        frame = self.frame(records).selectExpr("CAST(value AS STRING) AS value")
+        told = self._measure(lambda: frame.write.mode("overwrite").option("compression", "gzip").text(str(target)))
+        told["bytes"] = sum(f.stat().st_size for f in target.rglob("part-*"))
+        shutil.rmtree(target)
+        return told
+
+    def ours(self, name: str, records: int) -> dict[str, Any]:
+        """A batch from its plan to the marker; memory of its workers beside it."""
+        pipeline = self.pipeline(OURS[name], records)
+        topic = self.config["topic"]
+        plan = pipeline.plan(topic, "run")
+        results: list[Any] = []
+        with WorkerMemory() as memory:
+            told = self._measure(
+                lambda: results.append(pipeline.job(pipeline.spec({topic: plan}, "run", "unused"), self.spark))
+            )
+        assert results[0].succeeded, results
+        manifest = pipeline.decision(topic)
+        assert manifest is not None
+        assert manifest.records == records
+        pipeline.close()
+        return {**told, "rss": memory.peak, "bytes": manifest.size, "objects": len(manifest.objects)}
+
+    def nothing_new(self) -> dict[str, Any]:
+        """A run that finds nothing, from making its clients on."""
+        topic = self.config["topic"]
+        settled = self.pipeline(OURS["ours: JSON gzip"], 1)
+        settled.settings = {"starting": "latest"}
+        assert not isinstance(settled.topic_run(topic, "first").advance(), Plan)
+        started = time.perf_counter()
+        later = Pipeline(**{**vars_of(settled), "bucket": settled.bucket})
+        assert not isinstance(later.topic_run(topic, "second").advance(), Plan)
+        wall = time.perf_counter() - started
+        settled.close()
+        later.close()
+        return {"wall": wall}
+
+    def _measure(self, action: Callable[[], object]) -> dict[str, Any]:
+        with measured(self.trees) as cost:
+            action()
+        return {"wall": cost.wall, "cpu": cost.cpu}
+
+
+def vars_of(pipeline: Pipeline) -> dict[str, Any]:
+    """What made a pipeline."""
+    return {"kafka": pipeline.kafka, "endpoint": pipeline.endpoint, "layout": pipeline.layout}
+
+
+def main() -> None:
+    """Run as told by standard input; one JSON line per result."""
+    from pyspark.sql import SparkSession
+
+    logging.basicConfig(level=logging.WARNING)
+    config = json.load(sys.stdin)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder
+    for name, value in spark_conf(spark_driver_memory="2g", spark_log_level="ERROR").items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    bench = Bench(spark, config)
+    records: int = config["records"]
+    cases: dict[str, Callable[[int], dict[str, Any]]] = {
+        "floor: three columns, noop": bench.floor,
+        **{name: lambda count, name=name: bench.ours(name, count) for name in OURS},  # type: ignore[misc]
+        "Spark write.text gzip": bench.text_gzip,
+    }
+    try:
+        for case in cases.values():
+            case(min(records, 100_000))
+        for round_ in range(config["rounds"]):
+            for name, case in cases.items():
+                tell({"case": name, "round": round_, **case(records)})
+        tell({"case": "quarter", **bench.ours("ours: JSON gzip", records // 4)})
+        tell({"case": "nothing new", **bench.nothing_new()})
+    finally:
+        shutil.rmtree(bench.folder, ignore_errors=True)
+        spark.stop()
+
+
+def tell(result: dict[str, Any]) -> None:
+    """Hand a result to whoever started this process."""
+    print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

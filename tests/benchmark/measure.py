@@ -1,0 +1,40 @@
+"""Wall time, CPU time and memory of process trees."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil
+
+
+@dataclass
+class Cost:
+    """What a block cost: seconds on the clock, and CPU seconds per tree of processes."""
+
+    wall: float = 0.0
+    cpu: dict[str, float] | None = None
+
+
+def cpu_seconds(root: int) -> float:
+    """CPU seconds of a process, of all it has below it, and of all that ended there."""
+    total = 0.0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in [psutil.Process(root), *psutil.Process(root).children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+@contextlib.contextmanager
+def measured(trees: dict[str, int]) -> Iterator[Cost]:
+    """Measure a block; ``trees`` names roots of process trees that do not contain each other."""
+    cost = Cost()
+    before = {name: cpu_seconds(root) for name, root in trees.items()}
+    started = time.perf_counter()
+    yield cost
+    cost.wall = time.perf_counter() - started
+    cost.cpu = {name: cpu_seconds(root) - before[name] for name, root in trees.items()}
