@@ -1,7 +1,7 @@
 """What must be true of a bucket, whatever happened to the processes that wrote it: checkers for tests, and for people.
 
-:func:`check_bucket` reads a whole topic back, over any store, and holds it against Kafka; :func:`check_documents` looks at
-the control documents alone. Both compute by themselves what they expect, not with the code that wrote it.
+:func:`check_bucket` reads a whole topic back, over any store, and holds it against Kafka; :func:`check_documents` looks
+at the control documents alone. Both compute by themselves what they expect, not with the code that wrote it.
 
 === ===================================================================================================================
 I1  every committed record that is not accepted as lost is in exactly one visible object, and nothing else is
@@ -196,10 +196,14 @@ def check_bucket(
             objects, size, read = objects + 1, size + len(stored.body), read + len(found)
         if source is not None and plan.topic_id in source and (state.is_resolved(plan.batch) or not absent):
             for s in plan.slices:
+                offsets = range(s.start, s.end)
                 held = source[plan.topic_id].get(s.partition, {})
-                gone = [e for e in absent if e.slices[0] == s.id]
-                optional = {o for o in range(s.start, s.end) if is_optional(plan.topic_id, s.partition, o)}
-                findings += _check_slice(plan, s, held, values[s.id], gone, optional, as_written)
+                expected = {o: as_written(v) for o in offsets if (v := held.get(o)) is not None}
+                excused = {o for o in offsets if is_optional(plan.topic_id, s.partition, o)}
+                for entry in absent:
+                    if entry.slices[0] == s.id:
+                        excused |= set(range(entry.min_offset, entry.max_offset + 1))
+                findings += _check_slice(plan, s, expected, excused, values[s.id])
     for delimiter in sorted(delimiters):
         folder = f"{topics_dir}{delimiter}{topic}{delimiter}" if topics_dir else f"{topic}{delimiter}"
         findings += [f"I2 object {i.key} is in no manifest" for i in store.list(folder) if i.key not in listed]
@@ -224,20 +228,17 @@ def _check_object(stored: StoredObject, plan: Plan, entry: ObjectEntry) -> Itera
 def _check_slice(
     plan: Plan,
     s: Slice,
-    held: Mapping[int, bytes | None],
+    expected: Mapping[int, bytes],
+    excused: Collection[int],
     objects: Sequence[tuple[ObjectEntry, Sequence[bytes]]],
-    absent: Sequence[ObjectEntry],
-    optional: Collection[int],
-    as_written: Callable[[bytes], bytes],
 ) -> Iterable[str]:
     where = f"batch {plan.batch}, partition {s.partition}, offsets [{s.start}, {s.end})"
-    expected = {o: as_written(v) for o in range(s.start, s.end) if (v := held.get(o)) is not None}
     left = collections.Counter(value for _, values in objects for value in values)
     missing = []
     for offset, value in expected.items():
         if left[value]:
             left[value] -= 1
-        elif offset not in optional and not any(e.min_offset <= offset <= e.max_offset for e in absent):
+        elif offset not in excused:
             missing.append(offset)
     if missing:
         yield f"I1 {where}: records {missing[:10]} are in no object ({len(missing)} in all)"
@@ -251,7 +252,8 @@ def _check_slice(
         offsets = [at[value] for value in values]
         digest = ContentHash(plan.topic_id, s.partition)
         digest.update(offsets)
-        if digest.hexdigest() != entry.content or (min(offsets), max(offsets)) != (entry.min_offset, entry.max_offset):
+        ends = [*offsets[:1], *offsets[-1:]]
+        if digest.hexdigest() != entry.content or ends != [entry.min_offset, entry.max_offset]:
             yield f"I2 object {entry.key} does not hold the offsets that its manifest says"
 
 

@@ -202,7 +202,7 @@ class FaultyStore:
         """See the port."""
         return self._send("create_upload", key, lambda: self.store.create_upload(key, metadata=metadata))
 
-    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> Part:
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
         """See the port."""
         # A late request is applied when the caller may have used its buffer again.
         data = bytes(body)

@@ -51,7 +51,7 @@ class Bucket:
 
     def head(self, key: str) -> ObjectInfo | None:
         stored = self.objects.get(key)
-        return stored and ObjectInfo(key, len(stored.body), stored.etag, stored.metadata)
+        return None if stored is None else ObjectInfo(key, len(stored.body), stored.etag, stored.metadata)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         found = sorted(key for key in self.objects if key.startswith(prefix))
@@ -72,7 +72,7 @@ class Bucket:
         self.uploads[upload_id] = _Upload(key, metadata or {})
         return upload_id
 
-    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> Part:
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
         self._pending(upload_id).parts[number] = bytes(body)
         return Part(number, f'"{number}"', "")
 

@@ -1,7 +1,8 @@
-"""Take one safety step out of the product at a time and show that the simulation notices: ``python -m tests.protocol.mutants``.
+"""Take one safety step out of the product at a time and show that the simulation notices.
 
-Each mutation of the protocol's list is an exact snippet of the source and what stands there instead. It is made in a copy
-of the package, in a process of its own. A simulation that lets one of them pass would prove nothing.
+Each mutation of the protocol's list is an exact snippet of the source and what stands there instead. It is made in a
+copy of the package, in a process of its own. A simulation that lets one of them pass would prove nothing.
+``python -m tests.protocol.mutants`` prints the table.
 """
 
 from __future__ import annotations
@@ -149,7 +150,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/commit.py",
-                '        if decision.status == "commit" and not self.roll_forward(plan, decision):\n            return\n'
+                '        if decision.status == "commit" and not self.roll_forward(plan, decision):\n'
+                "            return\n"
                 "        self.resolve(plan, decision)\n",
                 "        self.resolve(plan, decision)\n"
                 "        for entry in decision.objects:\n            self.complete(plan, entry)\n",
@@ -163,7 +165,8 @@ MUTATIONS: Final = (
             _OVERWRITE,
             Edit(
                 f"{BATCH}/log.py",
-                "        return self.store.replace(keys.marker_key(self.prefix), encode(marker, write_stamp()), etag)\n",
+                "        return self.store.replace("
+                "keys.marker_key(self.prefix), encode(marker, write_stamp()), etag)\n",
                 "        self.store.overwrite(keys.marker_key(self.prefix), encode(marker, write_stamp()))\n"
                 "        return True\n",
             ),
@@ -288,9 +291,8 @@ MUTATIONS: Final = (
             ),
             Edit(
                 f"{BATCH}/runs.py",
-                "        batches = covering_upward(self.log, record.target, generation=record.generation, low=record.low)\n",
-                "        self.log.create_run(record)\n"
-                "        batches = covering_upward(self.log, record.target, generation=record.generation, low=record.low)\n",
+                "        batches = covering_upward(self.log, record.target,",
+                "        self.log.create_run(record)\n        batches = covering_upward(self.log, record.target,",
             ),
         ),
     ),
@@ -397,8 +399,8 @@ def _copy_with(mutation: Mutation | None, folder: Path) -> None:
         source = path.read_text()
         if source.count(edit.snippet) != 1:
             raise ValueError(
-                f"mutation {mutation and mutation.name}: this occurs {source.count(edit.snippet)} times in {edit.file}, "
-                f"not once:\n{edit.snippet}"
+                f"mutation {mutation and mutation.name}: this occurs {source.count(edit.snippet)} times in "
+                f"{edit.file}, not once:\n{edit.snippet}"
             )
         path.write_text(source.replace(edit.snippet, edit.replacement))
 

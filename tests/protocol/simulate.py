@@ -1,4 +1,4 @@
-"""Run many seeds: ``python -m tests.protocol.simulate --seeds 10000 --jobs 2``. A failing seed tells how to replay it."""
+"""Run many seeds: ``python -m tests.protocol.simulate --seeds 10000 --jobs 2``. A failure tells how to replay it."""
 
 from __future__ import annotations
 

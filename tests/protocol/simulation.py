@@ -1,6 +1,6 @@
 """One seed, one world: several drivers, their Spark jobs and operators land one topic while everything goes wrong.
 
-What runs is the product: ``TopicRun``, ``Committer`` and ``exits`` on ``DurableStore`` and ``Retrier``. What is simulated is
+What runs is the product: ``TopicRun``, ``Committer`` and ``exits`` on ``DurableStore`` and ``Retrier``. Simulated is
 the world around it, a request at a time, in an order that the seed decides:
 
 * processes die between any two requests, or sleep for long and come back as zombies; Spark tasks outlive their job, and
@@ -10,8 +10,8 @@ the world around it, a request at a time, in an order that the seed decides:
 * uploads expire, retention and compaction delete records, partitions are added, the topic is deleted and created again;
 * users delete committed objects; operators abandon, reset and accept losses at any time.
 
-The invariants are checked inside the bucket at every write (:mod:`tests.protocol.watch`). At the end the faults stop: new
-runs and the documented ways out have to land everything, every run is repeated, zombies wake up, and the shipped
+The invariants are checked inside the bucket at every write (:mod:`tests.protocol.watch`). At the end the faults stop:
+new runs and the documented ways out have to land everything, every run is repeated, zombies wake up, and the shipped
 checker reads the bucket.
 """
 
@@ -21,7 +21,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from airflow_provider_kafka_s3.batch import exits
 from airflow_provider_kafka_s3.batch.commit import BuildObject, BuiltObject
@@ -241,8 +241,24 @@ class World:
     def fault(self, process: Process, request: Request) -> Fault | None:
         """What happens to this request."""
         self.bucket.assemble_slowly = None
-        if not self.faulty:
+        fault = self._draw_fault() if self.faulty else None
+        if fault is None:
             return None
+        if fault is Fault.CONFLICT and request.operation not in CONDITIONAL:
+            return None
+        self.seen[fault.name.lower()] += 1
+        makes_visible = request.key if request.operation == "put_new" else None
+        if fault is Fault.LATE and request.operation == "complete_upload" and self.rng.random() < 0.5:
+            before = len(process.late)
+            self.bucket.assemble_slowly = process.late
+            # Nothing is put there unless the upload is still pending.
+            process.late_keys = [*process.late_keys[:before], request.key]
+            return None
+        if fault is Fault.LATE and request.writes:
+            process.late_keys = [*process.late_keys[: len(process.late)], makes_visible]
+        return fault
+
+    def _draw_fault(self) -> Fault | None:
         x = self.rng.random()
         odds = self.odds
         for fault, likely in (
@@ -254,23 +270,9 @@ class World:
             (Fault.CONFLICT, odds.conflict),
         ):
             if x < likely:
-                break
+                return fault
             x -= likely
-        else:
-            return None
-        if fault is Fault.CONFLICT and request.operation not in CONDITIONAL:
-            return None
-        self.seen[fault.name.lower()] += 1
-        makes_visible = request.key if request.operation == "put_new" else None
-        if fault is Fault.LATE and request.operation == "complete_upload" and self.rng.random() < 0.5:
-            before = len(process.late)
-            self.bucket.assemble_slowly = process.late
-            # Nothing is put there unless the upload is still pending.
-            process.late_keys = process.late_keys[:before] + [request.key]
-            return None
-        if fault is Fault.LATE and request.writes:
-            process.late_keys = process.late_keys[: len(process.late)] + [makes_visible]
-        return fault
+        return None
 
     def _apply_something_late(self) -> None:
         self.senders = [p for p in self.senders if p.late or not p.finished]
@@ -394,7 +396,8 @@ class World:
     # -- the operator's commands --------------------------------------------------------------------------------------
 
     def _operator_abandons(self, batch: int) -> None:
-        release = self.rng.choice(("debt", "debt", "lost"))
+        releases: tuple[Literal["debt", "lost"], ...] = ("debt", "debt", "lost")
+        release = self.rng.choice(releases)
 
         def body(process: Process) -> None:
             exits.abandon(process.engine.committer, batch, release=release, reason="stuck", operator="me")
@@ -414,7 +417,7 @@ class World:
     # -- drivers, jobs and tasks --------------------------------------------------------------------------------------
 
     def start_driver(self, key: str | None = None, mode: str | None = None) -> Process:
-        """Start a run, or one that is known once more, as Airflow does after a failure or when somebody clears a task."""
+        """Start a new run, or a known one again, as Airflow does after a failure or when somebody clears a task."""
         rng = self.rng
         known = sorted(self.requests)
         key = key or (rng.choice(known) if known and rng.random() < 0.5 else f"run-{len(known):03d}")

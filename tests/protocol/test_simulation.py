@@ -22,7 +22,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("first", range(0, SEEDS_PER_TEST * TESTS, SEEDS_PER_TEST))
 def test_no_seed_breaks_an_invariant(first: int) -> None:
-    """Crashes, zombies, lost and late answers, expired uploads, recreated topics: every invariant holds at every write."""
+    """Crashes, zombies, lost and late answers, expired uploads: every invariant holds at every write."""
     for seed in range(first, first + SEEDS_PER_TEST):
         outcome = run_seed(seed, steps=STEPS)
         if isinstance(outcome, Failure):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -38,6 +39,7 @@ ENTRY = ObjectEntry(
 
 
 def plan(**changes: Any) -> Plan:
+    """A valid plan of one slice, with changes."""
     fields: dict[str, Any] = {
         "batch": 1,
         "type": "data",
@@ -56,6 +58,7 @@ def plan(**changes: Any) -> Plan:
 
 
 def manifest(**changes: Any) -> Manifest:
+    """A valid commit of that plan, with changes."""
     fields: dict[str, Any] = {
         "batch": 1,
         "plan_sha256": "p",
@@ -68,6 +71,7 @@ def manifest(**changes: Any) -> Manifest:
 
 
 def marker(**changes: Any) -> Marker:
+    """A valid marker, with changes."""
     fields: dict[str, Any] = {"topic": "t", "cluster_id": "c", "topic_id": "id", "start": {0: 3}}
     return Marker(**(fields | changes))
 
@@ -268,6 +272,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.sampled_from([Plan, Manifest, Marker, RunRecord, Owner, Amend]), st.binary(max_size=200))
 def test_any_bytes_give_a_document_or_our_own_error(kind: type[Document], data: bytes) -> None:
     """Nobody can crash a reader by what he puts into the bucket."""
@@ -275,7 +280,7 @@ def test_any_bytes_give_a_document_or_our_own_error(kind: type[Document], data: 
         decode(kind, data, "here")
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(DOCUMENTS), st.data())
 def test_a_document_with_any_field_replaced_gives_a_valid_one_or_our_own_error(
     document: Document, data: st.DataObject
@@ -288,10 +293,8 @@ def test_a_document_with_any_field_replaced_gives_a_valid_one_or_our_own_error(
         hostile = rewritten(document, {name: value})
     except ValueError:
         return  # NaN has no canonical form
-    try:
+    with contextlib.suppress(ControlError):
         decode(type(document), hostile, "here")
-    except ControlError:
-        pass
 
 
 def test_a_document_nested_without_end_is_refused() -> None:

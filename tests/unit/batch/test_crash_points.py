@@ -1,7 +1,8 @@
-"""A process may die, and a request may go wrong, anywhere: one fault at each request of a run in turn, then recovery."""
+"""A process may die, a request may go wrong, anywhere: one fault at each request of a run in turn, then recovery."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -54,6 +55,7 @@ class World:
 
 
 def new_world() -> World:
+    """Two partitions with records and a transaction marker, and an empty bucket."""
     kafka = SimulatedKafka(records_per_poll=2)
     kafka.create_topic(TOPIC, 2)
     for i in range(11):
@@ -102,10 +104,8 @@ def attempt(scenario: Callable[[World, FaultyStore], None], fault: Fault, number
         return fault if request.number == number and conditional else None
 
     store = FaultyStore(world.bucket, choose=choose)
-    try:
+    with contextlib.suppress(SimulatedCrash, TerminalError, TransientError):
         scenario(world, store)
-    except (SimulatedCrash, TerminalError, TransientError):
-        pass
     return world, store
 
 
@@ -164,7 +164,7 @@ def test_after_a_fault_at_any_request_of_an_operator_command_everything_can_go_o
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name.lower())
 def test_after_a_fault_at_any_request_of_accept_loss_the_batch_is_completed_without_what_is_lost(fault: Fault) -> None:
-    """Uploads of a decided batch expire and Kafka forgets: accept-loss ends the batch, whatever goes wrong on the way."""
+    """Uploads of a decided batch expire and Kafka forgets: accept-loss ends the batch, whatever goes wrong."""
     number = 0
     while True:
         number += 1

@@ -6,7 +6,7 @@ import itertools
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.manifest import Manifest
@@ -21,6 +21,7 @@ Fate = Literal["commit", "debt", "lost"]
 
 
 def plan(batch: int, read: Offsets, skipped: Offsets = NO_OFFSETS, *, tail: bool = True) -> Plan:
+    """A plan for data of generation 0."""
     return Plan(
         batch=batch,
         type="data",
@@ -38,11 +39,13 @@ def plan(batch: int, read: Offsets, skipped: Offsets = NO_OFFSETS, *, tail: bool
 
 
 def decision(batch: int, fate: Fate) -> Manifest:
+    """What became of a batch."""
     changes: dict[str, Any] = {"status": "commit"} if fate == "commit" else {"status": "abandoned", "release": fate}
     return Manifest(batch=batch, plan_sha256="", run="r", **changes)
 
 
 def empty_marker() -> Marker:
+    """The marker of a pipeline that has not landed anything."""
     return Marker(topic="t", cluster_id="c", topic_id="id", start={0: 2})
 
 
@@ -99,12 +102,15 @@ def test_a_reset_closes_the_generation() -> None:
     assert (after.generation, after.topic_id, after.covered, after.start) == (1, "new", NO_OFFSETS, {})
     assert (after.covered_in(0), after.lost_in(0)) == (READ | SKIPPED, SKIPPED)
     assert [(c.generation, c.topic_id) for c in after.history] == [(0, "id")]
-    assert after.is_resolved(1) and after.is_resolved(2) and not after.is_resolved(3)
+    assert after.is_resolved(1)
+    assert after.is_resolved(2)
+    assert not after.is_resolved(3)
 
 
 blocks = st.lists(st.sampled_from(["commit", "debt", "lost"]), min_size=1, max_size=4)
 
 
+@settings(deadline=None)
 @given(blocks, st.booleans(), st.randoms(use_true_random=False))
 def test_batches_of_a_generation_may_be_folded_in_any_order(fates: list[Fate], tail: bool, random: Any) -> None:
     """Whoever is first: the marker is the same, so it needs no order of resolution.

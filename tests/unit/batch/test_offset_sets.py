@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets, coalesce, intersect, subtract
@@ -17,22 +18,26 @@ sets = st.dictionaries(st.integers(0, 3), ranges, max_size=4).map(Offsets)
 
 
 def plain(offsets: Offsets) -> set[tuple[int, int]]:
+    """Offsets as a set of pairs."""
     return {(p, o) for p, some in offsets.items() for start, end in some for o in range(start, end)}
 
 
 def numbers(some: Any) -> set[int]:
+    """Ranges as a set of numbers."""
     return {o for start, end in some for o in range(start, end)}
 
 
+@settings(deadline=None)
 @given(ranges)
 def test_coalesced_ranges_hold_the_same_numbers_sorted_disjoint_and_apart(some: list[tuple[int, int]]) -> None:
     """Nothing is lost or gained, and no two ranges touch."""
     joined = coalesce(some)
     assert numbers(joined) == numbers(r for r in some if r[0] < r[1])
-    assert all(a[1] < b[0] for a, b in zip(joined, joined[1:], strict=False))
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(joined))
     assert all(start < end for start, end in joined)
 
 
+@settings(deadline=None)
 @given(ranges, ranges)
 def test_ranges_subtract_and_intersect_like_sets(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
     """The two merges agree with set arithmetic, and their results are coalesced."""
@@ -42,6 +47,7 @@ def test_ranges_subtract_and_intersect_like_sets(one: list[tuple[int, int]], oth
     assert coalesce(subtract(a, b)) == subtract(a, b)
 
 
+@settings(deadline=None)
 @given(sets, sets)
 def test_offsets_behave_like_sets_of_partition_and_offset(a: Offsets, b: Offsets) -> None:
     """Union, difference, intersection, inclusion, size, truth and equality."""
@@ -55,6 +61,7 @@ def test_offsets_behave_like_sets_of_partition_and_offset(a: Offsets, b: Offsets
     assert hash(a | b) == hash(b | a)
 
 
+@settings(deadline=None)
 @given(sets)
 def test_the_wire_form_and_the_pickle_bring_the_same_offsets_back(offsets: Offsets) -> None:
     """Documents and Spark's closures carry them unchanged."""
@@ -62,6 +69,7 @@ def test_the_wire_form_and_the_pickle_bring_the_same_offsets_back(offsets: Offse
     assert pickle.loads(pickle.dumps(offsets)) == offsets
 
 
+@settings(deadline=None)
 @given(sets)
 def test_the_end_is_one_past_the_highest_offset(offsets: Offsets) -> None:
     """Per partition; a partition without offsets has none."""
@@ -98,7 +106,7 @@ def test_the_end_is_one_past_the_highest_offset(offsets: Offsets) -> None:
 )
 def test_a_malformed_wire_form_is_refused(wire: object) -> None:
     """Unsorted, overlapping, touching, empty, negative or mistyped ranges are not guessed at."""
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"range|pair|partition|come after"):
         Offsets.from_wire(wire)
 
 

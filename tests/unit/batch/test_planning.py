@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.marker import Marker, PartitionState
@@ -32,10 +32,12 @@ LAYOUT = Layout(format=Format(kind="json"))
 
 
 def offsets(*ranges: tuple[int, int], partition: int = 0) -> Offsets:
+    """Ranges of one partition."""
     return Offsets({partition: ranges})
 
 
 def plan(batch: int, read: Offsets, *, tail: bool = True) -> Plan:
+    """An open plan."""
     return Plan(
         batch=batch,
         type="data",
@@ -55,6 +57,7 @@ def plan(batch: int, read: Offsets, *, tail: bool = True) -> Plan:
 def view(
     *open_plans: Plan, covered: Offsets = NO_OFFSETS, debt: Offsets = NO_OFFSETS, start: Mapping[int, int] | None = None
 ) -> View:
+    """What a driver sees."""
     partitions = {p: PartitionState(covered=covered[p], debt=debt[p]) for p in {*covered, *debt}}
     marker = Marker(topic="t", cluster_id="c", topic_id="id", start=dict(start or {}), partitions=partitions)
     return View(marker=marker, etag="e", open_plans={p.batch: p for p in open_plans}, next=len(open_plans) + 1)
@@ -185,6 +188,7 @@ many = st.dictionaries(
 ).map(Offsets)
 
 
+@settings(deadline=None)
 @given(many, st.integers(1, 200))
 def test_a_share_is_the_lowest_offsets_and_as_many_as_allowed(wanted: Offsets, limit: int) -> None:
     """No partition starves, none gets more than another that could use more, and the limit is used up."""
@@ -201,6 +205,7 @@ def test_a_share_is_the_lowest_offsets_and_as_many_as_allowed(wanted: Offsets, l
         assert share[p] == (wanted & Offsets({p: [(0, end)]}))[p]
 
 
+@settings(deadline=None)
 @given(many, st.integers(1, 20))
 def test_slices_cut_offsets_without_loss_into_nearly_equal_pieces(wanted: Offsets, most: int) -> None:
     """Each slice is contiguous, none is too long, together they are what was asked for."""

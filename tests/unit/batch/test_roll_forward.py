@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -72,7 +73,8 @@ def decided() -> Decided:
         Engine(store, kafka).run("died")
     topic_log = Engine(bucket, kafka).log
     plan, decision = topic_log.read_plan(1), topic_log.read_manifest(1)
-    assert plan is not None and decision is not None
+    assert plan is not None
+    assert decision is not None
     return Decided(kafka, bucket, plan, decision)
 
 
@@ -92,10 +94,8 @@ def says(error: Exception | None, *, after: bool = False) -> Callable[[Callable[
 
     def answer(complete: Callable[[], None]) -> None:
         if after:
-            try:
+            with contextlib.suppress(UploadGone):
                 complete()
-            except UploadGone:
-                pass
         if error is not None:
             raise error
 
@@ -125,7 +125,7 @@ def test_whatever_complete_answers_an_object_that_is_there_is_done(decided: Deci
 def test_whatever_complete_answers_an_object_that_is_not_there_is_written_again(
     decided: Decided, answer: Exception | None
 ) -> None:
-    """200 without an object (deleted since Create) and 404 without one (expired): read again from Kafka, same content."""
+    """200 without an object (deleted since Create), 404 without one (expired): read again from Kafka."""
     decided.bucket.expire_uploads()
     Engine(Answering(decided.bucket, says(answer)), decided.kafka).committer.carry_out(decided.plan, decided.decision)
     stored = decided.bucket.get(decided.entry.key)
@@ -217,7 +217,8 @@ def test_a_foreign_object_is_never_overwritten(decided: Decided, metadata: dict[
     with pytest.raises(ForeignObjectError, match=re.escape(decided.entry.key) + ".*Move it away"):
         Engine(decided.bucket, decided.kafka).committer.carry_out(decided.plan, decided.decision)
     stored = decided.bucket.get(decided.entry.key)
-    assert stored is not None and stored.body == body
+    assert stored is not None
+    assert stored.body == body
     assert not decided.is_resolved()
 
 
@@ -233,20 +234,24 @@ def test_an_object_of_another_size_is_foreign_even_with_our_metadata(decided: De
 
 
 def retention(kafka: SimulatedKafka) -> None:
+    """The first records are gone."""
     kafka.delete_records(TOPIC, 0, 2)
 
 
 def compaction(kafka: SimulatedKafka) -> None:
+    """One record is gone."""
     kafka.compact(TOPIC, 0, 1)
 
 
 def recreation(kafka: SimulatedKafka) -> None:
+    """The topic is another one with the same values."""
     kafka.create_topic(TOPIC)
     for i in range(3):
         kafka.append(TOPIC, 0, b"%d" % i, timestamp=0)
 
 
 def deletion(kafka: SimulatedKafka) -> None:
+    """There is no topic."""
     kafka.delete_topic(TOPIC)
 
 
@@ -312,7 +317,8 @@ def test_a_lost_race_for_the_marker_is_run_again_on_what_is_there() -> None:
             other = Engine(bucket, kafka)
             batch = waiting.pop(0)
             plan, decision = other.log.read_plan(batch), other.log.read_manifest(batch)
-            assert plan is not None and decision is not None
+            assert plan is not None
+            assert decision is not None
             other.committer.carry_out(plan, decision)
 
     store = FaultyStore(bucket, choose=choose)
@@ -358,7 +364,8 @@ def undecided() -> tuple[SimulatedKafka, MemoryStore, Plan]:
     with pytest.raises(SimulatedCrash):
         Engine(store, kafka).run("died")
     plan = Engine(bucket, kafka).log.read_plan(1)
-    assert plan is not None and len(plan.slices) == 2
+    assert plan is not None
+    assert len(plan.slices) == 2
     return kafka, bucket, plan
 
 

@@ -27,6 +27,7 @@ MARKER = keys.marker_key(CONTROL)
 
 
 def kafka_with(records: int) -> SimulatedKafka:
+    """One partition with records."""
     kafka = SimulatedKafka()
     kafka.create_topic(TOPIC)
     for i in range(records):
@@ -127,6 +128,8 @@ def test_another_pipeline_cannot_land_a_topic_that_has_an_owner() -> None:
 
 
 def ignores_if_none_match(bucket: MemoryStore) -> Replaced:
+    """PUT overwrites, whatever it was told."""
+
     def put_new(key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
         bucket.delete(key)
         return bucket.put_new(key, body, metadata=metadata)
@@ -135,6 +138,8 @@ def ignores_if_none_match(bucket: MemoryStore) -> Replaced:
 
 
 def ignores_if_match(bucket: MemoryStore) -> Replaced:
+    """PUT If-Match overwrites, whatever lies there."""
+
     def put_if_match(key: str, body: bytes, *, etag: str) -> str:
         bucket.delete(key)
         return bucket.put_new(key, body)
@@ -205,6 +210,7 @@ def test_two_first_runs_at_once_make_one_marker() -> None:
 
 
 def landed() -> tuple[SimulatedKafka, MemoryStore]:
+    """A bucket after one run of five records."""
     kafka, bucket = kafka_with(5), MemoryStore()
     Engine(bucket, kafka).run("first")
     return kafka, bucket

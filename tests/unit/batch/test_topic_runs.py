@@ -81,6 +81,7 @@ class World:
 
 
 def offsets(*ranges: tuple[int, int], partition: int = 0) -> Offsets:
+    """Ranges of one partition."""
     return Offsets({partition: ranges})
 
 
@@ -182,7 +183,8 @@ def test_a_target_above_the_cap_is_landed_in_several_batches() -> None:
     result = world.run("first", max_records_per_batch=5)
     assert [len(b.offsets) for b in result.batches] == [5, 5, 3]
     assert sum(b.records for b in result.batches) == 13
-    assert all(b.mine for b in result.batches) and not result.shared
+    assert all(b.mine for b in result.batches)
+    assert not result.shared
     world.check()
 
 
@@ -364,7 +366,8 @@ def test_a_plan_is_handed_out_before_it_is_executed_and_never_executed_by_the_ru
     assert run.advance() == plan
     engine.execute(plan, request)
     result = run.advance()
-    assert isinstance(result, TopicResult) and result.wrote
+    assert isinstance(result, TopicResult)
+    assert result.wrote
 
 
 # -- retention --------------------------------------------------------------------------------------------------------
@@ -456,7 +459,9 @@ def test_a_rerun_restores_what_is_gone_if_told_to() -> None:
     assert world.run("first", on_missing="restore").verified == first.batches[0].objects
     for key, stored in data.items():
         restored = world.bucket.get(key)
-        assert stored is not None and restored is not None and restored.body == stored.body
+        assert stored is not None
+        assert restored is not None
+        assert restored.body == stored.body
     assert world.bucket.get(keys.marker_key(CONTROL)) == marker
     world.check()
 

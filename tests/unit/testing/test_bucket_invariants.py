@@ -1,0 +1,244 @@
+"""The shipped checkers find what they are for: each kind of damage to a sound bucket is named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import exits
+from airflow_provider_kafka_s3.batch.documents import canonical, digest
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import (
+    BucketSummary,
+    InvariantViolation,
+    check_bucket,
+    check_unchanged,
+    decode_lines,
+    read_source,
+    snapshot,
+)
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
+from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine
+
+MARKER = keys.marker_key(CONTROL)
+FOLDER = f"{TOPICS_DIR}/{TOPIC}/"
+
+
+class World:
+    """A sound bucket of two batches, to be damaged."""
+
+    def __init__(self) -> None:
+        self.kafka = SimulatedKafka()
+        self.kafka.create_topic(TOPIC)
+        self.bucket = MemoryStore()
+        for i in range(8):
+            self.kafka.append(TOPIC, 0, b"%d" % i, timestamp=i)
+            if i in (3, 7):
+                Engine(self.bucket, self.kafka).run(f"run-{i}")
+
+    def check(self, **settings: Any) -> BucketSummary:
+        return check_bucket(
+            self.bucket,
+            topics_dir=TOPICS_DIR,
+            pipeline=PIPELINE,
+            topic=TOPIC,
+            is_optional=self.kafka.is_optional,
+            **({"source": self.kafka.all_records(), "recovered": True, "complete": True} | settings),
+        )
+
+    def objects(self) -> list[str]:
+        return [info.key for info in self.bucket.list(FOLDER)]
+
+    def put(self, key: str, body: bytes, metadata: dict[str, str] | None = None) -> None:
+        self.bucket.delete(key)
+        self.bucket.put_new(key, body, metadata=metadata)
+
+    def change(self, key: str, change: Callable[[dict[str, Any]], None]) -> None:
+        """Change a document and let its checksum fit."""
+        body = self.body(key)
+        document = json.loads(body)
+        document.pop("sha256")
+        change(document)
+        document["sha256"] = digest(document)
+        self.put(key, canonical(document))
+
+    def body(self, key: str) -> bytes:
+        stored = self.bucket.get(key)
+        assert stored is not None
+        return stored.body
+
+    def rewrite(self, key: str, body: bytes) -> None:
+        stored = self.bucket.get(key)
+        assert stored is not None
+        self.put(key, body, dict(stored.metadata))
+
+    def plan_only(self) -> None:
+        self.kafka.append(TOPIC, 0, b"more", timestamp=9)
+        store = FaultyStore(self.bucket)
+        store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
+        with pytest.raises(SimulatedCrash):
+            Engine(store, self.kafka).run("died")
+
+
+def test_a_sound_bucket_passes_and_is_summed_up() -> None:
+    """Batches, objects, records and bytes."""
+    world = World()
+    summary = world.check()
+    size = sum(info.size for info in world.bucket.list(FOLDER))
+    assert summary == BucketSummary(batches=2, objects=len(world.objects()), records=8, size=size)
+
+
+DAMAGES: dict[str, tuple[Callable[[World], object], str]] = {
+    "object deleted": (lambda w: w.bucket.delete(w.objects()[0]), "I4 object .* is not there"),
+    "stray object": (lambda w: w.put(f"{FOLDER}parity=0/stray", b"x\n"), "I2 object .*stray is in no manifest"),
+    "object copied": (lambda w: w.put(f"{FOLDER}copy.bin", w.body(w.objects()[0])), "I2 object .*copy"),
+    "bytes changed": (lambda w: w.rewrite(w.objects()[0], b"9\n2\n"[:4]), "I3 object .* other bytes"),
+    "record missing": (lambda w: w.rewrite(w.objects()[0], b""), "I1 .* records .* are in no object"),
+    "record twice": (lambda w: w.rewrite(w.objects()[0], b"0\n0\n"), "I1 .* or twice"),
+    "object cut off": (lambda w: w.rewrite(w.objects()[0], b"0"), "I3 object .* cannot be decoded"),
+    "metadata lost": (lambda w: w.put(w.objects()[0], w.body(w.objects()[0])), "I2 object .* written by somebody else"),
+    "marker deleted": (lambda w: w.bucket.delete(MARKER), "I4 there are batches and no marker"),
+    "marker behind": (
+        lambda w: w.change(MARKER, lambda d: d["partitions"]["0"].update(covered=[[0, 5]])),
+        "I4 generation 0: 0: .* is not what the resolved batches cover",
+    ),
+    "marker ahead": (
+        lambda w: w.change(MARKER, lambda d: d.update(resolved=[[1, 9]])),
+        "I4 batches .* are resolved without",
+    ),
+    "lost invented": (
+        lambda w: w.change(MARKER, lambda d: d["partitions"]["0"].update(lost=[[0, 1]])),
+        "I4 generation 0: .* is recorded as lost",
+    ),
+    "debt invented": (
+        lambda w: w.change(MARKER, lambda d: d["partitions"]["0"].update(debt=[[50, 60]])),
+        "I4 the marker owes",
+    ),
+    "revision": (lambda w: w.change(MARKER, lambda d: d.update(revision=9)), "I4 the marker was written 9 times"),
+    "plan deleted": (lambda w: w.bucket.delete(keys.plan_key(CONTROL, 1)), "I4 the plans have numbers"),
+    "run record deleted": (lambda w: w.bucket.delete(keys.run_key(CONTROL, "run-3")), "I4 plan 1 .* record of its run"),
+    "manifest deleted": (lambda w: w.bucket.delete(keys.manifest_key(CONTROL, 2)), "I4 batches .2. are resolved"),
+    "manifest of another plan": (
+        lambda w: w.change(keys.manifest_key(CONTROL, 2), lambda d: d.update(plan_sha256="x")),
+        "I4 manifest 2 decides another plan",
+    ),
+    "slice missing": (
+        lambda w: w.change(keys.manifest_key(CONTROL, 2), lambda d: d.update(slices=[])),
+        "I2 manifest 2: it commits slices",
+    ),
+    "claims overlap": (
+        lambda w: w.change(
+            keys.plan_key(CONTROL, 2), lambda d: d.update(slices=[{"id": 0, "partition": 0, "start": 3, "end": 8}])
+        ),
+        r"I1 offsets 0: \[3, 4\) of generation 0 are claimed by two batches",
+    ),
+    "document broken": (lambda w: w.put(keys.plan_key(CONTROL, 2), b"{}"), "I4 control document .*cannot be trusted"),
+    "stray document": (lambda w: w.put(f"{CONTROL}batches/lock", b""), "I4 control document .*lock"),
+    "plan left open": (World.plan_only, "I6 batch 3 is planned and not resolved"),
+    "records not landed": (lambda w: w.kafka.append(TOPIC, 0, b"x"), r"I1 offsets 0: \[8, 9\) .* never landed"),
+}
+
+
+@pytest.mark.parametrize(("damage", "finding"), DAMAGES.values(), ids=DAMAGES)
+def test_damage_is_found_and_named(damage: Callable[[World], object], finding: str) -> None:
+    """Each invariant, broken on purpose."""
+    world = World()
+    damage(world)
+    with pytest.raises(InvariantViolation, match=finding):
+        world.check()
+
+
+def test_all_findings_are_told_at_once() -> None:
+    """A person wants to see the whole damage."""
+    world = World()
+    for key in world.objects():
+        world.bucket.delete(key)
+    with pytest.raises(InvariantViolation) as error:
+        world.check()
+    assert len(error.value.findings) >= 4
+    assert "findings:" in str(error.value)
+
+
+def test_debt_is_a_finding_only_after_recovery() -> None:
+    """In between it is how things are."""
+    world = World()
+    world.plan_only()
+    exits.abandon(Engine(world.bucket, world.kafka).committer, 3, release="debt", reason="", operator="me")
+    world.check(recovered=False, complete=False)
+    with pytest.raises(InvariantViolation, match=r"I6 offsets 0: \[8, 9\) were promised"):
+        world.check(complete=False)
+
+
+def test_deleted_objects_have_to_stay_away() -> None:
+    """An object that a user deleted is excused, and is a finding if it is back."""
+    world = World()
+    key = world.objects()[0]
+    stored = world.bucket.get(key)
+    assert stored is not None
+    world.bucket.delete(key)
+    world.check(deleted=[key])
+    world.put(key, stored.body, dict(stored.metadata))
+    with pytest.raises(InvariantViolation, match="I7 object .* came back"):
+        world.check(deleted=[key])
+
+
+def test_records_that_were_compacted_may_be_absent() -> None:
+    """They may also be there, if they were read before."""
+    world = World()
+    world.kafka.compact(TOPIC, 0, 7)
+    world.check()
+    world.kafka.append(TOPIC, 0, b"8", timestamp=8)
+    world.kafka.compact(TOPIC, 0, 8)
+    Engine(world.bucket, world.kafka).run("more")
+    world.check()
+
+
+def test_contents_can_be_checked_without_kafka() -> None:
+    """Against the manifests alone: number of records, bytes, names."""
+    world = World()
+    world.check(source=None, complete=False)
+    world.rewrite(world.objects()[0], b"0\n0\n")
+    with pytest.raises(InvariantViolation, match="I1 object .* holds 2 records, its manifest says 1"):
+        world.check(source=None, complete=False)
+
+
+def test_what_kafka_holds_can_be_read_through_the_port() -> None:
+    """The same as what the simulated cluster says of itself."""
+    world = World()
+    assert read_source(world.kafka, TOPIC) == world.kafka.all_records()
+
+
+def test_lines_are_decoded_whole_or_not_at_all() -> None:
+    """With and without gzip; an object without its last separator was cut off."""
+    assert decode_lines("k.bin", b"a\nb\n") == [b"a", b"b"]
+    assert decode_lines("k.bin", b"a||b||", separator=b"||") == [b"a", b"b"]
+    assert decode_lines("k.json.gz", gzip.compress(b"{}\n")) == [b"{}"]
+    assert decode_lines("k.bin", b"") == []
+    with pytest.raises(ValueError, match="cut off"):
+        decode_lines("k.bin", b"a\nb")
+
+
+def test_snapshots_tell_every_kind_of_write() -> None:
+    """New, gone, rewritten, and a pending upload."""
+    world = World()
+    before = snapshot(world.bucket)
+    check_unchanged(before, snapshot(world.bucket))
+    first, second = world.objects()[:2]
+    world.bucket.delete(first)
+    world.rewrite(second, b"other")
+    world.put("new", b"")
+    upload = world.bucket.create_upload("upload")
+    with pytest.raises(InvariantViolation) as error:
+        check_unchanged(before, snapshot(world.bucket))
+    assert set(error.value.findings) == {
+        f"I5 {first} is gone",
+        f"I5 {second} was written again",
+        "I5 new is new",
+        f"I5 upload (upload {upload}) is new",
+    }
