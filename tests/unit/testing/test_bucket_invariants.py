@@ -184,7 +184,7 @@ def test_deleted_objects_have_to_stay_away() -> None:
     world.bucket.delete(key)
     world.check(deleted=[key])
     world.put(key, stored.body, dict(stored.metadata))
-    with pytest.raises(InvariantViolation, match="I7 object .* came back"):
+    with pytest.raises(InvariantViolation, match=r"I7 object .* came back"):
         world.check(deleted=[key])
 
 
@@ -204,7 +204,7 @@ def test_contents_can_be_checked_without_kafka() -> None:
     world = World()
     world.check(source=None, complete=False)
     world.rewrite(world.objects()[0], b"0\n0\n")
-    with pytest.raises(InvariantViolation, match="I1 object .* holds 2 records, its manifest says 1"):
+    with pytest.raises(InvariantViolation, match=r"I1 object .* holds 2 records, its manifest says 1"):
         world.check(source=None, complete=False)
 
 
