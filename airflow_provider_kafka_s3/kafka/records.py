@@ -195,9 +195,7 @@ class _Reader:
     def _loss(self) -> DataLossError | None:
         """What is gone of the rest of the range, if anything is."""
         # A consumer's own watermarks end at the last stable offset: with them an open transaction would look like loss.
-        cluster = KafkaCluster(
-            self._config, timeout=_LOOK, retrier=Retrier(RetryPolicy(max_retries=0))
-        )
+        cluster = KafkaCluster(self._config, timeout=_LOOK, retrier=Retrier(RetryPolicy(max_retries=0)))
         low = cluster.earliest(self._topic, [self._partition])[self._partition]
         high = cluster.ends(self._topic, [self._partition], "read_uncommitted")[self._partition]
         if self._position < low:
