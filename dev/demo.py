@@ -42,7 +42,7 @@ DAYS: Final = 3
 ACCESS_KEY: Final = "demo"
 SECRET_KEY: Final = "demo-secret"
 
-_WORTH_SAYING: Final = re.compile(r"((?:topic )?flights: .*?)(?:\s+\[[\w.]+\].*)?$")
+_WORTH_SAYING: Final = re.compile(r"((?:topic )?flights: (?!ok,).*?)(?:\s+\[[\w.]+\].*)?$")
 """Lines of Airflow's and Spark's output that tell how far things are."""
 
 
