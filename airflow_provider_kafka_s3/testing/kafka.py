@@ -136,6 +136,10 @@ class SimulatedKafka:
         """The id of the live incarnation, also if the brokers do not tell it."""
         return self._topic(topic).topic_id
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has, without asking as a client would."""
+        return len(self._topic(topic).partitions)
+
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """First offset that is there and one past the last, without asking as a client would."""
         log = self._partition(topic, partition)

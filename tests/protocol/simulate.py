@@ -63,10 +63,10 @@ def _quiet() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run seeds and print what happened in them; 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1_000, help="how many (default %(default)s)")
+    parser.add_argument("--seeds", type=int, default=10_000, help="how many (default %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first one (default %(default)s)")
     parser.add_argument("--steps", type=int, default=700, help="length of the faulty time (default %(default)s)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default %(default)s)")
     parser.add_argument("--stop-after", type=int, default=0, help="end after this many failures (default: never)")
     parser.add_argument(
         "--trim", action="store_true", help="somebody deletes old control documents, which is forbidden"

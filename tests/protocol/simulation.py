@@ -19,17 +19,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.commit import BuildObject, BuiltObject
-from airflow_provider_kafka_s3.batch.manifest import SliceRows
 from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice
-from airflow_provider_kafka_s3.batch.runs import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.source import require_topic_id
+from airflow_provider_kafka_s3.batch.runs import TopicResult
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     ConfigurationError,
@@ -43,24 +38,21 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
-from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.invariants import check_bucket
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
-from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, FaultyStore, Request
+from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, Request
 from tests.protocol.actors import Actor, Scheduler
 from tests.protocol.bucket import Bucket
-from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, builder
-from tests.protocol.watch import Watch, record
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from tests.protocol.engine import PIPELINE, TOPIC, TOPICS_DIR
+from tests.protocol.landing import accept_losses, drive, reset
+from tests.protocol.process import Process
+from tests.protocol.surroundings import Surroundings
+from tests.protocol.watch import Watch
 
 __all__ = ["World", "simulate"]
 
-_MARKER: Final = keys.marker_key(CONTROL)
-_ENOUGH: Final = 6_000
+_ENOUGH: Final = 50_000
 """Steps within which a process must end once the faults are over."""
 
 
@@ -75,77 +67,6 @@ class Odds:
     conflict: float
     killed: float
     paused: float
-
-
-class Process(Actor):
-    """An actor with its own engine.
-
-    Attributes:
-        key: key of its run, if it is one.
-        late: its requests that will be applied later, whether it lives or not.
-        late_keys: per late request the key it would make visible by itself, or None.
-        intact: its run succeeded before, so it must not write but to what was deleted since.
-        restoring: it was told to write deleted objects again.
-        rebuilt: key of an object that it built again from Kafka and has not stored yet.
-        writing_again: like ``rebuilt``, from its last look at the marker on.
-    """
-
-    def __init__(self, world: World, name: str, key: str = "") -> None:
-        super().__init__(world.scheduler, name)
-        self.world = world
-        self.key = key
-        self.late: list[Callable[[], object]] = []
-        self.late_keys: list[str | None] = []
-        self.intact = False
-        self.restoring = False
-        self.rebuilt: str | None = None
-        self.writing_again: str | None = None
-        self.engine = Engine(
-            FaultyStore(world.bucket, choose=self.choose, late=self.late),
-            world.kafka,
-            seed=world.rng.getrandbits(32),
-            sleep=self.sleep,
-            monotonic=self.monotonic,
-            build=self._builder,
-        )
-
-    def choose(self, request: Request) -> Fault | None:
-        """Before each of its requests: others may run, then the request may meet a fault."""
-        self.pause()
-        if request.writes and self.intact and request.key not in self.world.watch.ever_deleted:
-            self.world.watch.fail(f"I5 a rerun of intact run {self.key} sent {request.operation} {request.key}")
-        if request.key == _MARKER and request.operation == "get" and self.rebuilt is not None:
-            self.writing_again = self.rebuilt
-        return self.world.fault(self, request)
-
-    def _builder(self, store: DurableStore) -> BuildObject:
-        build = builder(store)
-
-        def watched(plan: Plan, s: Slice, key: str, records: Iterator[pa.RecordBatch]) -> BuiltObject | None:
-            built = build(plan, s, key, records)
-            self.rebuilt = key
-            self.world.seen["objects built again"] += 1
-            return built and _Watched(built, self)
-
-        return watched
-
-
-@dataclass
-class _Watched:
-    """An object that was built again, by a process that may pause between its last look and its write."""
-
-    built: BuiltObject
-    process: Process
-
-    @property
-    def content(self) -> str:
-        return self.built.content
-
-    def put(self, metadata: dict[str, str]) -> None:
-        try:
-            self.built.put(metadata)
-        finally:
-            self.process.writing_again = None
 
 
 class World:
@@ -163,14 +84,12 @@ class World:
         self.scheduler = Scheduler()
         self.kafka = SimulatedKafka(records_per_poll=2, before_request=lambda operation: self.scheduler.pause())
         self.kafka.create_topic(TOPIC, rng.choice((1, 1, 2, 3)))
-        self.recreated = 0
         self.watch = Watch(self.kafka.is_optional)
         self.bucket = Bucket(self._on_write, conditional_complete=rng.random() < 0.7)
         self.watch.exists = self.bucket.objects.__contains__
         self.senders: list[Process] = []
         self.sender: Process | None = None
         self.now = 0
-        self.clock = 0
         self.faulty = True
         level = rng.choice((0.0, 0.3, 1.0, 2.0))
         self.odds = Odds(
@@ -184,19 +103,21 @@ class World:
         )
         self.on_data_loss = rng.choice(("skip", "fail"))
         self.starting = rng.choice(("earliest", "earliest", "latest"))
+        self.surroundings = Surroundings(self, rng, self.kafka)
         self.requests: dict[str, dict[str, Any]] = {}
-        self.outcomes: dict[str, list[str]] = {}
+        # Runs that succeeded with a target of their own. A window that others had covered leaves no record.
+        self.landed: set[str] = set()
         self.seen: Counter[str] = Counter()
 
     def main(self, steps: int) -> None:
         """The faulty time, then the time after it."""
         try:
             for _ in range(3):
-                self._records_arrive()
+                self.surroundings.records_arrive()
             most = self.rng.choice((2, 3, 4))
             while self.now < steps:
                 self.now += 1
-                self._something_happens()
+                self.surroundings.something_happens()
                 drivers = sum(a.name == "driver" for a in self.scheduler.actors)
                 if drivers == 0 or (drivers < most and self.rng.random() < 0.02):
                     self.start_driver()
@@ -274,7 +195,8 @@ class World:
             x -= likely
         return None
 
-    def _apply_something_late(self) -> None:
+    def apply_something_late(self) -> None:
+        """A request that nobody waits for any more takes effect, if it still can."""
         self.senders = [p for p in self.senders if p.late or not p.finished]
         late = [p for p in self.senders if p.late]
         if not late:
@@ -294,126 +216,6 @@ class World:
         writer = self.sender or self.scheduler.current
         self.watch.on_write(key, before, after, restoring=isinstance(writer, Process) and writer.restoring)
 
-    # -- what happens to Kafka and to the bucket ----------------------------------------------------------------------
-
-    def _something_happens(self) -> None:
-        chance = self.rng.random
-        if chance() < 0.10:
-            self._records_arrive()
-        if chance() < 0.012:
-            partition = self._any_partition()
-            start, end = self.kafka.bounds(TOPIC, partition)
-            if start < end:
-                self.kafka.compact(TOPIC, partition, self.rng.randrange(start, end))
-        if chance() < 0.003:
-            partition = self._any_partition()
-            start, _ = self.kafka.bounds(TOPIC, partition)
-            self.kafka.delete_records(TOPIC, partition, start + self.rng.choice((1, 2, 6)))
-        if chance() < 0.0006:
-            self.kafka.add_partitions(TOPIC, 1)
-        if chance() < 0.0006 and self.recreated == 0:
-            self._topic_is_recreated()
-        if chance() < 0.02 and self.bucket.uploads:
-            self.bucket.abort_upload("", self.rng.choice(sorted(self.bucket.uploads)))
-        if chance() < 0.004 and self.bucket.uploads:
-            self.bucket.doomed.add(self.rng.choice(sorted(self.bucket.uploads)))
-        if chance() < 0.05:
-            self._apply_something_late()
-        if self.watch.state.marker is not None:
-            self._people_act()
-
-    def _people_act(self) -> None:
-        chance, state = self.rng.random, self.watch.state
-        assert state.marker is not None
-        if chance() < 0.007:
-            undone = [n for n, p in state.plans.items() if p.type == "data" and not state.is_resolved(n)]
-            if undone:
-                self._operator_abandons(self.rng.choice(undone))
-        if chance() < 0.01 and state.marker.topic_id != self.kafka.topic_id(TOPIC):
-            self.spawn("operator", lambda p: exits.reset(p.engine.committer, operator="me"))
-        if chance() < 0.002:
-            self.spawn("operator", self._accept_losses)
-        if chance() < 0.006:
-            self._a_user_deletes_an_object()
-        if self.trim and chance() < 0.05:
-            self._somebody_trims_the_log()
-
-    def _records_arrive(self) -> None:
-        self.clock += 1
-        partition = self._any_partition()
-        for _ in range(self.rng.choice((1, 2, 5))):
-            if self.rng.random() < 0.08:
-                self.kafka.append_marker(TOPIC, partition)
-                continue
-            offset = self.kafka.bounds(TOPIC, partition)[1]
-            timestamp = max(0, self.clock + self.rng.choice((0, 0, 0, -3, 1)))
-            self.kafka.append(TOPIC, partition, record(self.kafka.topic_id(TOPIC), partition, offset), timestamp)
-
-    def _topic_is_recreated(self) -> None:
-        self.recreated += 1
-        lengths = [self.kafka.bounds(TOPIC, p)[1] for p in self._partitions()]
-        topic_id = self.kafka.create_topic(TOPIC, len(lengths))
-        for partition, length in enumerate(lengths):
-            for offset in range(self.rng.choice((0, length))):
-                self.kafka.append(TOPIC, partition, record(topic_id, partition, offset), self.clock)
-        self.seen["topic recreated"] += 1
-
-    def _a_user_deletes_an_object(self) -> None:
-        # A process stopped between its last look at the marker and its write may bring such an object back: a known
-        # limit (commit protocol, known limits 2), which is left out here and nowhere else.
-        excused = {a.writing_again for a in self.scheduler.actors if isinstance(a, Process)}
-        excused |= {key for p in self.senders for key in p.late_keys[: len(p.late)]}
-        candidates = [
-            key
-            for key in sorted(self.bucket.objects)
-            if (batch := self.watch.batch_of(key)) is not None
-            and self.watch.state.is_resolved(batch)
-            and key not in excused
-        ]
-        if candidates:
-            self.watch.on_delete(self.bucket.objects.pop(self.rng.choice(candidates)))
-            self.seen["objects deleted by users"] += 1
-
-    def _somebody_trims_the_log(self) -> None:
-        for batch in sorted(self.watch.state.plans):
-            if self.watch.state.is_resolved(batch):
-                for key in (keys.plan_key(CONTROL, batch), keys.manifest_key(CONTROL, batch)):
-                    if self.bucket.objects.pop(key, None) is not None:
-                        self.watch.on_trim(key)
-
-    def _partitions(self) -> range:
-        partitions = 0
-        while True:
-            try:
-                self.kafka.bounds(TOPIC, partitions)
-            except DataLossError:
-                return range(partitions)
-            partitions += 1
-
-    def _any_partition(self) -> int:
-        return self.rng.choice(self._partitions())
-
-    # -- the operator's commands --------------------------------------------------------------------------------------
-
-    def _operator_abandons(self, batch: int) -> None:
-        releases: tuple[Literal["debt", "lost"], ...] = ("debt", "debt", "lost")
-        release = self.rng.choice(releases)
-
-        def body(process: Process) -> None:
-            exits.abandon(process.engine.committer, batch, release=release, reason="stuck", operator="me")
-            self.seen["abandoned"] += 1
-
-        self.spawn("operator", body)
-
-    def _accept_losses(self, process: Process) -> None:
-        committer = process.engine.committer
-        for batch, plan in process.engine.log.view().open_plans.items():
-            decision = process.engine.log.read_manifest(batch)
-            if plan.type == "data" and decision is not None and decision.status == "commit":
-                self.seen["objects accepted as lost"] += len(
-                    exits.accept_loss(committer, batch, reason="gone", operator="me")
-                )
-
     # -- drivers, jobs and tasks --------------------------------------------------------------------------------------
 
     def start_driver(self, key: str | None = None, mode: str | None = None) -> Process:
@@ -424,25 +226,19 @@ class World:
         if key not in self.requests:
             settings: dict[str, Any] = {"mode": mode or rng.choice(("incremental", "data_interval", "data_interval"))}
             if settings["mode"] == "data_interval":
-                start = rng.randint(0, self.clock + 1)
+                start = rng.randint(0, self.surroundings.clock + 1)
                 settings["window"] = (start, start + rng.choice((2, 5, 20)))
             elif settings["mode"] == "incremental" and mode is None and rng.random() < 0.2:
                 settings["max_records_per_run"] = 7
             self.requests[key] = settings
-            self.outcomes[key] = []
-        succeeded = self._has_landed(key)
+        succeeded = key in self.landed
         process = self.spawn("driver", self._drive, key)
         # Only a run that has succeeded is told to restore: what it writes can only be what a user deleted.
         process.restoring = succeeded and rng.random() < 0.5
         process.intact = succeeded
         return process
 
-    def _has_landed(self, key: str) -> bool:
-        """Whether a run succeeded with a target of its own. A window that others had covered leaves no record."""
-        return "ok" in self.outcomes[key] and key in self.watch.state.runs
-
     def _drive(self, process: Process) -> TopicResult:
-        """What the operator does: let the run advance, submit a Spark job for the plan that it hands out, again."""
         request = process.engine.request(
             process.key,
             **self.requests[process.key],
@@ -452,55 +248,7 @@ class World:
             on_missing="restore" if process.restoring else self.rng.choice(("fail", "ignore")),
             adopt_wait=self.rng.choice((0.0, 4.0, 20.0)),
         )
-        run = process.engine.topic_run(request)
-        while not isinstance(step := run.advance(), TopicResult):
-            plan = step
-            job = self.spawn("job", lambda p, plan=plan: self._spark_job(p, plan, request))  # type: ignore[misc]
-            if plan.run != request.run:
-                self.seen["batches adopted"] += 1
-            while not job.finished:
-                process.pause()
-            if job.error is not None:
-                raise job.error
-        return step
-
-    def _spark_job(self, process: Process, plan: Plan, request: RunRequest) -> None:
-        """What the Spark driver does. It lives on when the process that submitted it dies."""
-        committer = process.engine.committer
-        require_topic_id(self.kafka, TOPIC, plan.topic_id)
-        try:
-            rows = self._read_slices(process, plan)
-        except DataLossError:
-            if request.on_data_loss == "fail":
-                raise
-            decision = committer.abandon(plan, release="debt", reason="gone", operator="", run=request.run)
-        else:
-            decision = committer.decide(plan, rows, run=request.run)
-        committer.carry_out(plan, decision)
-
-    def _read_slices(self, process: Process, plan: Plan) -> list[SliceRows]:
-        """One attempt per slice counts; lost ones are started again, slow ones a second time beside the first."""
-        attempts: dict[int, list[Process]] = {s.id: [] for s in plan.slices}
-        rows: dict[int, SliceRows] = {}
-        tries = 0
-        while len(rows) < len(plan.slices):
-            for s in plan.slices:
-                for task in attempts[s.id]:
-                    if isinstance(task.error, DataLossError):
-                        raise task.error
-                    if task.result is not None:
-                        rows.setdefault(s.id, task.result)
-                if s.id not in rows and all(task.finished for task in attempts[s.id]):
-                    tries += 1
-                    for _ in range(1 + (self.rng.random() < 0.2)):
-                        attempts[s.id].append(
-                            self.spawn("task", lambda p, s=s: p.engine.read_slice(plan, s))  # type: ignore[misc]
-                        )
-            if rows and tries > len(plan.slices) and self.rng.random() < 0.1:
-                break
-            process.pause()
-        # A job that lost tasks hands over what it has, now and then: to refuse that is the committer's business.
-        return list(rows.values())
+        return drive(self, process, request)
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
@@ -510,14 +258,16 @@ class World:
             return
         outcome = process.result.status if process.result is not None else type(process.error).__name__
         self._judge_error(process)
-        self.outcomes[process.key].append(outcome)
         self.seen[f"runs that ended {outcome}"] += 1
         if outcome == "ok":
             marker = self.watch.state.marker
             assert marker is not None
             covered = [marker.covered_in(g) for g in range(marker.generation + 1)]
             run = self.watch.state.runs.get(process.key)
-            if not any(process.result.target <= c for c in (covered if run is None else [covered[run.generation]])):
+            if run is not None and run.target == process.result.target:
+                self.landed.add(process.key)
+                covered = [covered[run.generation]]
+            if not any(process.result.target <= c for c in covered):
                 self.watch.fail(f"I4 run {process.key} reported success and is not covered: {process.result.target}")
 
     def _judge_error(self, process: Process) -> None:
@@ -556,7 +306,7 @@ class World:
             self._repeat(key)
         while self.scheduler.actors or any(p.late for p in self.senders):
             if not self.scheduler.actors or self.rng.random() < 0.3:
-                self._apply_something_late()
+                self.apply_something_late()
             else:
                 self._advance(self.rng.choice(self.scheduler.actors), 50)
         self._check_the_end()
@@ -574,7 +324,7 @@ class World:
             if outcome == "empty" and (forgotten := promised & self._promised()):
                 self.watch.fail(f"I6 left behind: run {driver.key} found nothing to do, yet {forgotten} was promised")
             if self.rng.random() < 0.5:
-                self._apply_something_late()
+                self.apply_something_late()
             if outcome == "empty":
                 if mode == "recover":
                     # What others have planned since it looked is theirs.
@@ -583,11 +333,11 @@ class World:
                     return
                 mode = "recover"
             elif isinstance(driver.error, TopicRecreatedError):
-                self._alone(self.spawn("operator", lambda p: exits.reset(p.engine.committer, operator="me")))
+                self._alone(self.spawn("operator", reset))
             elif isinstance(driver.error, DataLossError):
                 self.on_data_loss = "skip"
             elif isinstance(driver.error, BatchLossError):
-                self._alone(self.spawn("operator", self._accept_losses))
+                self._alone(self.spawn("operator", lambda p: accept_losses(self, p)))
             elif outcome != "ok" and not isinstance(driver.error, TransientError | ControlError):
                 self.watch.fail(f"I6 run {driver.key} ended with {driver.error!r}")
         self.watch.fail(f"I6 it was never drained, the last run ended {outcome or driver.error!r}")
@@ -604,7 +354,7 @@ class World:
     def _repeat(self, key: str) -> None:
         """Somebody clears a run in Airflow."""
         allowed: tuple[type[KafkaS3Error], ...] = (BatchLossError, MissingObjectError)
-        if not self._has_landed(key):
+        if key not in self.landed:
             allowed += (RunSupersededError, DataLossError)
         if self.trim:
             allowed += (ControlError,)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.protocol.mutants import MUTATIONS, Edit, Mutation, run_mutant
+from tests.protocol.mutants import run_mutant
+from tests.protocol.mutations import MUTATIONS, Edit, Mutation
 
 SEEDS = 150
 """Seeds within which each mutant has to be caught; most are caught by the first."""

@@ -1,0 +1,364 @@
+"""The mutations: every safety step of the protocol, by the snippet that takes it, and what stands there without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["MUTATIONS", "PACKAGE", "Edit", "Mutation"]
+
+PACKAGE: Final = "airflow_provider_kafka_s3"
+BATCH: Final = f"{PACKAGE}/batch"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An exact snippet of a file, which must occur once, and its replacement."""
+
+    file: str
+    snippet: str
+    replacement: str
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A safety step that is left out.
+
+    Attributes:
+        name: for people and programs.
+        says: what the mutant does.
+        edits: how.
+        first: a seed near which it is caught, so that the suite need not look long.
+        trim: whether old control documents are deleted meanwhile.
+    """
+
+    name: str
+    says: str
+    edits: tuple[Edit, ...]
+    first: int = 0
+    trim: bool = False
+
+
+_OVERWRITE: Final = Edit(
+    f"{PACKAGE}/storage/durable.py",
+    "    def replace(self, key: str, body: bytes, etag: str) -> bool:\n",
+    """    def overwrite(self, key: str, body: bytes) -> bytes:
+        stored = self.get(key)
+        if stored is None:
+            self.create(key, body)
+        else:
+            self.replace(key, body, stored.etag)
+        return body
+
+    def replace(self, key: str, body: bytes, etag: str) -> bool:
+""",
+)
+"""A plain PUT, which the product does not even have."""
+
+MUTATIONS: Final = (
+    Mutation(
+        "plan-put",
+        "a plan is written by a plain PUT",
+        (
+            _OVERWRITE,
+            Edit(
+                f"{BATCH}/log.py",
+                "        return self.store.create(key, body) == body\n",
+                "        return self.store.overwrite(key, body) == body\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "plan-blind",
+        "the planner ignores open plans",
+        (
+            Edit(
+                f"{BATCH}/runs.py",
+                "        free = record.target - covered - view.claims\n",
+                "        free = record.target - covered\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "plan-renumbered",
+        "a plan that lost its number takes the next one with the same body",
+        (
+            Edit(
+                f"{BATCH}/runs.py",
+                "        if not self.log.create_plan(plan):\n            return None\n",
+                "        import msgspec\n\n        while not self.log.create_plan(plan):\n"
+                "            plan = msgspec.structs.replace(plan, batch=plan.batch + 1)\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "task-completes",
+        "tasks complete their uploads",
+        (
+            # The simulation's own task: the product's is proven with a real Spark.
+            Edit(
+                "tests/protocol/engine.py",
+                "        parts = [store.upload_part(lines.key, upload_id, 1, lines.body)]\n",
+                "        parts = [store.upload_part(lines.key, upload_id, 1, lines.body)]\n"
+                "        store.complete(lines.key, upload_id, parts)\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "no-adoption",
+        "nobody carries out another run's open plan",
+        (
+            Edit(
+                f"{BATCH}/runs.py",
+                "                return decision\n        return None\n",
+                "                return decision\n"
+                "        from airflow_provider_kafka_s3.exceptions import UnknownOutcomeError\n\n"
+                '        raise UnknownOutcomeError("blocked by another run")\n',
+            ),
+        ),
+    ),
+    Mutation(
+        "marker-first",
+        "the marker is written before the objects are completed",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                '        if decision.status == "commit" and not self.roll_forward(plan, decision):\n'
+                "            return\n"
+                "        self.resolve(plan, decision)\n",
+                "        self.resolve(plan, decision)\n"
+                "        for entry in decision.objects:\n            self.complete(plan, entry)\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "marker-blind",
+        "the marker is replaced without If-Match",
+        (
+            _OVERWRITE,
+            Edit(
+                f"{BATCH}/log.py",
+                "        return self.store.replace("
+                "keys.marker_key(self.prefix), encode(marker, write_stamp()), etag)\n",
+                "        self.store.overwrite(keys.marker_key(self.prefix), encode(marker, write_stamp()))\n"
+                "        return True\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "manifest-put",
+        "a manifest is written by a plain PUT",
+        (
+            _OVERWRITE,
+            Edit(
+                f"{BATCH}/log.py",
+                "        stored = self.store.create(key, encode(manifest, write_stamp()))\n",
+                "        stored = self.store.overwrite(key, encode(manifest, write_stamp()))\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "manifest-unread",
+        "the loser of a decision goes on with its own manifest",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                "        decision = self.log.create_manifest(manifest)\n",
+                "        self.log.create_manifest(manifest)\n        decision = manifest\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "loser-completes",
+        "the loser of a decision completes its uploads",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                "            if entry.upload_id not in listed:\n",
+                "            if entry.upload_id not in listed:\n"
+                "                self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "abandon-put",
+        "abandon overwrites the decision",
+        (
+            _OVERWRITE,
+            Edit(
+                f"{BATCH}/commit.py",
+                """        return self.log.create_manifest(
+            Manifest(
+                batch=plan.batch,
+                plan_sha256=self.log.require_plan(plan.batch)[1],
+                status="abandoned",
+                run=run,
+                release=release,
+                reason=reason,
+                operator=operator,
+            )
+        )
+""",
+                """        manifest = Manifest(
+            batch=plan.batch,
+            plan_sha256=self.log.require_plan(plan.batch)[1],
+            status="abandoned",
+            run=run,
+            release=release,
+            reason=reason,
+            operator=operator,
+        )
+        from airflow_provider_kafka_s3.batch.documents import encode, write_stamp
+        from airflow_provider_kafka_s3.layout import keys
+
+        self.store.overwrite(keys.manifest_key(self.log.prefix, plan.batch), encode(manifest, write_stamp()))
+        return manifest
+""",
+            ),
+        ),
+    ),
+    Mutation(
+        "abandon-marker-only",
+        "abandon is noted in the marker only, without a decision",
+        (
+            Edit(
+                f"{BATCH}/exits.py",
+                "    decision = committer.abandon(plan, release=release, reason=reason, operator=operator, "
+                'run=f"operator:{operator}")\n',
+                '    decision = Manifest(batch=batch, plan_sha256="", status="abandoned", run="", release=release)\n',
+            ),
+        ),
+    ),
+    Mutation(
+        "no-debt",
+        "incremental starts at the end of the coverage",
+        (
+            Edit(
+                f"{BATCH}/planning.py",
+                "    return (new | promised) - view.marker.covered\n",
+                "    new = Offsets({p: [(view.marker.covered.end(p) or view.marker.start.get(p, 0), end)]"
+                " for p, end in ends.items()})\n    return new - view.marker.covered\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "no-run-record",
+        "there is no record of a run",
+        (
+            Edit(
+                f"{BATCH}/log.py",
+                "        return decode(RunRecord, self.store.create(key, encode(record, write_stamp())), "
+                "self.store.url(key))[0]\n",
+                "        return record\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "run-record-late",
+        "the record of a run is written after its commit",
+        (
+            Edit(
+                f"{BATCH}/runs.py",
+                "        return self.log.create_run(\n            RunRecord(\n",
+                "        return (\n            RunRecord(\n",
+            ),
+            Edit(
+                f"{BATCH}/runs.py",
+                "        batches = covering_upward(self.log, record.target,",
+                "        self.log.create_run(record)\n        batches = covering_upward(self.log, record.target,",
+            ),
+        ),
+    ),
+    Mutation(
+        "trimmed-log",
+        "old plans and manifests are deleted, and nobody looks whether a number was used",
+        (
+            Edit(
+                f"{BATCH}/runs.py",
+                "        if self.log.require_marker()[0].is_resolved(plan.batch):\n",
+                "        if False:\n",
+            ),
+            Edit(
+                f"{BATCH}/commit.py",
+                "        if self.log.require_marker()[0].is_resolved(plan.batch):\n            return False\n"
+                "        return all(",
+                "        return all(",
+            ),
+        ),
+        trim=True,
+    ),
+    Mutation(
+        "no-topic-check",
+        "topic ids are not compared",
+        (Edit(f"{BATCH}/source.py", "    if expected and live != expected:\n", "    if False:\n"),),
+    ),
+    Mutation(
+        "content-unchecked",
+        "what is read again is not compared with the manifest",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                "        if built is None or built.content != entry.content:\n",
+                "        if built is None:\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "gone-is-done",
+        "404 to Complete counts as done",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                "            answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
+                "            answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n"
+                "            if answer is CompleteAnswer.GONE:\n                return True\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "ok-is-done",
+        "200 to Complete counts as done",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                "            answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
+                "            answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n"
+                "            if answer is CompleteAnswer.DONE:\n                return True\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "marker-not-read-again",
+        "an object is written again without another look at the marker",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                "            if only_unresolved and self.log.require_marker()[0].is_resolved(plan.batch):\n"
+                "                return False\n",
+                "",
+            ),
+        ),
+    ),
+    Mutation(
+        "slices-missing",
+        "a batch is decided with slices missing",
+        (
+            Edit(
+                f"{BATCH}/manifest.py",
+                "        if [r.id for r in self.slices] != [s.id for s in plan.slices]:\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "no-barrier",
+        "a reset does not end older batches first",
+        (
+            Edit(
+                f"{BATCH}/exits.py",
+                "        if batch > pending.batch:\n            break\n",
+                "        if batch != pending.batch:\n            continue\n",
+            ),
+        ),
+    ),
+)

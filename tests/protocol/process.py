@@ -1,0 +1,95 @@
+"""A process of the simulation: an actor with its own engine, whose every request goes through the world's hands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider_kafka_s3.batch.commit import BuildObject, BuiltObject
+from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Request
+from tests.protocol.actors import Actor
+from tests.protocol.engine import CONTROL, Engine, builder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tests.protocol.simulation import World
+
+__all__ = ["Process"]
+
+_MARKER: Final = keys.marker_key(CONTROL)
+
+
+class Process(Actor):
+    """An actor with its own engine.
+
+    Attributes:
+        key: key of its run, if it is one.
+        late: its requests that will be applied later, whether it lives or not.
+        late_keys: per late request the key it would make visible by itself, or None.
+        intact: its run succeeded before, so it must not write but to what was deleted since.
+        restoring: it was told to write deleted objects again.
+        rebuilt: key of an object that it built again from Kafka and has not stored yet.
+        writing_again: like ``rebuilt``, from its last look at the marker on.
+    """
+
+    def __init__(self, world: World, name: str, key: str = "") -> None:
+        super().__init__(world.scheduler, name)
+        self.world = world
+        self.key = key
+        self.late: list[Callable[[], object]] = []
+        self.late_keys: list[str | None] = []
+        self.intact = False
+        self.restoring = False
+        self.rebuilt: str | None = None
+        self.writing_again: str | None = None
+        self.engine = Engine(
+            FaultyStore(world.bucket, choose=self.choose, late=self.late),
+            world.kafka,
+            seed=world.rng.getrandbits(32),
+            sleep=self.sleep,
+            monotonic=self.monotonic,
+            build=self._builder,
+        )
+
+    def choose(self, request: Request) -> Fault | None:
+        """Before each of its requests: others may run, then the request may meet a fault."""
+        self.pause()
+        if request.writes and self.intact and request.key not in self.world.watch.ever_deleted:
+            self.world.watch.fail(f"I5 a rerun of intact run {self.key} sent {request.operation} {request.key}")
+        if request.key == _MARKER and request.operation == "get" and self.rebuilt is not None:
+            self.writing_again = self.rebuilt
+        return self.world.fault(self, request)
+
+    def _builder(self, store: DurableStore) -> BuildObject:
+        build = builder(store)
+
+        def watched(plan: Plan, s: Slice, key: str, records: Iterator[pa.RecordBatch]) -> BuiltObject | None:
+            built = build(plan, s, key, records)
+            self.rebuilt = key
+            self.world.seen["objects built again"] += 1
+            return built and _Watched(built, self)
+
+        return watched
+
+
+@dataclass
+class _Watched:
+    """An object that was built again, by a process that may pause between its last look and its write."""
+
+    built: BuiltObject
+    process: Process
+
+    @property
+    def content(self) -> str:
+        return self.built.content
+
+    def put(self, metadata: dict[str, str]) -> None:
+        try:
+            self.built.put(metadata)
+        finally:
+            self.process.writing_again = None
