@@ -302,6 +302,7 @@ MUTATIONS: Final = (
                 "        if built is None:\n",
             ),
         ),
+        first=30,
     ),
     Mutation(
         "gone-is-done",
@@ -338,6 +339,7 @@ MUTATIONS: Final = (
                 "",
             ),
         ),
+        first=25,
     ),
     Mutation(
         "slices-missing",
