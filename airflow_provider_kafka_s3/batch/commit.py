@@ -133,7 +133,8 @@ class Committer:
             manifest.check_against(plan)
         except ValueError as e:
             raise SparkJobError(
-                f"batch {plan.batch} of topic {plan.topic!r} was not read as planned: {e}. Nothing was decided; try again"
+                f"batch {plan.batch} of topic {plan.topic!r} was not read as planned: {e}. Nothing was decided; try "
+                "again"
             ) from e
         require_topic_id(self.source, plan.topic, plan.topic_id)
         decision = self.log.create_manifest(manifest)
@@ -217,8 +218,8 @@ class Committer:
         if not self.store.upload_exists(entry.key, entry.upload_id):
             return self._build_again(plan, entry)
         raise UnknownOutcomeError(
-            f"object {self.store.url(entry.key)} of batch {plan.batch} could not be completed: the store gave no usable "
-            f"answer {_TRIES} times. The batch is decided and loses nothing; try again"
+            f"object {self.store.url(entry.key)} of batch {plan.batch} could not be completed: the store gave no "
+            f"usable answer {_TRIES} times. The batch is decided and loses nothing; try again"
         )
 
     def are_intact(self, plan: Plan, entries: Sequence[ObjectEntry]) -> list[bool]:
@@ -233,8 +234,8 @@ class Committer:
         if not _matches(info, plan.batch, entry):
             raise ForeignObjectError(
                 f"{self.store.url(entry.key)} holds an object of {info.size} bytes that batch {plan.batch} of topic "
-                f"{plan.topic!r} did not write (expected {entry.size} bytes, metadata {BATCH_METADATA}={plan.batch}). It "
-                f"was not touched. Move it away and run again"
+                f"{plan.topic!r} did not write (expected {entry.size} bytes, metadata {BATCH_METADATA}={plan.batch}). "
+                f"It was not touched. Move it away and run again"
             )
         return True
 
@@ -277,8 +278,8 @@ class Committer:
                 return True
             raise BatchLossError(
                 f"object {self.store.url(entry.key)} of batch {plan.batch} (topic {plan.topic!r}, partition "
-                f"{s.partition}, offsets {entry.min_offset} to {entry.max_offset}, {entry.records} records) is gone and "
-                f"cannot be written again from Kafka: {why}. The marker was not changed"
+                f"{s.partition}, offsets {entry.min_offset} to {entry.max_offset}, {entry.records} records) is gone "
+                f"and cannot be written again from Kafka: {why}. The marker was not changed"
             )
         for attempt in range(1, _TRIES + 1):
             # The last look before each write: what a user deleted after the batch was resolved must not come back.

@@ -151,8 +151,10 @@ class TopicLog:
         self.store.create(keys.marker_key(self.prefix), encode(marker, write_stamp()))
 
     def _probe(self, key: str, stored: bytes) -> None:
-        """Prove on an existing object that writes which must fail do fail. On a store that ignores them it is rewritten
-        with the same bytes, so nothing is lost either way."""
+        """Prove on an existing object that writes which must fail do fail.
+
+        On a store that ignores conditions it is rewritten with the same bytes, so nothing is lost either way.
+        """
         raw, retrier = self.store.store, self.store.retrier
         for what, request in {
             "If-None-Match": lambda: raw.put_new(key, stored),
@@ -163,10 +165,10 @@ class TopicLog:
             except PreconditionFailed:
                 continue
             raise UnsupportedStoreError(
-                f"the store behind {self.store.url(key)} ignored {what}: it does not support conditional writes, so two "
-                f"runs at the same time could lose or duplicate records. Use a store that does (AWS S3, R2, MinIO, "
-                f"Ceph, versitygw, …). If you can guarantee that only one run of this pipeline ever runs at a time, and "
-                f"accept the risk, pass unsafe_single_writer=True"
+                f"the store behind {self.store.url(key)} ignored {what}: it does not support conditional writes, so "
+                f"two runs at the same time could lose or duplicate records. Use a store that does (AWS S3, R2, MinIO, "
+                f"Ceph, versitygw, …). If you can guarantee that only one run of this pipeline ever runs at a time, "
+                f"and accept the risk, pass unsafe_single_writer=True"
             )
 
     def replace_marker(self, marker: Marker, etag: str) -> bool:
@@ -208,8 +210,8 @@ class TopicLog:
         found = self._read(Plan, keys.plan_key(self.prefix, batch))
         if found is None:
             raise LogTamperedError(
-                f"plan {self.plan_url(batch)} is gone although later documents refer to it. Nothing was changed. Restore "
-                f"the object (bucket versioning)"
+                f"plan {self.plan_url(batch)} is gone although later documents refer to it. Nothing was changed. "
+                f"Restore the object (bucket versioning)"
             )
         return self._checked_plan(found[0], batch), found[1]
 

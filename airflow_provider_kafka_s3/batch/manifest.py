@@ -118,7 +118,7 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return sum(o.size for o in self.objects)
 
     def check_against(self, plan: Plan) -> None:
-        """ValueError unless this can be a decision about the plan: same slices, all read to their ends, objects within."""
+        """ValueError unless this can decide the plan: the same slices, all read to their ends, objects within."""
         if self.batch != plan.batch:
             raise ValueError(f"it decides batch {self.batch}, not {plan.batch}")
         if self.status != "commit":

@@ -29,14 +29,14 @@ def subtract(ranges: Ranges, taken: Ranges) -> Ranges:
     for start, end in ranges:
         while taken_at < len(taken) and taken[taken_at][1] <= start:
             taken_at += 1
-        at = taken_at
-        while start < end and at < len(taken) and taken[at][0] < end:
-            if taken[at][0] > start:
-                left.append((start, taken[at][0]))
-            start = max(start, taken[at][1])
+        at, rest = taken_at, start
+        while rest < end and at < len(taken) and taken[at][0] < end:
+            if taken[at][0] > rest:
+                left.append((rest, taken[at][0]))
+            rest = max(rest, taken[at][1])
             at += 1
-        if start < end:
-            left.append((start, end))
+        if rest < end:
+            left.append((rest, end))
     return tuple(left)
 
 

@@ -109,7 +109,10 @@ def cut_slices(offsets: Offsets, *, max_records: int) -> tuple[Slice, ...]:
 
 
 def fair_share(offsets: Offsets, limit: int) -> Offsets:
-    """The lowest offsets of every partition, ``limit`` in all, shared evenly; what a small one leaves goes to the others."""
+    """The lowest offsets of every partition, ``limit`` in all, shared evenly.
+
+    What a small partition leaves of its share goes to the others.
+    """
     sizes = {p: sum(b - a for a, b in ranges) for p, ranges in offsets.items()}
     if sum(sizes.values()) <= limit:
         return offsets

@@ -218,7 +218,7 @@ class TopicRun:
             target = recovery_target(view)
         if not target:
             return self._nothing_to_do(view, window)
-        self._say_how_much(view, target, window)
+        self._say_how_much(target, window)
         # No plan is written before this record exists: a retry after any crash must aim at the same offsets.
         return self.log.create_run(
             RunRecord(
@@ -303,14 +303,14 @@ class TopicRun:
         )
         return self._result(view.marker, view.marker.generation, offsets, batches, verified=0)
 
-    def _say_how_much(self, view: View, target: Offsets, window: Window | None) -> None:
+    def _say_how_much(self, target: Offsets, window: Window | None) -> None:
         log.info("topic %s: %d offsets to land: %s", self.topic, len(target), target)
         if window is not None:
             before = target - window.offsets()
             if before:
                 log.info(
-                    "topic %s: %d of these offsets lie between the coverage and the window; they are landed with it, so "
-                    "that no gap is left: %s",
+                    "topic %s: %d of these offsets lie between the coverage and the window; they are landed with it, "
+                    "so that no gap is left: %s",
                     self.topic,
                     len(before),
                     before,
@@ -319,7 +319,7 @@ class TopicRun:
     def _warn_if_different(self, record: RunRecord) -> None:
         if record.mode != self.request.mode or record.params != dict(self.request.params):
             log.warning(
-                "topic %s: this run was first tried as %s %s and keeps that target; what is asked now (%s %s) is ignored",
+                "topic %s: this run was first tried as %s %s and keeps that target; asked for now, and ignored: %s %s",
                 self.topic,
                 record.mode,
                 record.params,
@@ -346,13 +346,13 @@ class TopicRun:
         require_topic_id(self.source, self.topic, view.marker.topic_id)
         free = record.target - covered - view.claims
         if free:
-            plan = self._append(record, view, free)
+            plan = self._append(view, free)
             return None if plan is None else self._finish(plan)
         mine = [p for _, p in sorted(view.open_plans.items()) if p.run == self.request.run]
         needed = mine or [p for _, p in sorted(view.open_plans.items()) if p.claim & record.target]
         return self._finish(needed[0])
 
-    def _append(self, record: RunRecord, view: View, free: Offsets) -> Plan | None:
+    def _append(self, view: View, free: Offsets) -> Plan | None:
         """Append the next plan towards the target; None if somebody else was faster and the view is stale."""
         claim, tail = next_claim(view, free, max_records=self.request.max_records_per_batch)
         partitions = tuple(claim)
@@ -407,8 +407,8 @@ class TopicRun:
 
     def _wait_politely(self, plan: Plan) -> Manifest | None:
         log.info(
-            "topic %s: batch %d was planned by another run (%s); waiting up to %.0f s for it, then working in parallel, "
-            "which is harmless",
+            "topic %s: batch %d was planned by another run (%s); waiting up to %.0f s for it, then working in "
+            "parallel, which is harmless",
             self.topic,
             plan.batch,
             plan.run,

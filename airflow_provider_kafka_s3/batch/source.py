@@ -19,11 +19,19 @@ class TopicView(Protocol):
     """A topic as the broker describes it; ``topic_id`` is None where brokers have no topic ids (before Kafka 2.8)."""
 
     @property
-    def topic_id(self) -> str | None: ...
+    def topic_id(self) -> str | None:
+        """Incarnation of the topic."""
+        ...
+
     @property
-    def cluster_id(self) -> str | None: ...
+    def cluster_id(self) -> str | None:
+        """Of the Kafka cluster."""
+        ...
+
     @property
-    def partitions(self) -> tuple[int, ...]: ...
+    def partitions(self) -> tuple[int, ...]:
+        """Numbers of its partitions, ascending."""
+        ...
 
 
 class Source(Protocol):

@@ -57,8 +57,9 @@ def _covering(topic_log: TopicLog, target: Offsets, generation: int, batches: It
         plan = None if batch is None else topic_log.read_plan(batch)
         if batch is None or plan is None:
             raise LogTamperedError(
-                f"the marker {topic_log.marker_url()} says that offsets {left} of topic {topic_log.topic!r} are covered, "
-                f"but no batch of the log covers them. Nothing was changed. Restore the log's objects (bucket versioning)"
+                f"the marker {topic_log.marker_url()} says that offsets {left} of topic {topic_log.topic!r} are "
+                f"covered, but no batch of the log covers them. Nothing was changed. Restore the log's objects (bucket "
+                "versioning)"
             )
         if plan.type != "data" or plan.generation != generation or not plan.claim & left:
             continue
