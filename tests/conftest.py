@@ -7,8 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import pytest
+from hypothesis import settings
 
 from dev.kafka_broker import KafkaBroker
+
+# The same examples in every run, however slow the machine is: a suite that fails has to fail again.
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.load_profile("suite")
 
 USER: Final = "reader"
 # Everything that a JAAS string, a properties file or a shell could stumble over.
