@@ -256,11 +256,16 @@ class _Rebuilt:
     part_size: int
     uploads: Callable[[], UploadPool]
 
+    @property
+    def size(self) -> int:
+        """Bytes of the object."""
+        return self.file.seek(0, 2)
+
     def put(self, metadata: dict[str, str]) -> None:
         """Store the object unless its key exists."""
-        size = self.file.seek(0, 2)
+        small = self.size <= self.part_size
         self.file.seek(0)
-        if size <= self.part_size:
+        if small:
             self.store.create(self.key, self.file.read(), metadata)
             return
         with self.uploads() as pool:

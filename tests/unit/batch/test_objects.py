@@ -237,9 +237,9 @@ def rebuilt_like(rows: list[tuple[int, int, bytes | None]], layout: Layout) -> I
 
 
 def test_a_lost_object_comes_back_the_same() -> None:
-    """Content, bytes and metadata of what is put are those that were asked for; the bucket gets nothing else."""
+    """Content, size, bytes and metadata of what is put are those asked for; the bucket gets nothing else."""
     for entry, body, bucket, rebuilt in rebuilt_like(records(10, 60), ROTATED):
-        assert rebuilt.content == entry.content
+        assert (rebuilt.content, rebuilt.size) == (entry.content, entry.size)
         rebuilt.put({"kafka-s3-content": entry.content})
         rebuilt.put({"kafka-s3-content": "a second put finds the key"})
         assert bucket.body(entry.key) == body
@@ -254,6 +254,7 @@ def test_a_lost_object_larger_than_a_part_is_uploaded_in_parts() -> None:
     rows: list[tuple[int, int, bytes | None]] = [(o, DAY, bytes([o]) * MIB) for o in range(12)]
     layout = Layout(format=Format(kind="bytes"), part_size=PART)
     for entry, body, bucket, rebuilt in rebuilt_like(rows, layout):
+        assert rebuilt.size == entry.size == len(body)
         rebuilt.put({"kafka-s3-content": entry.content})
         rebuilt.put({"kafka-s3-content": "a second put finds the key"})
         assert bucket.body(entry.key) == body
