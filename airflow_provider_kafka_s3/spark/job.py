@@ -7,7 +7,6 @@ wrong with one neither stops nor undoes another. Records never come here, only t
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import logging
 import sys
@@ -148,7 +147,8 @@ class Job:
         def settle(index: int) -> TopicOutcome:
             topic, found = topics[index], results[index]
             if isinstance(found, KafkaS3Error):
-                self._abort(index, rows)
+                # Nobody but this process knows of the topic's uploads.
+                self._store.abort_uploads(uploads_of(index, rows))
             return _outcome(topic.plan.topic, lambda: self._settle(topic, found))
 
         outcomes = in_threads(settle, range(len(topics)), threads=_TOPIC_THREADS)
@@ -170,15 +170,6 @@ class Job:
         frame = record_frame(spark, plans, options).mapInArrow(task, ROW_DDL)
         with Progress(spark.sparkContext, ", ".join(plan.topic for plan in plans), total):
             return [from_bytes(r.row) for r in frame.collect()]
-
-    def _abort(self, topic: int, rows: Sequence[Row]) -> None:
-        """Give up the uploads of a topic that will not be decided now; nobody but this process knows of them."""
-
-        def abort(upload: tuple[str, str]) -> None:
-            with contextlib.suppress(KafkaS3Error):
-                self._store.abort_upload(*upload)
-
-        in_threads(abort, uploads_of(topic, rows))
 
     # -- after the action ---------------------------------------------------------------------------------------------
 

@@ -8,10 +8,13 @@ deletes anything. What a Complete achieved is decided by the caller, who alone c
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider_kafka_s3.exceptions import (
     ConditionalConflict,
+    KafkaS3Error,
     PreconditionFailed,
     TransientError,
     UnknownOutcomeError,
@@ -22,6 +25,8 @@ from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.port import ObjectInfo, ObjectStore, Part, PendingUpload, StoredObject
 
 __all__ = ["CompleteAnswer", "DurableStore"]
+
+log = logging.getLogger(__name__)
 
 
 class CompleteAnswer(enum.Enum):
@@ -42,8 +47,9 @@ class CompleteAnswer(enum.Enum):
 class DurableStore:
     """An object store behind the retry policy. Safe for any number of threads if the store is.
 
-    Every method may raise the store's terminal errors (``AccessDeniedError``, ``BucketNotFoundError``,
-    ``ConfigurationError``) at once, and a ``TransientError`` after the policy is exhausted; nothing is undone then.
+    Every method but :meth:`abort_uploads` may raise the store's terminal errors (``AccessDeniedError``,
+    ``BucketNotFoundError``, ``ConfigurationError``) at once, and a ``TransientError`` after the policy is exhausted;
+    nothing is undone then.
     """
 
     def __init__(self, store: ObjectStore, retrier: Retrier) -> None:
@@ -154,6 +160,29 @@ class DurableStore:
     def abort_upload(self, key: str, upload_id: str) -> None:
         """Give up a pending upload; one that is already gone is fine."""
         self.retrier.call(lambda: self.store.abort_upload(key, upload_id), what=f"AbortMultipartUpload {self.url(key)}")
+
+    def abort_uploads(self, pairs: Iterable[tuple[str, str]], *, threads: int = 16) -> None:
+        """Give up uploads as well as possible: what the store does not abort is logged and left to the lifecycle rule.
+
+        Args:
+            pairs: key and upload id of each.
+            threads: requests at the same time; 1: all in the caller's thread, one after the other.
+        """
+
+        def abort(pair: tuple[str, str]) -> None:
+            key, upload_id = pair
+            try:
+                self.abort_upload(key, upload_id)
+            except KafkaS3Error as e:
+                log.warning("upload %s of %s stays pending: %s", upload_id, self.url(key), e)
+
+        found = list(pairs)
+        if len(found) <= 1 or threads <= 1:
+            for pair in found:
+                abort(pair)
+            return
+        with ThreadPoolExecutor(min(threads, len(found)), thread_name_prefix="abort") as pool:
+            list(pool.map(abort, found))
 
     def upload_exists(self, key: str, upload_id: str) -> bool:
         """Whether the upload is still pending."""

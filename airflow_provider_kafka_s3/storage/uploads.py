@@ -7,7 +7,6 @@ file and come back when their part is due. Nothing here completes an upload: tha
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 import threading
@@ -15,12 +14,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from isal import isal_zlib
 
 from airflow_provider_kafka_s3.config import MAX_PARTS, MIB, MIN_PART_SIZE
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TransientError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import Part
 
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 __all__ = ["FinishedUpload", "Upload", "UploadPool"]
-
-log = logging.getLogger(__name__)
-
-_ABORT_THREADS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -242,16 +237,7 @@ class UploadPool:
         left to the bucket's lifecycle rule.
         """
         self._stop()
-        begun = [(upload.key, upload.upload_id) for upload in self._all if upload.upload_id is not None]
-
-        def abort(key_and_id: tuple[str, str]) -> None:
-            try:
-                self.store.abort_upload(*key_and_id)
-            except KafkaS3Error as e:
-                log.warning("upload %s of %s stays pending: %s", key_and_id[1], self.store.url(key_and_id[0]), e)
-
-        with ThreadPoolExecutor(_ABORT_THREADS, thread_name_prefix="abort") as threads:
-            list(threads.map(abort, begun))
+        self.store.abort_uploads((upload.key, upload.upload_id) for upload in self._all if upload.upload_id is not None)
 
     def close(self) -> None:
         """Drop what was not sent, end the threads, remove the temporary file. Uploads stay pending; repeatable."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -257,3 +258,42 @@ def test_scripted_second_request_meets_our_own_write() -> None:
     store = ScriptedStore(put_new=[repeated_by_network])
     with pytest.raises(PreconditionFailed):
         store.put_new("k", b"x")
+
+
+def test_failing_aborts_fail_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Uploads that the store does not abort are logged and left to the lifecycle rule, the others are aborted."""
+    store = ScriptedStore(abort_upload=[denied, *[lost_request] * 4])
+    pairs = [(key, store.inner.create_upload(key)) for key in "abcd"]
+    durable(store).abort_uploads(pairs, threads=1)
+    assert [entry.key for entry in store.inner.pending_uploads("")] == ["a", "b"]
+    for key, upload_id in pairs[:2]:
+        assert f"upload {upload_id} of s3://memory/{key} stays pending" in caplog.text
+
+
+def test_many_uploads_are_aborted_at_once() -> None:
+    """Aborts overlap, up to the number of threads, and all are done when the call returns."""
+    together = threading.Barrier(16, timeout=30)
+
+    def meet(request: Callable[[], Any]) -> Any:
+        together.wait()
+        return request()
+
+    store = ScriptedStore(abort_upload=[meet] * 32)
+    durable(store).abort_uploads((str(n), store.inner.create_upload(str(n))) for n in range(32))
+    assert list(store.inner.pending_uploads("")) == []
+
+
+@pytest.mark.parametrize(("count", "threads"), [(0, 16), (1, 16), (4, 1)])
+def test_aborts_need_no_thread_for_one_or_when_told_so(count: int, threads: int) -> None:
+    """One upload, or one thread: the caller's thread sends the requests."""
+    senders = set()
+
+    def note(request: Callable[[], Any]) -> Any:
+        senders.add(threading.current_thread())
+        return request()
+
+    store = ScriptedStore(abort_upload=[note] * count)
+    pairs = [(str(n), store.inner.create_upload(str(n))) for n in range(count)]
+    durable(store).abort_uploads(pairs, threads=threads)
+    assert senders == ({threading.current_thread()} if count else set())
+    assert list(store.inner.pending_uploads("")) == []
