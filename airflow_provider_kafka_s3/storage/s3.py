@@ -172,7 +172,7 @@ class S3Store:
             )
         except KeyAbsent:
             return None
-        return ObjectInfo(key, answer["ContentLength"], answer["ETag"], answer["Metadata"])
+        return ObjectInfo(key, answer["ContentLength"], answer["ETag"], _lowered(answer["Metadata"]))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """See the port."""
@@ -296,7 +296,7 @@ class S3Store:
         announced = answer.get("ContentLength", len(body))
         if len(body) != announced:
             raise UnknownOutcomeError(f"GetObject {self.url(key)}: {len(body)} bytes came of {announced} announced")
-        return StoredObject(key, body, answer["ETag"], answer["Metadata"])
+        return StoredObject(key, body, answer["ETag"], _lowered(answer["Metadata"]))
 
     def _put(self, kind: Kind, key: str, body: bytes, **how: Any) -> str:
         check_key(key)
@@ -320,6 +320,11 @@ class S3Store:
             if error is None:
                 raise
             raise error from e
+
+
+def _lowered(metadata: Mapping[str, str]) -> Mapping[str, str]:
+    """User metadata by lower-case names: some stores and proxies answer ``X-Amz-Meta-Some-Name``, as HTTP lets them."""
+    return {name.lower(): value for name, value in metadata.items()}
 
 
 def _crc32(body: bytes) -> str:

@@ -189,6 +189,24 @@ def test_200_with_an_error_inside_is_unknown(wire: Wire, key: str) -> None:
     assert durable(store).complete(key, upload_id, [part]) is CompleteAnswer.UNKNOWN
 
 
+def test_names_of_metadata_are_lower_case_however_they_come(wire: Wire, key: str) -> None:
+    """A store or proxy that writes header names in its own way does not make our objects look foreign."""
+
+    def canonicalising(
+        app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        def titled(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            return start_response(status, [(name.title(), value) for name, value in headers], *more)
+
+        return app(environ, titled)
+
+    wire.switch.fault = canonicalising
+    store = wire.store()
+    store.put_new(key, b"body", metadata={"kafka-s3-batch": "Seven"})
+    answers = [store.head(key), store.get(key), store.get(key, start=1, end=2), store.get(key, start=9)]
+    assert [answer and answer.metadata for answer in answers] == [{"kafka-s3-batch": "Seven"}] * 4
+
+
 @pytest.mark.parametrize("ranged", [False, True])
 def test_truncated_answer_is_not_taken_for_the_object(wire: Wire, key: str, ranged: bool) -> None:
     """A GET that ends early is an error, never a shorter object."""
