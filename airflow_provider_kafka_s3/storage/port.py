@@ -119,6 +119,7 @@ class ObjectStore(Protocol):
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> None:
         """CompleteMultipartUpload If-None-Match: ``*``; raises UploadGone, PreconditionFailed, ConditionalConflict.
 
+        The condition is dropped where the store does not implement it: no decision of the protocol needs it.
         UploadRefused tells that the parts themselves can never be accepted.
         Neither a return nor an exception proves what is in the bucket: the caller looks with ``head``.
         """

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import urlsplit
@@ -17,16 +19,24 @@ import msgspec
 from isal import isal_zlib
 
 from airflow_provider_kafka_s3 import __version__
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, UnknownOutcomeError, UploadGone
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    KafkaS3Error,
+    UnknownOutcomeError,
+    UnsupportedStoreError,
+    UploadGone,
+)
 from airflow_provider_kafka_s3.storage.port import ObjectInfo, Part, PendingUpload, StoredObject, check_key
 from airflow_provider_kafka_s3.storage.s3_errors import KeyAbsent, Kind, RangeBeyondEnd, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-T = TypeVar("T")
-
 __all__ = ["S3Credentials", "S3Settings", "S3Store", "make_client"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,6 +152,8 @@ class S3Store:
         """Use ``client`` (see :func:`make_client`) for ``bucket``; nothing is sent yet."""
         self._client = client
         self._bucket = bucket
+        self._lock = threading.Lock()
+        self._conditional_complete = True
 
     def url(self, key: str) -> str:
         """See the port."""
@@ -232,21 +244,15 @@ class S3Store:
         return Part(number, answer["ETag"], checksum)
 
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> None:
-        """See the port."""
-        self._send(
-            "complete",
-            "CompleteMultipartUpload",
-            key,
-            lambda: self._client.complete_multipart_upload(
-                Bucket=self._bucket,
-                Key=key,
-                UploadId=upload_id,
-                IfNoneMatch="*",
-                MultipartUpload={
-                    "Parts": [{"PartNumber": p.number, "ETag": p.etag, "ChecksumCRC32": p.checksum} for p in parts]
-                },
-            ),
-        )
+        """See the port. A store that does not implement the condition of this request is asked without it."""
+        if self._conditional_complete:
+            try:
+                self._complete(key, upload_id, parts, IfNoneMatch="*")
+            except UnsupportedStoreError:
+                self._give_up_conditional_complete()
+            else:
+                return
+        self._complete(key, upload_id, parts)
 
     def abort_upload(self, key: str, upload_id: str) -> None:
         """See the port."""
@@ -287,6 +293,33 @@ class S3Store:
             if not page.get("IsTruncated"):
                 return
             position = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+    def _complete(self, key: str, upload_id: str, parts: Sequence[Part], **how: Any) -> None:
+        self._send(
+            "complete",
+            "CompleteMultipartUpload",
+            key,
+            lambda: self._client.complete_multipart_upload(
+                Bucket=self._bucket,
+                Key=key,
+                UploadId=upload_id,
+                MultipartUpload={
+                    "Parts": [{"PartNumber": p.number, "ETag": p.etag, "ChecksumCRC32": p.checksum} for p in parts]
+                },
+                **how,
+            ),
+        )
+
+    def _give_up_conditional_complete(self) -> None:
+        with self._lock:
+            first, self._conditional_complete = self._conditional_complete, False
+        if first:
+            log.warning(
+                "the store of %s does not implement If-None-Match on CompleteMultipartUpload, so uploads are completed "
+                "without it. Runs stay safe from one another, but an object that something else put at a key of a "
+                "batch would be overwritten",
+                self.url(""),
+            )
 
     def _read(self, key: str, **how: Any) -> StoredObject:
         answer = self._client.get_object(Bucket=self._bucket, Key=key, **how)

@@ -133,7 +133,7 @@ def _from_answer(error: Any, kind: Kind, what: str) -> KafkaS3Error:
         return TransientError(f"{said}; the credentials ran out: renew them if they do not renew themselves")
     if code in _DAMAGED:
         return TransientError(f"{said}; the bytes were damaged on their way")
-    if status == 501:
+    if code == "NotImplemented" or status == 501:
         refusal = UnsupportedStoreError if kind in _CONDITIONAL else ConfigurationError
         return refusal(f"{said}; this store does not implement the request, use one that does")
     if code in _UNKNOWN or status >= 500 or status == 408 or (200 <= status < 300):

@@ -27,6 +27,7 @@ from airflow_provider_kafka_s3.exceptions import (
     ThrottledError,
     TransientError,
     UnknownOutcomeError,
+    UnsupportedStoreError,
 )
 from airflow_provider_kafka_s3.retry import Retrier, RetryDetails
 from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
@@ -187,6 +188,58 @@ def test_200_with_an_error_inside_is_unknown(wire: Wire, key: str) -> None:
     body = b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>try again</Message></Error>"
     wire.switch.fault = answering("200 OK", body, Content_Type="application/xml")
     assert durable(store).complete(key, upload_id, [part]) is CompleteAnswer.UNKNOWN
+
+
+NOT_IMPLEMENTED = answering(
+    "501 Not Implemented",
+    b"<?xml version='1.0'?><Error><Code>NotImplemented</Code><Message>no such condition</Message></Error>",
+    Content_Type="application/xml",
+)
+
+
+def without_conditions(
+    app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse
+) -> Iterable[bytes]:
+    """A store that implements no If-None-Match."""
+    handler = NOT_IMPLEMENTED if "HTTP_IF_NONE_MATCH" in environ else lambda app, *rest: app(*rest)
+    return handler(app, environ, start_response)
+
+
+def test_complete_goes_without_a_condition_where_the_store_has_none(
+    wire: Wire, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The condition of Complete is dropped when the store does not implement it: once for all, and said once."""
+    wire.switch.fault = without_conditions
+    store = wire.store()
+    for n in range(2):
+        upload_id = store.create_upload(f"{key}/{n}")
+        part = store.upload_part(f"{key}/{n}", upload_id, 1, b"body")
+        wire.switch.seen.clear()
+        assert durable(store).complete(f"{key}/{n}", upload_id, [part]) is CompleteAnswer.DONE
+        assert wire.switch.seen == ["POST"] * (2 - n)
+        assert store.get(f"{key}/{n}").body == b"body"  # type: ignore[union-attr]
+    assert caplog.text.count("does not implement If-None-Match on Complete") == 1
+
+
+def test_conditions_of_puts_are_never_dropped(wire: Wire, key: str) -> None:
+    """Without create-only PUTs runs could lose records, so a store that has none is refused, whatever Complete does."""
+    wire.switch.fault = without_conditions
+    store = wire.store()
+    upload_id = store.create_upload(key)
+    store.complete_upload(key, upload_id, [store.upload_part(key, upload_id, 1, b"body")])
+    with pytest.raises(UnsupportedStoreError):
+        store.put_new(key, b"other")
+    assert store.get(key).body == b"body"  # type: ignore[union-attr]
+
+
+def test_store_without_complete_is_refused(wire: Wire, key: str) -> None:
+    """A store that does not implement the request itself is asked once more, and no further."""
+    store = wire.store()
+    wire.switch.fault = NOT_IMPLEMENTED
+    wire.switch.seen.clear()
+    with pytest.raises(UnsupportedStoreError):
+        store.complete_upload(key, "u", [])
+    assert wire.switch.seen == ["POST"] * 2
 
 
 def test_names_of_metadata_are_lower_case_however_they_come(wire: Wire, key: str) -> None:

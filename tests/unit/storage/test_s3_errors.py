@@ -89,6 +89,8 @@ def meaning(error: Exception, kind: Kind = "create") -> KafkaS3Error:
         ("InvalidToken", 400, ALL, AccessDeniedError),
         ("NotImplemented", 501, CONDITIONAL, UnsupportedStoreError),
         ("NotImplemented", 501, ("other",), ConfigurationError),
+        ("NotImplemented", 400, CONDITIONAL, UnsupportedStoreError),
+        ("NotImplemented", 200, ("complete",), UnsupportedStoreError),
         ("RequestTimeTooSkewed", 403, ALL, ConfigurationError),
         ("KeyTooLongError", 400, ALL, ConfigurationError),
         ("PermanentRedirect", 301, ALL, ConfigurationError),
