@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -240,6 +241,20 @@ def test_store_without_complete_is_refused(wire: Wire, key: str) -> None:
     with pytest.raises(UnsupportedStoreError):
         store.complete_upload(key, "u", [])
     assert wire.switch.seen == ["POST"] * 2
+
+
+def test_requests_beyond_the_kept_connections_do_not_wait(wire: Wire, key: str) -> None:
+    """The number of connections is what is kept, not a limit: more requests than that are on their way together."""
+    together = threading.Barrier(4, timeout=30)
+
+    def meeting(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        together.wait()
+        return app(environ, start_response)
+
+    wire.switch.fault = meeting
+    store = wire.store(max_connections=1)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(store.get, [key] * 4)) == [None] * 4
 
 
 def test_names_of_metadata_are_lower_case_however_they_come(wire: Wire, key: str) -> None:
