@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
 from airflow_provider_kafka_s3.retry import RetryPolicy
@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.retry import RetryPolicy
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_kafka_s3.batch.runs import Starting
+    from airflow_provider_kafka_s3.batch.requests import Starting
 
 __all__ = [
     "has_template",
@@ -40,6 +40,9 @@ T = TypeVar("T")
 
 _CLOCK_SKEW: Final = timedelta(seconds=5)
 """How far the scheduler's clock may be ahead of the worker's before a window counts as unfinished."""
+
+_CURED_BY_WAITING: Final = timedelta(seconds=60)
+"""How far it may be ahead before that is no matter of clocks any more, but of a run that was started too early."""
 
 _MANY_GENERATIONS: Final = 9_999
 """Resets of a topic that its keys have room for."""
@@ -198,6 +201,7 @@ def run_window(context: Context, now: datetime) -> tuple[int, int]:
 
     Raises:
         ConfigurationError: the run has no interval, an empty one, or one that has not ended yet.
+        TransientError: it ends within the next minute, so this clock may be slow.
     """
     start, end = context.get("data_interval_start"), context.get("data_interval_end")
     if start is None or end is None:
@@ -208,10 +212,13 @@ def run_window(context: Context, now: datetime) -> tuple[int, int]:
             f"empty; {_SCHEDULE_WITH}"
         )
     if end > now + _CLOCK_SKEW:
-        raise ConfigurationError(
+        early = (
             f"offsets='data_interval': the data interval of this run ends at {end.isoformat()}, which is in the future "
-            f"(it is {now.isoformat()}), so its records are not all there yet; run it after its end"
+            f"(it is {now.isoformat()}), so its records are not all there yet"
         )
+        if end <= now + _CURED_BY_WAITING:
+            raise TransientError(f"{early}; a retry will find it ended. Check the clocks of worker and scheduler")
+        raise ConfigurationError(f"{early}; run it after its end")
     return _milliseconds(start), _milliseconds(end)
 
 
