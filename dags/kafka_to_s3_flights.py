@@ -20,7 +20,6 @@ FLIGHTS = {
     "pipeline": "flights-to-s3",
     "format": {"kind": "json", "compression": "gzip"},
     "partitioner": "daily",
-    "starting_offsets": "earliest",
 }
 
 # Spark needs its Kafka connector: by packages it fetches the one of its version, jars are there already.
@@ -47,4 +46,4 @@ with DAG(
     max_active_runs=1,
     tags=["kafka", "s3"],
 ):
-    KafkaToS3Operator(task_id="land_new", offsets="incremental", **FLIGHTS)
+    KafkaToS3Operator(task_id="land_new", offsets="incremental", starting_offsets="earliest", **FLIGHTS)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_kafka_s3.batch.plan import Plan
-    from airflow_provider_kafka_s3.batch.runs import RunRequest, Starting
+    from airflow_provider_kafka_s3.batch.requests import RunRequest, Starting
     from airflow_provider_kafka_s3.operators.work import Work
 
 __all__ = ["KafkaToS3Operator"]
@@ -58,8 +58,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             with timestamps in the data interval of the DAG run, and whatever lies between them and the stored offsets;
             the DAG needs a timetable that makes intervals.
         starting_offsets: where a topic begins that has no stored offsets yet: ``"earliest"``, ``"latest"``,
-            ``{partition: offset}`` or ``{topic: {partition: offset}}``. Required for ``"incremental"``;
-            ``"data_interval"`` begins at ``"earliest"`` unless it is given.
+            ``{partition: offset}`` or ``{topic: {partition: offset}}``. Required for ``"incremental"``, refused for
+            ``"data_interval"``, whose windows say where to begin.
         partitioner: ``"default"``, ``"daily"``, ``"hourly"``, or settings: a
             :class:`~airflow_provider_kafka_s3.config.Partitioner` or a mapping of its fields. Times are those of the
             records.
@@ -199,6 +199,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
                 "starting_offsets is required with offsets='incremental': say where a topic without stored offsets "
                 "begins, 'earliest' (land what is there) or 'latest' (only what comes from now on)"
             )
+        if self.starting_offsets is not None and self.offsets == "data_interval":
+            raise ConfigurationError(
+                "starting_offsets has no effect with offsets='data_interval': the window of a run says where it "
+                "begins. Remove it"
+            )
         starting = parameters.parse_starting_offsets(self._starting)
         if not parameters.has_template(self.topics):
             for topic in (topics := parameters.parse_topics(self.topics)):
@@ -213,6 +218,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
 
     @property
     def _starting(self) -> str | Mapping[Any, Any]:
+        # Of a pipeline of windows this is where a later incremental run finds a partition that no window touched.
         return "earliest" if self.starting_offsets is None else self.starting_offsets
 
     def _layout(self, topics_dir: str, zone_database: str = "") -> Layout:
@@ -297,12 +303,12 @@ class KafkaToS3Operator(SparkSubmitOperator):
         )
 
     def _request(self, run: str, layout: Layout, window: tuple[int, int] | None, starting: Starting) -> RunRequest:
-        from airflow_provider_kafka_s3.batch.runs import RunRequest
+        from airflow_provider_kafka_s3.batch.requests import RunRequest
 
         said = {
             "offsets": self.offsets,
             "window": window,
-            "starting_offsets": self._starting,
+            "starting_offsets": self.starting_offsets,
             "isolation": self.isolation,
             "max_records_per_run": self.max_records_per_run,
         }

@@ -150,10 +150,11 @@ class Worker:
             "pipeline": PIPELINE,
             "format": "json",
             "offsets": "incremental",
-            "starting_offsets": "earliest",
             "jars": self.home.environment["SPARK_KAFKA_JARS"],
             **said,
         }
+        if parameters["offsets"] == "incremental":
+            parameters.setdefault("starting_offsets", "earliest")
         dag_id = dag_id or f"dag-{uuid.uuid4()}"
         began, starts = self.log_file.stat().st_size, len(self.home.java_commands)
         command = {"dag_id": dag_id, "parameters": parameters, "date": date, "environment": environment or {}}

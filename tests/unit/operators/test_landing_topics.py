@@ -300,3 +300,26 @@ def test_an_unusable_interval_is_terminal_and_says_what_to_schedule_with(
     with pytest.raises(AirflowFailException, match=message):
         bench.run(bench.task(offsets="data_interval"), interval=interval)
     assert list(bench.store.list("")) == []
+
+
+def test_an_interval_that_ends_in_a_moment_is_worth_a_retry(bench: Bench) -> None:
+    """Airflow's retry, not a person, cures a clock that is a little slow."""
+    from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+    bench.kafka.create_topic("orders")
+    soon = datetime.now(UTC) + timedelta(seconds=30)
+    with pytest.raises(AirflowException, match="a retry will find it ended") as failed:
+        bench.run(bench.task(offsets="data_interval"), interval=(soon - timedelta(hours=1), soon))
+    assert not isinstance(failed.value, AirflowFailException)
+
+
+def test_after_windows_an_incremental_run_begins_untouched_partitions_at_their_earliest_record(
+    bench: Bench, day: tuple[datetime, datetime]
+) -> None:
+    """A pipeline whose first run was a window has stored offsets; starting_offsets come too late."""
+    bench.kafka.create_topic("orders", 2)
+    bench.fill("orders", [{"n": 1}], at=JANUARY_1)
+    bench.fill("orders", [{"n": 2}], partition=1, at=JANUARY_1 + 5 * DAY)
+    bench.run(bench.task(offsets="data_interval"), run_id="r1", interval=day)
+    returned = bench.run(bench.task(starting_offsets="latest"), run_id="r2")
+    assert returned["topics"]["orders"]["batches"][0]["offsets"] == {"1": [[0, 1]]}

@@ -269,6 +269,7 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"conn_id": "x"}, "conn_id is decided by KafkaToS3Operator; use spark_conn_id"),
         ({"offsets": "hourly"}, "use one of 'incremental', 'data_interval'"),
         ({"starting_offsets": None}, "starting_offsets is required with offsets='incremental'"),
+        ({"offsets": "data_interval", "starting_offsets": "latest"}, "no effect with offsets='data_interval'.*Remove"),
         ({"isolation": "serializable"}, "isolation='serializable' is not known"),
         ({"on_data_loss": "ignore"}, "use one of 'fail', 'skip'"),
         ({"on_missing": "skip"}, "use one of 'fail', 'restore', 'ignore'"),
