@@ -45,7 +45,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
     one task share one Spark job and nothing else: if one fails, the others are committed, and then the task fails.
 
     All other keyword arguments (``packages``, ``jars``, ``conf``, ``executor_memory``, ``env_vars``, …) are those of
-    ``SparkSubmitOperator``. The driver has to run on the worker: a local master, or deploy mode ``client``.
+    ``SparkSubmitOperator``, except that ``env_vars`` are not templated. The driver has to run on the worker: a local
+    master, or deploy mode ``client``.
 
     Args:
         topics: one topic, several separated by commas, or a list. (templated)
@@ -192,6 +193,13 @@ class KafkaToS3Operator(SparkSubmitOperator):
                 "max_records_per_run would leave a data interval incomplete; use max_records_per_batch, which splits "
                 "the run into several batches"
             )
+        for name, value in (self.env_vars or {}).items():
+            if parameters.has_template(str(value)):
+                raise ConfigurationError(
+                    f"env_vars: {name} holds a template, and env_vars are not rendered here: Airflow stores what it "
+                    f"renders for everybody to see, and secrets are often in there. Use conf, which is rendered "
+                    f"(spark.executorEnv.{name} for executors), or set the variable on the worker"
+                )
         if self.adopt_wait < 0:
             raise ConfigurationError(f"adopt_wait={self.adopt_wait} must be 0 or more seconds")
         if self.starting_offsets is None and self.offsets == "incremental":

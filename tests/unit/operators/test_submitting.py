@@ -276,6 +276,8 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"max_records_per_run": 0}, "positive number of records, or None for no limit"),
         ({"max_slice_records": None}, "max_slice_records=None must be a positive number of records$"),
         ({"offsets": "data_interval", "max_records_per_run": 1}, "use max_records_per_batch"),
+        ({"env_vars": {"A": "{{ ds }}"}}, r"env_vars: A holds a template.*spark\.executorEnv\.A"),
+        ({"env_vars": {"A": "x", "B": "{% if x %}"}}, "env_vars: B holds a template"),
         ({"adopt_wait": -1.0}, "must be 0 or more seconds"),
         ({"pipeline": "a/b"}, "pipeline='a/b' is not a legal name"),
         ({"bucket": " "}, "bucket=' ' must be text that is not empty"),
