@@ -14,10 +14,10 @@ from typing import Final
 
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.storage.port import check_key
 
 __all__ = [
     "CONTROL_DIR",
-    "MAX_KEY_BYTES",
     "amend_key",
     "control_prefix",
     "data_key",
@@ -36,8 +36,6 @@ __all__ = [
 
 CONTROL_DIR: Final = "_kafka_s3"
 """Folder of the control documents; Spark, Hive and Athena skip names that begin with an underscore."""
-MAX_KEY_BYTES: Final = 1024
-"""Bytes of an object key in UTF-8 at most (S3 user guide, object keys)."""
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PIPELINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -110,7 +108,6 @@ def validate_key(key: str) -> str:
             f"object key {key!r} would hold characters that cannot be listed: {bad!r}; remove them from path_format, "
             f"topics_dir or the delimiters"
         )
-    _check_length(key, MAX_KEY_BYTES)
     for part in key.split("/"):
         if part in ("", ".", ".."):
             raise ConfigurationError(
@@ -122,7 +119,7 @@ def validate_key(key: str) -> str:
                 f"object key {key!r} would lie in {part!r}: names that begin with {CONTROL_DIR!r} are for control "
                 f"documents; change topics_dir, directory_delim or path_format"
             )
-    return key
+    return check_key(key)
 
 
 def data_key(
@@ -158,13 +155,12 @@ def control_prefix(topics_dir: str, pipeline: str, topic: str) -> str:
         ConfigurationError: a name is illegal, or there is no room left for the documents' names.
     """
     prefix = f"{_control_root(topics_dir)}{validate_pipeline(pipeline)}/{validate_topic(topic)}/"
-    _check_length(prefix, MAX_KEY_BYTES - _CONTROL_NAME_BYTES)
-    return prefix
+    return check_key(prefix, spare=_CONTROL_NAME_BYTES)
 
 
 def owner_key(topics_dir: str, topic: str) -> str:
     """Who lands this topic under ``topics_dir``; pipelines cannot be called ``_owners``."""
-    return _check_length(f"{_control_root(topics_dir)}_owners/{validate_topic(topic)}.json", MAX_KEY_BYTES)
+    return check_key(f"{_control_root(topics_dir)}_owners/{validate_topic(topic)}.json")
 
 
 def marker_key(prefix: str) -> str:
@@ -189,7 +185,7 @@ def amend_key(prefix: str, batch: int, number: int) -> str:
 
 def run_key(prefix: str, run: str) -> str:
     """The record of a run, below a :func:`control_prefix`; ``run`` may be any text, see :func:`run_name`."""
-    return _check_length(f"{prefix}runs/{encode_part(run)}.json", MAX_KEY_BYTES)
+    return check_key(f"{prefix}runs/{encode_part(run)}.json")
 
 
 def run_name(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1) -> str:
@@ -215,13 +211,3 @@ def encode_part(text: str) -> str:
 
 def _control_root(topics_dir: str) -> str:
     return f"{topics_dir}/{CONTROL_DIR}/" if topics_dir else f"{CONTROL_DIR}/"
-
-
-def _check_length(key: str, limit: int) -> str:
-    size = len(key.encode("utf-8", "surrogatepass"))
-    if size > limit:
-        raise ConfigurationError(
-            f"object key {key!r} would have {size} bytes where {limit} are the limit; use a shorter topics_dir, "
-            f"path_format or topic"
-        )
-    return key

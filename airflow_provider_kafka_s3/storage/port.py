@@ -26,18 +26,24 @@ MAX_KEY_BYTES: Final = 1_024
 """Bytes of a key in UTF-8 at most (S3 user guide, naming objects)."""
 
 
-def check_key(key: str) -> None:
-    """Refuse a key that S3 would refuse; not every store does, and its objects could not move to one that does.
+def check_key(key: str, *, spare: int = 0) -> str:
+    """Return a key if S3 would take it; not every store refuses the others, but then they cannot move.
+
+    Args:
+        key: of an object, or what keys begin with.
+        spare: bytes that have to be left for what is appended to it.
 
     Raises:
-        ConfigurationError: the key is empty or longer than ``MAX_KEY_BYTES``.
+        ConfigurationError: the key is empty, or longer than ``MAX_KEY_BYTES`` with what is appended.
     """
-    size = len(key.encode())
-    if not 0 < size <= MAX_KEY_BYTES:
+    # Lone surrogates only count here; that keys hold none is checked where keys are made.
+    size, limit = len(key.encode("utf-8", "surrogatepass")), MAX_KEY_BYTES - spare
+    if not 0 < size <= limit:
         raise ConfigurationError(
-            f"key {key[:80]!r}… has {size} bytes, S3 takes 1 to {MAX_KEY_BYTES}: "
-            "shorten topics_dir, the path format or the topic's name"
+            f"object key {key[:80]!r}… has {size} bytes where 1 to {limit} are possible: use a shorter topics_dir, "
+            "path_format or topic"
         )
+    return key
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.storage import port
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 KEY_CASES = json.loads((VECTORS / "object_keys.json").read_text())["cases"]
@@ -196,8 +197,8 @@ def test_illegal_pipeline_names_are_refused(pipeline: str) -> None:
         ("a\x7fb", "cannot be listed"),
         ("a\ud800b", "cannot be listed"),
         ("a\uffffb", "cannot be listed"),
-        ("a" * 1025, "1025 bytes where 1024"),
-        ("é" * 513, "1026 bytes where 1024"),
+        ("a" * 1025, "1025 bytes where 1 to 1024"),
+        ("é" * 513, "1026 bytes where 1 to 1024"),
     ],
 )
 def test_unsafe_keys_are_refused_with_the_reason(bad: str, reason: str) -> None:
@@ -209,6 +210,16 @@ def test_unsafe_keys_are_refused_with_the_reason(bad: str, reason: str) -> None:
 def test_the_longest_legal_key_passes() -> None:
     """The limit is 1,024 bytes of UTF-8, not characters."""
     assert keys.validate_key("é" * 512) == "é" * 512
+
+
+def test_keys_are_as_long_as_stores_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a key may be is said once, by the store's port."""
+    monkeypatch.setattr(port, "MAX_KEY_BYTES", 300)
+    assert keys.validate_key("a" * 300) == "a" * 300
+    with pytest.raises(ConfigurationError, match="301 bytes where 1 to 300"):
+        keys.validate_key("a" * 301)
+    with pytest.raises(ConfigurationError, match="bytes where 1 to 44"):
+        keys.control_prefix("a" * 44, "lake", "flights")
 
 
 def test_control_documents_have_the_names_of_the_protocol() -> None:
