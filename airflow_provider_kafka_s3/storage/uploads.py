@@ -341,7 +341,8 @@ class _SpillFile:
         except OSError as e:
             raise TransientError(
                 f"cannot keep {len(data)} bytes of open objects in {self._folder or tempfile.gettempdir()}: {e}; "
-                "make room there, choose another spill_dir, or allow more memory"
+                "make room there, or give the operator upload={'spill_dir': ...} for another folder on the executors, "
+                "or upload={'memory': ...} for more bytes in memory"
             ) from e
 
     def read(self, slot: int, size: int) -> bytearray:

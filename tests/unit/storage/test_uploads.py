@@ -311,7 +311,7 @@ def test_folder_without_room_is_named(store: Observed) -> None:
     """When the temporary file cannot be written, the error says where and what to do."""
     with UploadPool(durable(store), part_size=PART, memory=1, spill_dir="/nonexistent") as pool:
         upload = pool.open("k")
-        with pytest.raises(TransientError, match=r"/nonexistent.*spill_dir"):
+        with pytest.raises(TransientError, match=r"/nonexistent.*upload={'spill_dir'.*upload={'memory'"):
             upload.write(b"xx")
 
 
