@@ -38,6 +38,20 @@ def test_the_master_is_what_airflow_s_hook_makes_of_the_connection(
     assert SparkSubmitHook(conn_id="spark_x")._connection["master"] == master
 
 
+def test_the_hook_submits_to_the_master_that_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator changes the master by a private attribute of the provider's hook, which has to go on being there."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "local[2]"}')
+    hook = SparkSubmitHook(conn_id="spark_x")
+    told = getattr(hook, "_connection", None)
+    assert isinstance(told, dict), "the provider keeps no _connection any more: change KafkaToS3Operator._get_hook"
+    assert told.get("master") == "local[2]", "_connection has no master any more: change KafkaToS3Operator._get_hook"
+    told["master"] = "local[2,4]"
+    command = hook._build_spark_submit_command("job.py")
+    assert command[command.index("--master") + 1] == "local[2,4]", "the hook ignores _connection['master']"
+
+
 def test_kubernetes_needs_its_own_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it Airflow's hook fails with a NameError; here the error says what to install."""
     from airflow_provider_kafka_s3.operators import connections
