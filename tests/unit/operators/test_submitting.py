@@ -319,10 +319,10 @@ def test_defaults_of_the_dag_reach_ours_and_spark_s_parameters(bench: Bench) -> 
 
 
 def test_importing_the_operator_is_light() -> None:
-    """Airflow parses DAG files again and again: no client library is loaded by it."""
+    """Airflow parses DAG files again and again: neither a client library nor one for data is loaded by it."""
     import subprocess
 
-    heavy = ("boto3", "botocore", "confluent_kafka", "pandas", "pyspark")
+    heavy = ("boto3", "botocore", "confluent_kafka", "numpy", "pandas", "pyarrow", "pyspark")
     code = (
         "import sys; import airflow_provider_kafka_s3.operators.kafka_to_s3; "
         f"print([m for m in {heavy!r} if m in sys.modules])"
