@@ -27,7 +27,7 @@ def to_xcom(results: Mapping[str, TopicResult]) -> dict[str, Any]:
              "shared": false,       # whether another run planned some of the batches
              "skipped": {},         # offsets that are recorded as lost
              "verified": 0,         # objects that a repeated run looked at and found
-             "wrote": true}},       # whether this try wrote anything
+             "wrote": true}},       # whether this try wrote anything to the bucket
          "batches": 1, "records": 40000, "objects": 12, "size": 5242880, "wrote": true}
 
     ``size`` is in bytes as stored. A batch that covers the targets of two runs is reported by both.
