@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_kafka_s3.batch.plan import Plan
-    from airflow_provider_kafka_s3.batch.requests import RunRequest, Starting
+    from airflow_provider_kafka_s3.batch.runs import RunRequest, Starting
     from airflow_provider_kafka_s3.operators.work import Work
 
 __all__ = ["KafkaToS3Operator"]
@@ -187,12 +187,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_choice("on_data_loss", self.on_data_loss, ("fail", "skip"))
         parameters.require_choice("on_missing", self.on_missing, ("fail", "restore", "ignore"))
         for name in ("max_records_per_run", "max_records_per_batch", "max_slice_records"):
-            parameters.require_positive(name, getattr(self, name), optional=name != "max_slice_records")
-        if self.offsets == "data_interval" and self.max_records_per_run is not None:
-            raise ConfigurationError(
-                "max_records_per_run would leave a data interval incomplete; use max_records_per_batch, which splits "
-                "the run into several batches"
-            )
+            parameters.require_whole(name, getattr(self, name), optional=name != "max_slice_records")
         for name, value in (self.env_vars or {}).items():
             if parameters.has_template(str(value)):
                 raise ConfigurationError(
@@ -220,9 +215,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
             keys.validate_pipeline(self.pipeline)
         if not parameters.has_template(self.bucket):
             parameters.require_text("bucket", self.bucket)
-        parameters.require_layout(
+        layout = parameters.require_layout(
             self._layout("topics" if parameters.has_template(self.topics_dir) else self.topics_dir)
         )
+        # It checks itself; which run, window and topic it will be about is told by the task.
+        self._request("", layout, (0, 1) if self.offsets == "data_interval" else None, "earliest")
 
     @property
     def _starting(self) -> str | Mapping[Any, Any]:
@@ -311,7 +308,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         )
 
     def _request(self, run: str, layout: Layout, window: tuple[int, int] | None, starting: Starting) -> RunRequest:
-        from airflow_provider_kafka_s3.batch.requests import RunRequest
+        from airflow_provider_kafka_s3.batch.runs import RunRequest
 
         said = {
             "offsets": self.offsets,

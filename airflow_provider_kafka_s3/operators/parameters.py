@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.retry import RetryPolicy
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_kafka_s3.batch.requests import Starting
+    from airflow_provider_kafka_s3.batch.runs import Starting
 
 __all__ = [
     "has_template",
@@ -29,8 +29,8 @@ __all__ = [
     "parse_topics",
     "require_choice",
     "require_layout",
-    "require_positive",
     "require_text",
+    "require_whole",
     "run_window",
     "starting_of",
     "usable_layout",
@@ -75,13 +75,11 @@ def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ConfigurationError(f"{name}={value!r} is not known; use one of {', '.join(map(repr, choices))}")
 
 
-def require_positive(name: str, value: int | None, *, optional: bool) -> None:
-    """Refuse a number of records that is not positive."""
-    if value is None and optional:
-        return
-    if not isinstance(value, int) or value < 1:
+def require_whole(name: str, value: object, *, optional: bool) -> None:
+    """Refuse a number of records that is not a whole number; whether it is large enough the request judges."""
+    if not isinstance(value, int) and not (value is None and optional):
         raise ConfigurationError(
-            f"{name}={value!r} must be a positive number of records{', or None for no limit' if optional else ''}"
+            f"{name}={value!r} must be a whole number of records{', or None for no limit' if optional else ''}"
         )
 
 
