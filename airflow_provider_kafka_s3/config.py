@@ -129,16 +129,19 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Rotation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where one object ends and the next begins.
 
-    Both rules count from the start of a slice and look at records only, so the same plan cuts the same objects.
+    All rules count from the start of a slice and look at records only, so the same plan cuts the same objects.
 
     Attributes:
         flush_size: close all open objects of the Kafka partition after this many of its records, over all encoded
             partitions together (as Kafka Connect counts); None: no limit.
         max_bytes: close an object when its uncompressed bytes reach this.
+        max_open_objects: objects of a slice that are open at the same time, at most: a record that needs one more
+            closes the one that was opened first. Each holds about 300 KiB of the worker's memory while gzip fills it.
     """
 
     flush_size: int | None = None
     max_bytes: int = 1024 * MIB
+    max_open_objects: int = 400
 
     def __post_init__(self) -> None:
         _require(
@@ -146,6 +149,9 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             f"flush_size={self.flush_size} must be a positive number of records, or None",
         )
         _require(self.max_bytes > 0, f"max_bytes={self.max_bytes} must be a positive number of bytes")
+        _require(
+            self.max_open_objects > 0, f"max_open_objects={self.max_open_objects} must be a positive number of objects"
+        )
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,9 +22,10 @@ from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.patterns import DAY_MS, Pattern, compile_pattern
 from airflow_provider_kafka_s3.layout.zones import load_zone
 
-__all__ = ["DefaultPartitioner", "Partitioner", "TimePartitioner", "make_partitioner"]
+__all__ = ["Codes", "DefaultPartitioner", "Partitioner", "TimePartitioner", "make_partitioner"]
 
 Codes: TypeAlias = npt.NDArray[np.intp]
+"""Per record the index of its path."""
 
 _HOUR_MS: Final = 3_600_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.keys import data_key
-from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
+from airflow_provider_kafka_s3.layout.partitioners import Codes, make_partitioner
 
 __all__ = ["Append", "Close", "DataObject", "Event", "Splitter"]
 
@@ -67,8 +66,9 @@ class Splitter:
 
     An object ends with the record that brings it to ``max_bytes``. All open objects end with the record that is the
     ``flush_size``-th of the Kafka partition since they last did (counted over all encoded partitions together), in the
-    order of their first records. Objects of different encoded partitions that end by ``max_bytes`` within one batch may
-    be told in another order than their last records have.
+    order of their first records. A record that needs a new object while ``max_open_objects`` are open ends the one with
+    the lowest first offset. Objects of different encoded partitions that end by ``max_bytes`` within one batch may be
+    told in another order than their last records have.
 
     Args:
         layout: gives partitioner, rotation and names.
@@ -106,6 +106,11 @@ class Splitter:
             stop = len(offsets)
             if self._layout.rotation.flush_size is not None:
                 stop = min(stop, start + self._layout.rotation.flush_size - self._records)
+            stop = self._calm(codes, paths, start, stop)
+            if stop == start:
+                oldest = min(self._open, key=lambda path: self._open[path].object.first_offset)
+                yield Close(self._open.pop(oldest).object)
+                continue
             for code, rows in _groups(codes, start, stop):
                 yield from self._append(paths[code], rows, offsets[rows], sizes[rows])
             self._records += stop - start
@@ -120,6 +125,18 @@ class Splitter:
         self._records = 0
         for data_object in still_open:
             yield Close(data_object)
+
+    def _calm(self, codes: Codes, paths: list[str], start: int, stop: int) -> int:
+        """The first row that may have to wait until an object is closed for it; ``stop`` if there is none."""
+        limit = self._layout.rotation.max_open_objects
+        if len(paths) <= limit and len(self._open.keys() | paths) <= limit:
+            return stop
+        taken = set(self._open)
+        for row in range(start, stop):
+            taken.add(paths[codes[row]])
+            if len(taken) > limit:
+                return row
+        return stop
 
     def _append(self, path: str, rows: slice | Int64Array, offsets: Int64Array, sizes: Int64Array) -> Iterator[Event]:
         """Append rows of one encoded partition, with a new object wherever ``max_bytes`` is reached."""
@@ -151,7 +168,7 @@ class Splitter:
         return DataObject(key=key, encoded_partition=path, first_offset=first_offset)
 
 
-def _groups(codes: npt.NDArray[np.intp], start: int, stop: int) -> Iterator[tuple[int, slice | Int64Array]]:
+def _groups(codes: Codes, start: int, stop: int) -> Iterator[tuple[int, slice | Int64Array]]:
     """The rows ``[start, stop)`` by code, in the order of each code's first row."""
     part = codes[start:stop]
     edges = np.flatnonzero(part[1:] != part[:-1]) + 1

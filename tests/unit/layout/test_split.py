@@ -42,7 +42,7 @@ def sizes(of: Iterable[int]) -> Any:
     return np.array(list(of), np.int64)
 
 
-def follow(splitter: Splitter, batches: Iterable[tuple[pa.RecordBatch, Any]]) -> dict[str, list[int]]:
+def follow(splitter: Splitter, batches: Iterable[tuple[pa.RecordBatch, Any]], most: int = 400) -> dict[str, list[int]]:
     """Do what the events say; the offsets of each object by key, in the order they were opened."""
     objects: dict[str, list[int]] = {}
     open_keys: set[str] = set()
@@ -57,6 +57,7 @@ def follow(splitter: Splitter, batches: Iterable[tuple[pa.RecordBatch, Any]]) ->
             if key not in objects:
                 assert event.object.first_offset == event.offsets[0]
                 open_keys.add(key)
+                assert len(open_keys) <= most
             assert key in open_keys
             column = batch.column("offset").to_numpy()
             assert event.offsets.tolist() == column[event.rows].tolist()
@@ -169,7 +170,32 @@ def test_a_key_that_is_not_safe_is_refused() -> None:
         next(Splitter(layout, topic="t", partition=0, generation=0).feed(records([0]), sizes([1])))
 
 
-def plainly(kind: str, rows: list[tuple[int, int, int]], flush: int | None, limit: int) -> dict[str, list[int]]:
+def test_a_record_that_needs_one_object_too_many_closes_the_oldest() -> None:
+    """That with the lowest first offset, whenever it was written to last; its hour may begin again."""
+    splitter = make("hourly", max_open_objects=2)
+    events = list(splitter.feed(records(range(6), [0, 1, 0, 2, 1, 0]), sizes([1] * 6)))
+    closed = [e.object.first_offset for e in events if isinstance(e, Close)]
+    assert closed == [0, 1]
+    assert [e.object.first_offset for e in splitter.finish()] == [3, 5]
+
+
+def test_topics_in_order_stay_below_the_limit_without_indices() -> None:
+    """Hours that follow one another: each new one closes the oldest, and batches are still cut into slices."""
+    splitter = make("hourly", max_open_objects=2)
+    events = list(splitter.feed(records(range(8), [0, 0, 1, 1, 2, 2, 3, 3]), sizes([1] * 8)))
+    assert [e.rows if isinstance(e, Append) else e.object.first_offset for e in events] == [
+        slice(0, 2),
+        slice(2, 4),
+        0,
+        slice(4, 6),
+        2,
+        slice(6, 8),
+    ]
+
+
+def plainly(
+    kind: str, rows: list[tuple[int, int, int]], flush: int | None, limit: int, most: int
+) -> dict[str, list[int]]:
     """The rules record by record: offsets by encoded partition and first offset."""
     done: dict[str, list[int]] = {}
     current: dict[int, tuple[list[int], list[int]]] = {}
@@ -177,6 +203,8 @@ def plainly(kind: str, rows: list[tuple[int, int, int]], flush: int | None, limi
     for offset, hour, size in rows:
         place = hour if kind == "hourly" else 0
         if place not in current:
+            if len(current) == most:
+                del current[min(current, key=lambda p: current[p][0][0])]
             offsets: list[int] = []
             current[place] = (offsets, [0])
             done[f"{place}@{offset}"] = offsets
@@ -197,6 +225,7 @@ def plainly(kind: str, rows: list[tuple[int, int, int]], flush: int | None, limi
     rows=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4), st.integers(0, 9)), max_size=60),
     flush=st.one_of(st.none(), st.integers(1, 12)),
     limit=st.integers(1, 40),
+    most=st.integers(1, 6),
     in_order=st.booleans(),
     cuts=st.lists(st.integers(0, 60), max_size=6),
 )
@@ -205,6 +234,7 @@ def test_any_batching_makes_the_objects_of_the_plain_rules(
     rows: list[tuple[int, int, int]],
     flush: int | None,
     limit: int,
+    most: int,
     in_order: bool,
     cuts: list[int],
 ) -> None:
@@ -217,8 +247,8 @@ def test_any_batching_makes_the_objects_of_the_plain_rules(
         (records([o for o, _, _ in part], [h for _, h, _ in part]), sizes(s for _, _, s in part))
         for part in (listed[a:b] for a, b in itertools.pairwise(edges))
     ]
-    objects = follow(make(kind, flush_size=flush, max_bytes=limit), batches)
-    expected = plainly(kind, listed, flush, limit)
+    objects = follow(make(kind, flush_size=flush, max_bytes=limit, max_open_objects=most), batches, most)
+    expected = plainly(kind, listed, flush, limit, most)
     assert sorted(objects.values()) == sorted(expected.values())
     names = {f"{int(key.split('hour=')[1][:2]) if kind == 'hourly' else 0}@{o[0]}": o for key, o in objects.items()}
     assert names == expected
