@@ -33,6 +33,8 @@ MAX_PARTS: Final = 10_000
 """Parts of one multipart upload at most (S3 user guide, multipart upload limits)."""
 MIN_PART_SIZE: Final = 5 * MIB
 """Size of a part that is not the last, at least (same source)."""
+MAX_PART_SIZE: Final = 512 * MIB
+"""S3 takes larger ones, but a task holds several parts in memory, and no object of 4 TiB needs them."""
 
 PartitionerName = Literal["default", "daily", "hourly", "time"]
 FormatName = Literal["json", "bytes"]
@@ -165,7 +167,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         directory_delim: between the folders of a key.
         file_delim: between topic, partition and offset of a file name.
         offset_pad_width: offsets in file names are zero-padded to this width; wider ones are not cut.
-        part_size: bytes of one part of an upload, 5 MiB at least.
+        part_size: bytes of one part of an upload, 5 MiB at least and 512 MiB at most.
         zone_database: version of the time zone database that the plan was made with.
     """
 
@@ -199,6 +201,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             f"offset_pad_width={self.offset_pad_width} must be 0 to 20: Kafka's offsets have 19 digits at most",
         )
         _require(self.part_size >= MIN_PART_SIZE, f"part_size={self.part_size} is below S3's minimum of 5 MiB")
+        _require(
+            self.part_size <= MAX_PART_SIZE,
+            f"part_size={self.part_size} is above 512 MiB, and a task holds several parts in memory; use a smaller one, "
+            f"such as the default of 8 MiB, which is enough for objects of 70 GiB",
+        )
         limit = self.part_size * (MAX_PARTS - 1_000)
         _require(
             self.rotation.max_bytes <= limit,

@@ -18,3 +18,10 @@ def test_some_object_may_be_open(most: int) -> None:
 def test_the_objects_open_at_once_are_bounded_unless_told_otherwise() -> None:
     """A slice whose records are out of order must fit into a worker."""
     assert Layout(format=Format(kind="json")).rotation.max_open_objects == 400
+
+
+def test_parts_fit_into_memory() -> None:
+    """A task holds several at once."""
+    assert Layout(format=Format(kind="json"), part_size=512 * MIB).part_size == 512 * MIB
+    with pytest.raises(ConfigurationError, match=r"above 512 MiB.*use a smaller one"):
+        Layout(format=Format(kind="json"), part_size=512 * MIB + 1)
