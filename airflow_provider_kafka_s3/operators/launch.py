@@ -23,6 +23,18 @@ _TASK_TRIES: Final = 4
 """How often Spark starts a task at most; its own default, except on local masters."""
 
 
+_EXPIRED: Final = re.compile(r"\b(ExpiredToken|TokenRefreshRequired)")
+"""Codes by which S3 says that the session of temporary credentials has ended."""
+
+_EXPIRED_HELP: Final = (
+    "the job's temporary credentials ended while it ran: a Spark job keeps those that it began with, and a retry "
+    "begins the batch anew. Let sessions last longer than the job (in the extra of the AWS connection: "
+    '"assume_role_kwargs": {"DurationSeconds": 14400}, up to what the role allows), or use aws_conn_id=None with roles '
+    "of their own for the machines of the driver and the executors, which renew themselves; a smaller "
+    "max_records_per_batch makes the jobs of batches that are planned from then on shorter"
+)
+
+
 def local_master(master: str) -> str:
     """A local master whose tasks are tried again, as those of any other master are: ``local[2]`` -> ``local[2,4]``."""
     threads = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
@@ -115,4 +127,7 @@ def told_by(result: JobResult | None, last_words: str, topics: Iterable[str]) ->
         elif outcome.status == "error":
             kind = getattr(exceptions, outcome.error or "", SparkJobError)
             told[topic] = kind(outcome.message or "the Spark driver did not say why")
+    for error in told.values():
+        if _EXPIRED.search(str(error)):
+            error.add_note(_EXPIRED_HELP)
     return told

@@ -187,6 +187,17 @@ def test_a_job_that_dies_is_transient_and_its_last_words_are_told(bench: Bench) 
     assert (returned["batches"], returned["records"]) == (1, 1)
 
 
+def test_the_task_s_error_names_the_ways_out_of_credentials_that_end_during_a_job(bench: Bench) -> None:
+    """A session of a role may be shorter than a job, and a retry alone would only begin the batch anew."""
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}])
+    bench.spark.failing["orders"] = ("TransientError", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
+    with pytest.raises(AirflowException, match=r"ExpiredToken.*DurationSeconds.*aws_conn_id=None"):
+        bench.run(bench.task())
+
+
 def test_a_job_that_decided_counts_whatever_its_exit_status(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the log holds the decision, the task goes on, even if spark-submit reports a failure."""
     from airflow.providers.common.compat.sdk import AirflowException

@@ -103,3 +103,18 @@ def test_what_the_driver_wrote_counts_and_its_last_words_stand_in_for_what_it_di
         "silent": (SparkJobError, "the Spark driver ended without a result. exit status 1"),
     }
     assert set(launch.told_by(None, "", ["fine"])) == {"fine"}
+
+
+def test_credentials_that_end_during_a_job_come_with_the_ways_out() -> None:
+    """Whether the driver wrote it down or it was its last words; other errors are left alone."""
+    said = "UploadPart s3://lake/k: 400 ExpiredToken: The provided token has expired."
+    outcomes = (
+        TopicOutcome(topic="slow", status="error", error="TransientError", message=said),
+        TopicOutcome(topic="gone", status="error", error="DataLossError", message="offsets are gone"),
+    )
+    told = launch.told_by(JobResult(topics=outcomes), said, ["slow", "gone", "silent"])
+    notes = {topic: "".join(getattr(error, "__notes__", [])) for topic, error in told.items()}
+    assert notes["gone"] == ""
+    for way_out in ("max_records_per_batch", "DurationSeconds", "aws_conn_id=None"):
+        assert way_out in notes["slow"]
+        assert way_out in notes["silent"]
