@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.batch.plan import Plan
     from airflow_provider_kafka_s3.batch.runs import RunRequest, Starting
     from airflow_provider_kafka_s3.operators.work import Work
+    from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
 __all__ = ["KafkaToS3Operator"]
 
@@ -66,11 +67,15 @@ class KafkaToS3Operator(SparkSubmitOperator):
             records.
         flush_size: records of a Kafka partition after which its open objects are closed; None: no limit.
         max_bytes: uncompressed bytes after which an object is closed.
+        max_open_objects: objects that one Spark task has open at most; a record that needs one more closes the one
+            that was opened first. Each takes memory beside the buffers of ``upload``.
         topics_dir: prefix of all keys. (templated)
         directory_delim: between the folders of a key.
         file_delim: between topic, partition and offset in a file name.
         offset_pad_width: digits of the offset in a file name.
         part_size: bytes of one part of an upload.
+        upload: how a Spark task uploads, such as ``{"threads": 4, "memory": 268435456, "spill_dir": "/mnt/fast"}``: a
+            :class:`~airflow_provider_kafka_s3.spark.spec.UploadSettings` or a mapping of its fields.
         isolation: ``"read_committed"`` or ``"read_uncommitted"``.
         max_records_per_run: offsets of a run at most, shared evenly by the partitions; ``"incremental"`` only.
         max_records_per_batch: offsets of one batch at most; a run may need several.
@@ -120,11 +125,13 @@ class KafkaToS3Operator(SparkSubmitOperator):
         partitioner: Partitioner | Mapping[str, Any] | str = "default",
         flush_size: int | None = None,
         max_bytes: int = 1024 * MIB,
+        max_open_objects: int = 400,
         topics_dir: str = "topics",
         directory_delim: str = "/",
         file_delim: str = "+",
         offset_pad_width: int = 10,
         part_size: int = 8 * MIB,
+        upload: UploadSettings | Mapping[str, Any] | None = None,
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
         max_records_per_run: int | None = None,
         max_records_per_batch: int | None = 100_000_000,
@@ -158,10 +165,12 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.starting_offsets = starting_offsets
         self.flush_size = flush_size
         self.max_bytes = max_bytes
+        self.max_open_objects = max_open_objects
         self.directory_delim = directory_delim
         self.file_delim = file_delim
         self.offset_pad_width = offset_pad_width
         self.part_size = part_size
+        self.upload = parameters.parse_upload(upload)
         self.isolation = isolation
         self.max_records_per_run = max_records_per_run
         self.max_records_per_batch = max_records_per_batch
@@ -231,7 +240,9 @@ class KafkaToS3Operator(SparkSubmitOperator):
             topics_dir=topics_dir,
             format=self.format,
             partitioner=self.partitioner,
-            rotation=Rotation(flush_size=self.flush_size, max_bytes=self.max_bytes),
+            rotation=Rotation(
+                flush_size=self.flush_size, max_bytes=self.max_bytes, max_open_objects=self.max_open_objects
+            ),
             directory_delim=self.directory_delim,
             file_delim=self.file_delim,
             offset_pad_width=self.offset_pad_width,
@@ -304,6 +315,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
             kafka=kafka,
             kafka_options=self.kafka_options,
             retry=self.request_retry,
+            upload=self.upload,
             on_data_loss=self.on_data_loss,
         )
 

@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientEr
 from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
 from airflow_provider_kafka_s3.retry import RetryPolicy
+from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -27,6 +28,7 @@ __all__ = [
     "parse_retry_policy",
     "parse_starting_offsets",
     "parse_topics",
+    "parse_upload",
     "require_choice",
     "require_layout",
     "require_text",
@@ -122,6 +124,15 @@ def parse_retry_policy(value: RetryPolicy | Mapping[str, Any] | None) -> RetryPo
     if unknown:
         raise ConfigurationError(f"request_retry has no {', '.join(map(repr, unknown))}; it has {', '.join(known)}")
     return _convert("request_retry", RetryPolicy, dict(value))
+
+
+def parse_upload(value: UploadSettings | Mapping[str, Any] | None) -> UploadSettings:
+    """A mapping of an :class:`UploadSettings`' fields, or one; None: the defaults."""
+    if isinstance(value, UploadSettings):
+        return value
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigurationError(f"upload={value!r} must be a mapping of settings or UploadSettings")
+    return _convert("upload", UploadSettings, dict(value or {}))
 
 
 def require_layout(layout: Layout) -> Layout:

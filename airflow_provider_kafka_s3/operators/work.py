@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_provider_kafka_s3.operators import connections
 from airflow_provider_kafka_s3.retry import RetryPolicy
-from airflow_provider_kafka_s3.spark.spec import JobSpec, PlanRef
+from airflow_provider_kafka_s3.spark.spec import JobSpec, PlanRef, UploadSettings
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
 
@@ -33,6 +33,7 @@ class Work:
         kafka: librdkafka settings.
         kafka_options: Java names for Spark's source.
         retry: of every request.
+        upload: how tasks upload.
         on_data_loss: see the operator.
     """
 
@@ -44,6 +45,7 @@ class Work:
     kafka: dict[str, Any] = field(repr=False)
     kafka_options: dict[str, str] = field(repr=False)
     retry: RetryPolicy
+    upload: UploadSettings
     on_data_loss: Literal["fail", "skip"]
 
     def job(self, plans: Mapping[str, Plan], *, result_path: str) -> JobSpec:
@@ -65,6 +67,7 @@ class Work:
             s3=self.access.settings,
             credentials=self.access.credentials,
             retry=self.retry,
+            upload=self.upload,
             on_data_loss=self.on_data_loss,
             result_path=result_path,
         )

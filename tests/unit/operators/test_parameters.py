@@ -12,6 +12,7 @@ from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.operators import parameters
 from airflow_provider_kafka_s3.retry import RetryPolicy
+from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,10 @@ def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
         (parameters.parse_format, 7, "must be a name, a mapping of settings or a Format"),
         (parameters.parse_partitioner, {"kind": "time"}, "give a pattern such as"),
         (parameters.parse_partitioner, {"kind": "daily", "timezone": "Mars/Base"}, "use an IANA name"),
+        (parameters.parse_upload, {"threads": 0}, "upload threads=0 must be 1 or more"),
+        (parameters.parse_upload, {"memory": 1}, "upload memory=1 bytes must be 1 MiB or more"),
+        (parameters.parse_upload, {"spil_dir": "/x"}, "upload=.*unknown field `spil_dir`"),
+        (parameters.parse_upload, 4, "upload=4 must be a mapping of settings"),
         (parameters.parse_retry_policy, {"retries": 3}, "request_retry has no 'retries'; it has max_retries"),
         (parameters.parse_retry_policy, {"max_retries": -1}, "max_retries=-1 is negative"),
         (parameters.parse_retry_policy, {"max_retries": "3"}, "Expected `int`, got `str`"),
@@ -79,6 +84,14 @@ def test_wrong_settings_are_told_with_their_parameter(parse: Any, given: object,
     """Unknown names, unknown fields and impossible values all come as ConfigurationError."""
     with pytest.raises(ConfigurationError, match=message):
         parse(given)
+
+
+def test_how_to_upload_may_be_a_mapping() -> None:
+    """What is not said keeps its default."""
+    said = UploadSettings(threads=8, spill_dir="/mnt/fast")
+    assert parameters.parse_upload({"threads": 8, "spill_dir": "/mnt/fast"}) == said
+    assert parameters.parse_upload(said) is said
+    assert parameters.parse_upload(None) == UploadSettings()
 
 
 def test_a_retry_policy_may_be_a_mapping() -> None:

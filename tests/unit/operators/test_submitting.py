@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials
 from tests.unit.operators.conftest import CANARY, SECRETS
 
@@ -99,15 +100,25 @@ def test_lineage_settings_of_the_base_class_reach_every_job(orders: Bench, monke
 
 
 def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
-    """Connections, options, retry policy and policy for lost data reach the driver by the job file."""
+    """Connections, options and policies reach the driver by the job file; the layout is in the plan."""
     orders.run(
-        orders.task(kafka_options={"kafka.fetch.max.bytes": "1"}, request_retry={"max_retries": 9}, on_data_loss="skip")
+        orders.task(
+            kafka_options={"kafka.fetch.max.bytes": "1"},
+            request_retry={"max_retries": 9},
+            upload={"threads": 3, "memory": 2**21, "spill_dir": "/mnt/fast"},
+            max_open_objects=7,
+            on_data_loss="skip",
+        )
     )
     (spec,) = orders.spark.specs
     assert spec.kafka["bootstrap.servers"] == "broker:9092"
     assert spec.kafka_overrides == {"kafka.fetch.max.bytes": "1"}
     assert (spec.bucket, spec.s3.endpoint_url) == ("lake", "http://lake:9000")
     assert (spec.retry.max_retries, spec.on_data_loss) == (9, "skip")
+    assert spec.upload == UploadSettings(threads=3, memory=2**21, spill_dir="/mnt/fast")
+    plan = orders.store.get("topics/_kafka_s3/orders-to-lake/orders/batches/0000000001.plan.json")
+    assert plan is not None
+    assert json.loads(plan.body)["layout"]["rotation"]["max_open_objects"] == 7
     assert spec.credentials is not None
     assert spec.credentials.secret_access_key == SECRETS["aws"]
 
@@ -284,6 +295,8 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"bucket": " "}, "bucket=' ' must be text that is not empty"),
         ({"topics_dir": "/topics"}, "topics_dir='/topics' must not begin or end with '/'"),
         ({"flush_size": 0}, "flush_size=0 must be a positive number"),
+        ({"max_open_objects": 0}, "max_open_objects=0 must be a positive number"),
+        ({"upload": {"threads": 0}}, "upload threads=0 must be 1 or more"),
         ({"part_size": 1}, "part_size=1 is below S3's minimum"),
         ({"file_delim": "0"}, "file_delim='0' holds a digit"),
         ({"topics": ["a", "b"], "starting_offsets": {0: 1}}, "do not tell which of the topics"),
