@@ -58,6 +58,11 @@ class BuiltObject(Protocol):
         """Digest of which records it holds, see :class:`~.manifest.ContentHash`."""
         ...
 
+    @property
+    def size(self) -> int:
+        """Bytes of the object."""
+        ...
+
     def put(self, metadata: dict[str, str]) -> None:
         """Store it unless its key exists. What happened the caller finds out with HEAD."""
         ...
@@ -140,9 +145,7 @@ class Committer:
         decision = self.log.create_manifest(manifest)
         # Only a decision that was read proves that nobody will complete the uploads which it does not list.
         listed = {o.upload_id for o in decision.objects}
-        for entry in manifest.objects:
-            if entry.upload_id not in listed:
-                self.store.abort_upload(entry.key, entry.upload_id)
+        self._parallel(self._give_up, [o for o in manifest.objects if o.upload_id not in listed])
         return decision
 
     def abandon(
@@ -180,7 +183,10 @@ class Committer:
         # they must not come back.
         if self.log.require_marker()[0].is_resolved(plan.batch):
             return False
-        return all(self._parallel(lambda entry: self.complete(plan, entry), decision.objects))
+        visible = self._parallel(lambda entry: self._make_visible(plan, entry), decision.objects)
+        lost = [entry for entry, there in zip(decision.objects, visible, strict=True) if not there]
+        # One after the other: each of them reads its slice again.
+        return all(self._build_again(plan, entry) for entry in lost)
 
     def resolve(self, plan: Plan, decision: Manifest) -> None:
         """Fold a decided batch into the marker, by compare-and-swap, until somebody has done it."""
@@ -203,20 +209,24 @@ class Committer:
 
     def complete(self, plan: Plan, entry: ObjectEntry) -> bool:
         """Make one object visible; False if the batch turned out to be resolved already."""
+        return self._make_visible(plan, entry) or self._build_again(plan, entry)
+
+    def _make_visible(self, plan: Plan, entry: ObjectEntry) -> bool:
+        """Complete an upload; False if it is gone and its object is not there."""
         for attempt in range(1, _TRIES + 1):
             answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())
             if self.is_intact(plan, entry):
                 if answer not in (CompleteAnswer.DONE, CompleteAnswer.GONE):
-                    self.store.abort_upload(entry.key, entry.upload_id)
+                    self._give_up(entry)
                 return True
             if answer in (CompleteAnswer.DONE, CompleteAnswer.GONE):
-                return self._build_again(plan, entry)
+                return self._appears(plan, entry)
             if answer is CompleteAnswer.REFUSED:
-                self.store.abort_upload(entry.key, entry.upload_id)
-                return self._build_again(plan, entry)
+                self._give_up(entry)
+                return self._appears(plan, entry)
             self.store.retrier.pause(attempt)
         if not self.store.upload_exists(entry.key, entry.upload_id):
-            return self._build_again(plan, entry)
+            return self._appears(plan, entry)
         raise UnknownOutcomeError(
             f"object {self.store.url(entry.key)} of batch {plan.batch} could not be completed: the store gave no "
             f"usable answer {_TRIES} times. The batch is decided and loses nothing; try again"
@@ -239,12 +249,20 @@ class Committer:
             )
         return True
 
-    def _build_again(self, plan: Plan, entry: ObjectEntry) -> bool:
-        """The upload is gone and the object not there (yet): wait a little, then write it again from Kafka."""
+    def _give_up(self, entry: ObjectEntry) -> bool:
+        """Abort an upload as well as possible; one that stays pending is for the lifecycle rule."""
+        self.store.abort_uploads([(entry.key, entry.upload_id)])
+        return True
+
+    def _appears(self, plan: Plan, entry: ObjectEntry) -> bool:
+        """Whether an object whose upload is gone comes to light: somebody else's Complete may be in progress."""
         for attempt in range(1, _SETTLE_LOOKS + 1):
             if self.is_intact(plan, entry):
                 return True
             self.store.retrier.pause(attempt)
+        return False
+
+    def _build_again(self, plan: Plan, entry: ObjectEntry) -> bool:
         log.warning(
             "object %s of batch %d lost its upload; it is read again from Kafka", self.store.url(entry.key), plan.batch
         )
@@ -279,7 +297,13 @@ class Committer:
             raise BatchLossError(
                 f"object {self.store.url(entry.key)} of batch {plan.batch} (topic {plan.topic!r}, partition "
                 f"{s.partition}, offsets {entry.min_offset} to {entry.max_offset}, {entry.records} records) is gone "
-                f"and cannot be written again from Kafka: {why}. The marker was not changed"
+                f"and cannot be written again from Kafka: {why}. The marker was not changed. {_accept_loss(plan)}"
+            )
+        if built.size != entry.size:
+            raise BatchLossError(
+                f"object {self.store.url(entry.key)} of batch {plan.batch} is gone, and this installation would write "
+                f"the same records as {built.size} bytes instead of {entry.size}. Nothing was written. Install "
+                f"what planned the batch ({plan.writer}) and run again. {_accept_loss(plan)}"
             )
         for attempt in range(1, _TRIES + 1):
             # The last look before each write: what a user deleted after the batch was resolved must not come back.
@@ -292,6 +316,13 @@ class Committer:
         raise UnknownOutcomeError(
             f"object {self.store.url(entry.key)} of batch {plan.batch} could not be written again; try again"
         )
+
+
+def _accept_loss(plan: Plan) -> str:
+    return (
+        f"To complete the batch without what cannot be written, call "
+        f"airflow_provider_kafka_s3.batch.exits.accept_loss(committer, {plan.batch}, reason=…, operator=…)"
+    )
 
 
 def _matches(info: ObjectInfo, batch: int, entry: ObjectEntry) -> bool:

@@ -103,7 +103,11 @@ def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
         raise _corrupt(where, f"it says kind {body.get('kind')!r}, format {body.get('format')!r}")
     beside = {name: body.pop(name, None) for name in _OVERHEAD}
     without_sum = {**body, **{k: v for k, v in beside.items() if k != "sha256" and v is not None}}
-    if beside["sha256"] != digest(without_sum):
+    try:
+        checksum = digest(without_sum)
+    except (ValueError, RecursionError) as e:
+        raise _corrupt(where, f"it has no canonical form ({e})") from e
+    if beside["sha256"] != checksum:
         raise _corrupt(where, "its checksum does not match its content")
     try:
         return msgspec.convert(body, kind, strict=True, str_keys=True, dec_hook=_from_wire), beside
@@ -122,7 +126,7 @@ def _no_float(text: str) -> Any:
 def _corrupt(where: str, why: str) -> CorruptControlError:
     return CorruptControlError(
         f"control document {where} cannot be trusted: {why}. Nothing was changed. Restore the object's earlier version "
-        f"(bucket versioning), or, for a marker, rebuild it from the batch log"
+        f"(bucket versioning)"
     )
 
 

@@ -118,8 +118,8 @@ class TopicLog:
         if found is None:
             raise MarkerMissingError(
                 f"marker {self.marker_url()} is gone although batches of topic {self.topic!r} exist. Nothing was "
-                f"changed. Restore its last version (bucket versioning) or rebuild it from the batch log; deleting the "
-                f"log does not help, it would land everything twice"
+                f"changed. Restore its last version (bucket versioning); deleting the log does not help, it would land "
+                f"everything twice"
             )
         return found
 
@@ -200,20 +200,18 @@ class TopicLog:
 
     def read_plan(self, batch: int) -> Plan | None:
         """The plan of a batch, or None."""
-        found = self._read(Plan, keys.plan_key(self.prefix, batch))
-        if found is None:
-            return None
-        return self._checked_plan(found[0], batch)
+        found = self._read(Plan, keys.plan_key(self.prefix, batch), lambda plan: self._check_plan(plan, batch))
+        return None if found is None else found[0]
 
     def require_plan(self, batch: int) -> tuple[Plan, str]:
         """The plan of a batch that must exist, and its checksum."""
-        found = self._read(Plan, keys.plan_key(self.prefix, batch))
+        found = self._read(Plan, keys.plan_key(self.prefix, batch), lambda plan: self._check_plan(plan, batch))
         if found is None:
             raise LogTamperedError(
                 f"plan {self.plan_url(batch)} is gone although later documents refer to it. Nothing was changed. "
                 f"Restore the object (bucket versioning)"
             )
-        return self._checked_plan(found[0], batch), found[1]
+        return found
 
     def create_plan(self, plan: Plan) -> bool:
         """Append a plan; False if another plan took its number first."""
@@ -223,15 +221,17 @@ class TopicLog:
 
     def read_manifest(self, batch: int) -> Manifest | None:
         """The decision about a batch, or None while it is undecided."""
-        found = self._read(Manifest, keys.manifest_key(self.prefix, batch))
-        return None if found is None else self._checked_manifest(found[0], batch)
+        key = keys.manifest_key(self.prefix, batch)
+        found = self._read(Manifest, key, lambda manifest: self._check_manifest(manifest, batch))
+        return None if found is None else found[0]
 
     def create_manifest(self, manifest: Manifest) -> Manifest:
         """Decide a batch, unless it is decided; returns the decision that is stored, whoever made it."""
         key = keys.manifest_key(self.prefix, manifest.batch)
         stored = self.store.create(key, encode(manifest, write_stamp()))
         decision, _ = decode(Manifest, stored, self.store.url(key))
-        return self._checked_manifest(decision, manifest.batch)
+        self._check_manifest(decision, manifest.batch)
+        return decision
 
     def amended_keys(self, batch: int) -> tuple[frozenset[str], int]:
         """Keys of a committed batch that were accepted as lost, and the number of the next amend."""
@@ -260,24 +260,26 @@ class TopicLog:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self, kind: type[D], key: str) -> tuple[D, str] | None:
+    def _read(self, kind: type[D], key: str, check: Callable[[D], None] | None = None) -> tuple[D, str] | None:
+        """A document that never changes, with its checksum; decoded and checked once."""
         if key not in self._known:
             stored = self.store.get(key)
             if stored is None:
                 return None
             document, beside = decode(kind, stored.body, self.store.url(key))
+            if check is not None:
+                check(document)
             self._known[key] = (document, beside["sha256"])
         return self._known[key]
 
-    def _checked_plan(self, plan: Plan, batch: int) -> Plan:
+    def _check_plan(self, plan: Plan, batch: int) -> None:
         self._check_topic(plan.topic, self.plan_url(batch))
         if plan.batch != batch:
             raise self._corrupt(self.plan_url(batch), f"it says it is batch {plan.batch}")
         if plan.layout is not None and plan.layout.topics_dir != self.topics_dir:
             raise self._corrupt(self.plan_url(batch), f"it writes below {plan.layout.topics_dir!r}")
-        return plan
 
-    def _checked_manifest(self, manifest: Manifest, batch: int) -> Manifest:
+    def _check_manifest(self, manifest: Manifest, batch: int) -> None:
         where = self.manifest_url(batch)
         plan, plan_sha256 = self.require_plan(batch)
         if manifest.plan_sha256 != plan_sha256:
@@ -288,7 +290,6 @@ class TopicLog:
                 keys.validate_key(entry.key)
         except ValueError as e:
             raise self._corrupt(where, str(e)) from e
-        return manifest
 
     def _check_topic(self, topic: str, where: str) -> None:
         if topic != self.topic:

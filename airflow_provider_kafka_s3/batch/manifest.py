@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
@@ -121,6 +122,8 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """ValueError unless this can decide the plan: the same slices, all read to their ends, objects within."""
         if self.batch != plan.batch:
             raise ValueError(f"it decides batch {self.batch}, not {plan.batch}")
+        if self.status == "reset" and plan.type != "reset":
+            raise ValueError(f"a plan of type {plan.type!r} cannot be reset")
         if self.status != "commit":
             return
         if plan.layout is None:
@@ -140,8 +143,11 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             folder = plan.layout.topics_dir + plan.layout.directory_delim if plan.layout.topics_dir else ""
             if not entry.key.startswith(folder):
                 raise ValueError(f"object {entry.key} lies outside {folder!r}")
+        records: Counter[int] = Counter()
+        for entry in self.objects:
+            records[entry.slices[0]] += entry.records
         for result in self.slices:
-            if result.records != sum(o.records for o in self.objects if o.slices == (result.id,)):
+            if result.records != records[result.id]:
                 raise ValueError(f"the objects of slice {result.id} do not add up to its {result.records} records")
 
 

@@ -8,6 +8,7 @@ from airflow_provider_kafka_s3.batch.documents import Document
 from airflow_provider_kafka_s3.batch.manifest import Manifest
 from airflow_provider_kafka_s3.batch.offsets import Offsets, Ranges, coalesce, intersect, ranges_from_wire, subtract
 from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.exceptions import LogTamperedError
 
 __all__ = ["ClosedGeneration", "Marker", "PartitionState", "fold"]
 
@@ -96,6 +97,12 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return _offsets(self._partitions_of(generation), "lost")
 
     def _partitions_of(self, generation: int) -> dict[int, PartitionState]:
+        if generation > self.generation:
+            raise LogTamperedError(
+                f"the marker of topic {self.topic!r} is at generation {self.generation}, and a run was planned at "
+                f"generation {generation}: an older version of the marker was restored. Nothing was changed. Restore "
+                f"its last version (bucket versioning)"
+            )
         return self.partitions if generation == self.generation else self.history[generation].partitions
 
     def is_resolved(self, batch: int) -> bool:

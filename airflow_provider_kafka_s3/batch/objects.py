@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.formats.registry import make_format
 from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.keys import validate_key
 from airflow_provider_kafka_s3.layout.split import Append, Splitter
+from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
 from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
 from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 
@@ -74,7 +75,7 @@ def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], op
 
     Raises:
         RecordError: a record cannot be written as the layout asks.
-        ConfigurationError: an object's key would not be a safe one.
+        ConfigurationError: an object's key would not be a safe one, or the plan was made with another time zone database.
         SparkJobError: the batches are not the records of this slice.
     """
     made: list[tuple[_Object, str, ObjectSink]] = []
@@ -135,6 +136,7 @@ def _encode(
 ) -> SliceResult:
     """Encode the objects of a slice for which ``begin`` gives somewhere to write to."""
     layout, topic, partition = _layout(plan), plan.topic, slice_.partition
+    _require_zone_database(plan, layout)
     record_format = make_format(layout.format)
     splitter = Splitter(layout, topic=topic, partition=partition, generation=plan.generation)
     open_objects: dict[str, tuple[_Object, ObjectWriter] | None] = {}
@@ -173,6 +175,19 @@ def _layout(plan: Plan) -> Layout:
     if plan.layout is None:
         raise ConfigurationError(f"batch {plan.batch} of topic {plan.topic!r} is a {plan.type}: it has no objects")
     return plan.layout
+
+
+def _require_zone_database(plan: Plan, layout: Layout) -> None:
+    """Local time may differ between releases of the database, and a plan's objects must not."""
+    partitioner, mine = layout.partitioner, zone_database_version()
+    if partitioner.kind == "default" or partitioner.timezone == "UTC" or layout.zone_database in ("", mine):
+        return
+    raise ConfigurationError(
+        f"batch {plan.batch} of topic {plan.topic!r} was planned with time zone database {layout.zone_database}, and "
+        f"this Python has {mine}, whose hours of {partitioner.timezone!r} may be others. Install "
+        f"{package_requirement(layout.zone_database)} here (the Airflow worker, the Spark driver and all executors need "
+        f"the same); or abandon the batch, unless it is decided, with release='debt': then it is planned anew"
+    )
 
 
 def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

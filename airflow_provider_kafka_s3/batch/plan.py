@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from importlib import metadata
 from typing import Literal
 
 import msgspec
 
+from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.batch.documents import Document, builtins, digest
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets, Ranges
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Layout
 
-__all__ = ["Plan", "Slice", "cut_slices", "fair_share", "layout_digest"]
+__all__ = ["Plan", "Slice", "cut_slices", "fair_share", "layout_digest", "writer_versions"]
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, order=True):
@@ -45,6 +47,7 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         layout: how the objects look; None for a reset.
         layout_sha256: digest of the layout.
         new_topic_id: the incarnation a reset turns to; None for data.
+        writer: versions of what planned it; information.
     """
 
     batch: int
@@ -60,6 +63,7 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     layout: Layout | None
     layout_sha256: str
     new_topic_id: str | None = None
+    writer: str = ""
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.generation < 0:
@@ -94,6 +98,11 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def layout_digest(layout: Layout) -> str:
     """Hex SHA-256 of a layout."""
     return digest(builtins(layout))
+
+
+def writer_versions() -> str:
+    """Versions that decide about bytes: of this package and of what compresses."""
+    return f"airflow-provider-kafka-s3 {__version__}, isal {metadata.version('isal')}"
 
 
 def cut_slices(offsets: Offsets, *, max_records: int) -> tuple[Slice, ...]:

@@ -145,8 +145,8 @@ def claimable(
     if beyond:
         raise DataLossError(
             f"topic {topic!r}: offsets {beyond} were there when the run was planned and lie past the end of the log "
-            f"now: the log was truncated, or the topic recreated. Nothing was planned. If they are gone for good, "
-            f"reset the pipeline's topic"
+            f"now: the log was truncated (unclean leader election). Nothing was planned. Run again when the topic has "
+            f"grown past them: what stands there then is landed"
         )
     gone = Offsets({p: [(0, earliest.get(p, 0))] for p in claim}) & claim
     if gone and on_data_loss == "fail":

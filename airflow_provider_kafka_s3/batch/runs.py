@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.exits import finish_reset
@@ -18,7 +17,7 @@ from airflow_provider_kafka_s3.batch.log import RunRecord
 from airflow_provider_kafka_s3.batch.manifest import Manifest
 from airflow_provider_kafka_s3.batch.marker import Marker
 from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan, cut_slices, fair_share, layout_digest
+from airflow_provider_kafka_s3.batch.plan import Plan, cut_slices, fair_share, layout_digest, writer_versions
 from airflow_provider_kafka_s3.batch.planning import (
     View,
     Window,
@@ -28,116 +27,22 @@ from airflow_provider_kafka_s3.batch.planning import (
     next_claim,
     recovery_target,
 )
-from airflow_provider_kafka_s3.batch.source import Isolation, require_topic_id
-from airflow_provider_kafka_s3.batch.verify import Covering, OnMissing, covering_downward, covering_upward, verify
-from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.batch.requests import BatchSummary, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.source import require_topic_id
+from airflow_provider_kafka_s3.batch.verify import Covering, covering_downward, covering_upward, verify
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
+    DataLossError,
     LogTamperedError,
     RunSupersededError,
+    TopicRecreatedError,
 )
 
-__all__ = ["BatchSummary", "Mode", "RunRequest", "Starting", "TopicResult", "TopicRun"]
+__all__ = ["TopicRun"]
 
 log = logging.getLogger(__name__)
 
-Mode = Literal["incremental", "data_interval", "recover"]
-Starting = Literal["earliest", "latest"] | Mapping[int, int]
-
 _POLL_SECONDS: Final = 2.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunRequest:
-    """What a run should do for a topic.
-
-    Attributes:
-        run: its key; the same for every try.
-        mode: how the target is made.
-        layout: of the batches it plans.
-        starting: where reading starts when the marker is created.
-        window: ``[start, end)`` in epoch milliseconds (``data_interval``).
-        isolation: of the end offsets and of the read.
-        max_records_per_run: cap of the target, shared evenly by the partitions (``incremental``).
-        max_records_per_batch: cap of one batch; a run may need several.
-        max_slice_records: offsets of one slice at most.
-        on_data_loss: whether offsets that retention deleted are an error or a recorded gap.
-        on_missing: what a rerun does about an object that is gone.
-        adopt_wait: seconds to wait for another run's live batch before doing its work again; pure thrift.
-        unsafe_single_writer: do not check that the store honours conditional writes.
-        params: what the caller asked for, as text, for people who read the run record.
-    """
-
-    run: str
-    mode: Mode
-    layout: Layout
-    starting: Starting
-    window: tuple[int, int] | None = None
-    isolation: Isolation = "read_committed"
-    max_records_per_run: int | None = None
-    max_records_per_batch: int | None = 100_000_000
-    max_slice_records: int = 5_000_000
-    on_data_loss: Literal["fail", "skip"] = "fail"
-    on_missing: OnMissing = "fail"
-    adopt_wait: float = 120.0
-    unsafe_single_writer: bool = False
-    params: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("max_records_per_run", "max_records_per_batch", "max_slice_records"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigurationError(f"{name}={value} must be a positive number of records, or None for no limit")
-        if (self.mode == "data_interval") != (self.window is not None):
-            raise ConfigurationError(f"mode {self.mode!r} does not go with the window {self.window}")
-        if self.window is not None and self.window[0] >= self.window[1]:
-            raise ConfigurationError(f"the window [{self.window[0]}, {self.window[1]}) is empty or reversed")
-        if self.mode != "incremental" and self.max_records_per_run is not None:
-            raise ConfigurationError(
-                f"max_records_per_run would leave a {self.mode!r} run incomplete; use max_records_per_batch, which "
-                f"splits the run into several batches"
-            )
-
-
-@dataclass(frozen=True)
-class BatchSummary:
-    """One batch that covers some of a run's target; ``mine`` tells whether this run planned it."""
-
-    batch: int
-    manifest: str
-    mine: bool
-    objects: int
-    records: int
-    size: int
-    offsets: Offsets
-
-
-@dataclass(frozen=True)
-class TopicResult:
-    """How a run ended for a topic.
-
-    Attributes:
-        topic: the Kafka topic.
-        status: ``ok``: every offset of the target is committed, by this run or another. ``empty``: nothing to do.
-        target: the offsets that had to be covered.
-        batches: that cover them.
-        skipped: offsets of the target that are recorded as lost.
-        verified: objects that a rerun looked at and found.
-        wrote: whether this attempt planned, executed or completed anything.
-    """
-
-    topic: str
-    status: Literal["ok", "empty"]
-    target: Offsets
-    batches: tuple[BatchSummary, ...]
-    skipped: Offsets
-    verified: int = 0
-    wrote: bool = False
-
-    @property
-    def shared(self) -> bool:
-        """Whether some batch was planned by another run."""
-        return not all(b.mine for b in self.batches)
 
 
 class TopicRun:
@@ -206,6 +111,7 @@ class TopicRun:
         require_topic_id(self.source, self.topic, view.marker.topic_id)
         partitions = self.source.describe(self.topic).partitions
         ends = self.source.ends(self.topic, partitions, self.request.isolation)
+        self._refuse_shorter_log(view, ends)
         window: Window | None = None
         if self.request.window is not None:
             window = self._window(self.request.window, ends)
@@ -219,6 +125,7 @@ class TopicRun:
         if not target:
             return self._nothing_to_do(view, window)
         self._say_how_much(target, window)
+        self._wrote = True
         # No plan is written before this record exists: a retry after any crash must aim at the same offsets.
         return self.log.create_run(
             RunRecord(
@@ -257,6 +164,7 @@ class TopicRun:
                 "again is only noticed when it is shorter than the stored offsets",
                 self.topic,
             )
+        self._wrote = True
         self.log.create_marker(
             Marker(
                 topic=self.topic,
@@ -267,7 +175,37 @@ class TopicRun:
             unsafe_single_writer=self.request.unsafe_single_writer,
         )
 
+    def _refuse_shorter_log(self, view: View, ends: Mapping[int, int]) -> None:
+        """Notice a log that ends before what is covered.
+
+        Its topic was created again (brokers without topic ids do not tell otherwise) or truncated; either way records
+        would get offsets that count as covered, and never be landed.
+        """
+        stored = {p: end for p in view.marker.covered if (end := view.marker.covered.end(p)) is not None}
+        suspects = tuple(p for p, end in stored.items() if ends.get(p, 0) < end)
+        if not suspects:
+            return
+        # An open transaction hides what was landed uncommitted; the high watermark does not.
+        known = tuple(p for p in suspects if p in ends)
+        watermarks = self.source.ends(self.topic, known, "read_uncommitted") if known else {}
+        short = {p: watermarks.get(p, 0) for p in suspects if watermarks.get(p, 0) < stored[p]}
+        if not short:
+            return
+        told = ", ".join(f"partition {p} ends at {end}, stored is {stored[p]}" for p, end in sorted(short.items()))
+        if view.marker.topic_id:
+            raise DataLossError(
+                f"topic {self.topic!r} is shorter than what was landed of it: {told}. The log was truncated (unclean "
+                f"leader election); new records would get offsets that count as landed. Nothing was written. Land the "
+                f"topic with another pipeline and topics_dir, from these ends as starting_offsets"
+            )
+        raise TopicRecreatedError(
+            f"topic {self.topic!r} is shorter than what was landed of it: {told}. It was deleted and created again. "
+            f"Nothing was written. Land the new topic with another pipeline and topics_dir: these brokers have no "
+            f"topic ids, so a reset cannot tell the two apart"
+        )
+
     def _explicit_start(self, start: dict[int, int], partitions: tuple[int, ...]) -> dict[int, int]:
+        earliest = self.source.earliest(self.topic, partitions)
         ends = self.source.ends(self.topic, partitions, self.request.isolation)
         if set(start) != set(partitions):
             raise ConfigurationError(
@@ -275,10 +213,10 @@ class TopicRun:
                 f"{sorted(partitions)}; give an offset for each of them"
             )
         for partition, offset in start.items():
-            if not 0 <= offset <= ends[partition]:
+            if not earliest[partition] <= offset <= ends[partition]:
                 raise ConfigurationError(
                     f"starting_offsets of topic {self.topic!r}: offset {offset} of partition {partition} is not within "
-                    f"the log, which ends at {ends[partition]}"
+                    f"the log, which goes from {earliest[partition]} to {ends[partition]}"
                 )
         return start
 
@@ -325,6 +263,12 @@ class TopicRun:
                 record.params,
                 self.request.mode,
                 dict(self.request.params),
+            )
+        if record.layout_sha256 != layout_digest(self.request.layout):
+            log.warning(
+                "topic %s: the layout has changed since this run was first tried; batches that are planned keep "
+                "theirs, what is left of the run gets the new one",
+                self.topic,
             )
 
     # -- towards the target -------------------------------------------------------------------------------------------
@@ -376,6 +320,7 @@ class TopicRun:
             skipped=split.skipped,
             layout=self.request.layout,
             layout_sha256=layout_digest(self.request.layout),
+            writer=writer_versions(),
         )
         self._wrote = True
         # The same body never goes under another number: if the number is taken, everything is looked at again.

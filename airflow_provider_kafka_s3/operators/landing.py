@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.batch.commit import in_threads
-from airflow_provider_kafka_s3.batch.runs import TopicResult
+from airflow_provider_kafka_s3.batch.requests import TopicResult
 from airflow_provider_kafka_s3.exceptions import SparkJobError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_kafka_s3.exceptions import TerminalError
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.batch.runs import TopicResult
+    from airflow_provider_kafka_s3.batch.requests import TopicResult
 
 __all__ = ["failure", "to_xcom"]
 

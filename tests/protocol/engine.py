@@ -22,7 +22,8 @@ from airflow_provider_kafka_s3.batch.commit import (
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import ContentHash, Manifest, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
-from airflow_provider_kafka_s3.batch.runs import Mode, RunRequest, TopicResult, TopicRun
+from airflow_provider_kafka_s3.batch.requests import Mode, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.runs import TopicRun
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.exceptions import DataLossError
@@ -134,6 +135,10 @@ class _Rebuilt:
     store: DurableStore
     lines: Lines
     content: str
+
+    @property
+    def size(self) -> int:
+        return len(self.lines.body)
 
     def put(self, metadata: dict[str, str]) -> None:
         self.store.create(self.lines.key, self.lines.body, metadata)

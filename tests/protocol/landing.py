@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from airflow_provider_kafka_s3.batch import exits
 from airflow_provider_kafka_s3.batch.manifest import SliceRows
 from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.runs import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.source import require_topic_id
 from airflow_provider_kafka_s3.exceptions import DataLossError
 from tests.protocol.engine import TOPIC

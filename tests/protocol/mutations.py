@@ -174,7 +174,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/commit.py",
-                "            if entry.upload_id not in listed:\n",
+                "        self._parallel(self._give_up, [o for o in manifest.objects if o.upload_id not in listed])\n",
+                "        for entry in manifest.objects:\n"
                 "            if entry.upload_id not in listed:\n"
                 "                self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
             ),
@@ -281,8 +282,8 @@ MUTATIONS: Final = (
             Edit(
                 f"{BATCH}/commit.py",
                 "        if self.log.require_marker()[0].is_resolved(plan.batch):\n            return False\n"
-                "        return all(",
-                "        return all(",
+                "        visible = ",
+                "        visible = ",
             ),
         ),
         trim=True,

@@ -88,6 +88,10 @@ class _Watched:
     def content(self) -> str:
         return self.built.content
 
+    @property
+    def size(self) -> int:
+        return self.built.size
+
     def put(self, metadata: dict[str, str]) -> None:
         try:
             self.built.put(metadata)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.runs import TopicResult
+from airflow_provider_kafka_s3.batch.requests import TopicResult
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     ConfigurationError,

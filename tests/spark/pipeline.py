@@ -22,7 +22,8 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.runs import RunRequest, TopicResult, TopicRun
+from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.runs import TopicRun
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy

@@ -242,6 +242,7 @@ OTHER = msgspec.structs.replace
     ("decision", "why"),
     [
         (manifest(batch=2), "decides batch 2"),
+        (manifest(status="reset", slices=(), objects=()), "'data' cannot be reset"),
         (manifest(slices=(), objects=()), "its slices are"),
         (manifest(slices=(SliceResult(id=1, records=4, ignored=0, next_offset=5),)), "its slices are"),
         (manifest(slices=(SliceResult(id=0, records=4, ignored=0, next_offset=4),)), "was read to 4, not to 5"),
@@ -307,3 +308,9 @@ def test_huge_numbers_are_refused() -> None:
     """Python refuses to parse integers of thousands of digits; that is our error too."""
     with pytest.raises(CorruptControlError):
         decode(Marker, b'{"format":' + b"9" * 10_000 + b"}", "here")
+
+
+def test_a_lone_surrogate_is_refused() -> None:
+    """JSON can spell it, UTF-8 cannot: the document has no canonical form."""
+    with pytest.raises(CorruptControlError, match="canonical"):
+        decode(Marker, b'{"format":1,"kind":"marker","topic":"\\ud800"}', "here")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.runs import TopicResult
+from airflow_provider_kafka_s3.batch.requests import TopicResult
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_bucket

@@ -23,6 +23,7 @@ from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError, SparkJobError, UploadRefused
+from airflow_provider_kafka_s3.layout.zones import zone_database_version
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -198,6 +199,39 @@ def test_a_key_that_s3_refuses_is_refused_before_anything_is_uploaded() -> None:
     with pytest.raises(ConfigurationError, match="1024"):
         bucket.write(plan_of(layout, (2, 0, 9)), [batch_of([(0, DAY, b"x" * (PART + 1))])])
     assert not list(bucket.memory.pending_uploads(""))
+
+
+BERLIN = Partitioner(kind="hourly", timezone="Europe/Berlin")
+
+
+def test_a_plan_of_another_time_zone_database_is_not_executed() -> None:
+    """Local time may be another: the error names both versions and the ways out, and nothing is opened."""
+    layout = Layout(format=Format(kind="json"), partitioner=BERLIN, zone_database="1999c")
+    bucket = Bucket()
+    plan = plan_of(layout, (4, 0, 9))
+    mine = zone_database_version()
+    told = rf"batch 7 .*'flights'.* 1999c, .* {mine}, .*'Europe/Berlin'.*Install tzdata==1999\.3 .*release='debt'"
+    with pytest.raises(ConfigurationError, match=told):
+        bucket.write(plan, [batch_of(records(0, 9))])
+    assert not list(bucket.memory.pending_uploads(""))
+    with pytest.raises(ConfigurationError, match="1999c"):
+        object_builder(bucket.store)(plan, plan.slices[0], KEY, iter([batch_of(records(0, 9))]))
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "database"),
+    [
+        (BERLIN, zone_database_version()),
+        (BERLIN, ""),
+        (Partitioner(kind="hourly"), "1999c"),
+        (Partitioner(timezone="Europe/Berlin"), "1999c"),
+    ],
+    ids=["the-same", "unknown", "utc", "no-time"],
+)
+def test_a_time_zone_database_that_cannot_matter_is_none_to_match(partitioner: Partitioner, database: str) -> None:
+    """UTC is the same in all of them, and paths without time need none."""
+    layout = Layout(format=Format(kind="json"), partitioner=partitioner, zone_database=database)
+    assert Bucket().write(plan_of(layout, (4, 0, 9)), [batch_of(records(0, 9))]).objects
 
 
 def test_a_reset_has_no_objects() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
@@ -428,3 +429,23 @@ def test_throttling_without_end_is_told_as_such(decided: Decided) -> None:
     with pytest.raises(ThrottledError):
         Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
     assert len(list(decided.bucket.pending_uploads(""))) == 1
+
+
+def test_an_abort_that_fails_does_not_fail_a_batch_whose_object_is_there(decided: Decided) -> None:
+    """The pending upload is for the lifecycle rule."""
+    store = FaultyStore(decided.bucket)
+    store.inject(Fault.LOST_RESPONSE, operation="complete_upload")
+    store.inject(Fault.TIMEOUT, operation="abort_upload", times=100)
+    Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    assert decided.is_resolved()
+    decided.check()
+
+
+def test_an_object_that_would_be_built_with_another_size_is_not_written(decided: Decided) -> None:
+    """Another version of the compressor: the wrong bytes at the right key would block the batch for good."""
+    decided.bucket.expire_uploads()
+    engine = Engine(decided.bucket, decided.kafka)
+    entry = msgspec.structs.replace(decided.entry, size=decided.entry.size + 1)
+    with pytest.raises(BatchLossError, match=r"Install what planned the batch \(.*isal"):
+        engine.committer.restore(decided.plan, entry)
+    assert decided.bucket.head(entry.key) is None

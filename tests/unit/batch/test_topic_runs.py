@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch import exits
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.runs import TopicResult
+from airflow_provider_kafka_s3.batch.requests import TopicResult
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     DataLossError,
+    LogTamperedError,
     MissingObjectError,
     RunSupersededError,
     TopicNotFoundError,
@@ -30,8 +32,8 @@ from tests.protocol.engine import CONTROL, LAYOUT, PIPELINE, TOPIC, TOPICS_DIR, 
 class World:
     """A bucket, a cluster, and processes that come and go."""
 
-    def __init__(self, partitions: int = 1) -> None:
-        self.kafka = SimulatedKafka(records_per_poll=2)
+    def __init__(self, partitions: int = 1, *, topic_ids: bool = True) -> None:
+        self.kafka = SimulatedKafka(records_per_poll=2, topic_ids=topic_ids)
         self.kafka.create_topic(TOPIC, partitions)
         self.bucket = MemoryStore()
         self.deleted: set[str] = set()
@@ -136,9 +138,9 @@ def test_partitions_that_are_added_later_are_read_from_their_beginning() -> None
 def test_an_empty_topic_is_nothing_to_do_at_every_run() -> None:
     """No run record, no plan; the marker only."""
     world = World(3)
-    for run in ("first", "second"):
+    for run, wrote in (("first", True), ("second", False)):
         result = world.run(run)
-        assert (result.status, result.batches, result.wrote) == ("empty", (), False)
+        assert (result.status, result.batches, result.wrote) == ("empty", (), wrote)
     assert [i.key for i in world.bucket.list(CONTROL)] == [keys.marker_key(CONTROL)]
 
 
@@ -535,4 +537,79 @@ def test_any_run_helps_an_open_reset_to_its_end() -> None:
     with pytest.raises(SimulatedCrash):
         exits.reset(Engine(store, world.kafka).committer, operator="me")
     assert world.run("second").target == offsets((0, 2))
+    world.check()
+
+
+# -- a log that ends before what is stored ----------------------------------------------------------------------------
+
+
+def test_a_shorter_topic_without_a_topic_id_is_a_recreated_one() -> None:
+    """Else its first records would get offsets that count as landed, and nobody would ever read them."""
+    world = World(topic_ids=False)
+    world.records(10)
+    world.run("first")
+    before = snapshot(world.bucket)
+    world.kafka.create_topic(TOPIC)
+    world.records(4)
+    with pytest.raises(TopicRecreatedError, match=r"partition 0 ends at 4, stored is 10"):
+        world.run("second")
+    check_unchanged(before, snapshot(world.bucket))
+
+
+def test_a_truncated_log_is_data_loss_and_not_an_empty_run() -> None:
+    """The topic is the same one; an unclean leader election took its end."""
+    world = World()
+    world.records(6)
+    world.run("first")
+    log = world.kafka._partition(TOPIC, 0)
+    del log.log[4:]
+    with pytest.raises(DataLossError, match=r"partition 0 ends at 4, stored is 6"):
+        world.run("second")
+
+
+def test_an_open_transaction_below_what_was_landed_uncommitted_is_no_truncation() -> None:
+    """The last stable offset may lie below the stored offsets when the isolation level was changed."""
+    world = World()
+    world.records(2)
+    world.kafka.open_transaction(TOPIC, 0)
+    world.records(3)
+    assert world.run("first", isolation="read_uncommitted").status == "ok"
+    assert world.run("second").status == "empty"
+
+
+def test_an_explicit_start_below_the_log_start_is_refused_before_it_is_pinned() -> None:
+    """The corrected offset works at the next try: no marker remembers the wrong one."""
+    world = World()
+    world.records(9)
+    world.kafka.delete_records(TOPIC, 0, 5)
+    with pytest.raises(ConfigurationError, match="goes from 5 to 9"):
+        world.run("first", starting={0: 2})
+    assert world.run("first", starting={0: 7}).target == offsets((7, 9))
+
+
+def test_a_restored_older_marker_is_named_when_a_run_of_a_later_generation_goes_on() -> None:
+    """Not an index error."""
+    world = World()
+    world.records(3)
+    world.run("first")
+    old = world.bucket.get(keys.marker_key(CONTROL))
+    assert old is not None
+    world.kafka.create_topic(TOPIC)
+    world.records(3)
+    exits.reset(Engine(world.bucket, world.kafka).committer, operator="me")
+    world.run("second")
+    world.bucket.delete(keys.marker_key(CONTROL))
+    world.bucket.put_new(keys.marker_key(CONTROL), old.body)
+    with pytest.raises(LogTamperedError, match="older version of the marker"):
+        world.run("second")
+
+
+def test_a_rerun_with_another_layout_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """What was planned keeps its layout."""
+    world = World()
+    world.records(3)
+    world.dies_after_planning("first")
+    with caplog.at_level(logging.WARNING):
+        world.run("first", layout=msgspec.structs.replace(LAYOUT, file_delim="-"))
+    assert "the layout has changed" in caplog.text
     world.check()

@@ -1,0 +1,111 @@
+"""What a run is asked to do for a topic, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.batch.verify import OnMissing
+from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+
+__all__ = ["BatchSummary", "Mode", "RunRequest", "Starting", "TopicResult"]
+
+Mode = Literal["incremental", "data_interval", "recover"]
+Starting = Literal["earliest", "latest"] | Mapping[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """What a run should do for a topic.
+
+    Attributes:
+        run: its key; the same for every try.
+        mode: how the target is made.
+        layout: of the batches it plans.
+        starting: where reading starts when the marker is created.
+        window: ``[start, end)`` in epoch milliseconds (``data_interval``).
+        isolation: of the end offsets and of the read.
+        max_records_per_run: cap of the target, shared evenly by the partitions (``incremental``).
+        max_records_per_batch: cap of one batch; a run may need several.
+        max_slice_records: offsets of one slice at most.
+        on_data_loss: whether offsets that retention deleted are an error or a recorded gap.
+        on_missing: what a rerun does about an object that is gone.
+        adopt_wait: seconds to wait for another run's live batch before doing its work again; pure thrift.
+        unsafe_single_writer: do not check that the store honours conditional writes.
+        params: what the caller asked for, as text, for people who read the run record.
+    """
+
+    run: str
+    mode: Mode
+    layout: Layout
+    starting: Starting
+    window: tuple[int, int] | None = None
+    isolation: Isolation = "read_committed"
+    max_records_per_run: int | None = None
+    max_records_per_batch: int | None = 100_000_000
+    max_slice_records: int = 5_000_000
+    on_data_loss: Literal["fail", "skip"] = "fail"
+    on_missing: OnMissing = "fail"
+    adopt_wait: float = 120.0
+    unsafe_single_writer: bool = False
+    params: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("max_records_per_run", "max_records_per_batch", "max_slice_records"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigurationError(f"{name}={value} must be a positive number of records, or None for no limit")
+        if (self.mode == "data_interval") != (self.window is not None):
+            raise ConfigurationError(f"mode {self.mode!r} does not go with the window {self.window}")
+        if self.window is not None and self.window[0] >= self.window[1]:
+            raise ConfigurationError(f"the window [{self.window[0]}, {self.window[1]}) is empty or reversed")
+        if self.mode != "incremental" and self.max_records_per_run is not None:
+            raise ConfigurationError(
+                f"max_records_per_run would leave a {self.mode!r} run incomplete; use max_records_per_batch, which "
+                f"splits the run into several batches"
+            )
+
+
+@dataclass(frozen=True)
+class BatchSummary:
+    """One batch that covers some of a run's target; ``mine`` tells whether this run planned it."""
+
+    batch: int
+    manifest: str
+    mine: bool
+    objects: int
+    records: int
+    size: int
+    offsets: Offsets
+
+
+@dataclass(frozen=True)
+class TopicResult:
+    """How a run ended for a topic.
+
+    Attributes:
+        topic: the Kafka topic.
+        status: ``ok``: every offset of the target is committed, by this run or another. ``empty``: nothing to do.
+        target: the offsets that had to be covered.
+        batches: that cover them.
+        skipped: offsets of the target that are recorded as lost.
+        verified: objects that a rerun looked at and found.
+        wrote: whether this attempt planned, executed or completed anything.
+    """
+
+    topic: str
+    status: Literal["ok", "empty"]
+    target: Offsets
+    batches: tuple[BatchSummary, ...]
+    skipped: Offsets
+    verified: int = 0
+    wrote: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether some batch was planned by another run."""
+        return not all(b.mine for b in self.batches)
