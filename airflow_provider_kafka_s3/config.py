@@ -203,8 +203,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         _require(self.part_size >= MIN_PART_SIZE, f"part_size={self.part_size} is below S3's minimum of 5 MiB")
         _require(
             self.part_size <= MAX_PART_SIZE,
-            f"part_size={self.part_size} is above 512 MiB, and a task holds several parts in memory; use a smaller one, "
-            f"such as the default of 8 MiB, which is enough for objects of 70 GiB",
+            f"part_size={self.part_size} is above 512 MiB, and a task holds several parts in memory; use a smaller "
+            f"one, such as the default of 8 MiB, which is enough for objects of 70 GiB",
         )
         limit = self.part_size * (MAX_PARTS - 1_000)
         _require(
