@@ -75,7 +75,7 @@ def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], op
 
     Raises:
         RecordError: a record cannot be written as the layout asks.
-        ConfigurationError: an object's key would not be a safe one, or the plan was made with another time zone database.
+        ConfigurationError: an object's key would not be a safe one, or the plan is of another time zone database.
         SparkJobError: the batches are not the records of this slice.
     """
     made: list[tuple[_Object, str, ObjectSink]] = []
@@ -185,8 +185,8 @@ def _require_zone_database(plan: Plan, layout: Layout) -> None:
     raise ConfigurationError(
         f"batch {plan.batch} of topic {plan.topic!r} was planned with time zone database {layout.zone_database}, and "
         f"this Python has {mine}, whose hours of {partitioner.timezone!r} may be others. Install "
-        f"{package_requirement(layout.zone_database)} here (the Airflow worker, the Spark driver and all executors need "
-        f"the same); or abandon the batch, unless it is decided, with release='debt': then it is planned anew"
+        f"{package_requirement(layout.zone_database)} here (Airflow worker, Spark driver and executors all need the "
+        f"same); or abandon the batch, unless it is decided, with release='debt': then it is planned anew"
     )
 
 

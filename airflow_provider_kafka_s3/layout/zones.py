@@ -15,7 +15,7 @@ import tzdata  # type: ignore[import-untyped]
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
-__all__ = ["load_zone", "zone_database_version"]
+__all__ = ["load_zone", "package_requirement", "zone_database_version"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
 
@@ -23,6 +23,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
 def zone_database_version() -> str:
     """Release of the IANA database that paths are made with, such as ``2026a``."""
     return str(tzdata.IANA_VERSION)
+
+
+def package_requirement(version: str) -> str:
+    """What pip installs to get a release of the database: ``2026a`` -> ``tzdata==2026.1``."""
+    release = re.fullmatch(r"(\d{4})([a-z])", version)
+    return f"tzdata=={release[1]}.{ord(release[2]) - ord('a') + 1}" if release else f"tzdata=={version}"
 
 
 def load_zone(name: str) -> zoneinfo.ZoneInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.resources
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.layout.zones import load_zone, zone_database_version
+from airflow_provider_kafka_s3.layout.zones import load_zone, package_requirement, zone_database_version
 
 
 def test_zones_come_from_the_package_whatever_the_machine_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -51,3 +52,11 @@ def test_the_database_has_a_version() -> None:
     """What a plan records: the release of the IANA database."""
     assert len(zone_database_version()) == 5
     assert zone_database_version()[:4].isdigit()
+
+
+def test_a_release_of_the_database_has_a_package() -> None:
+    """The package counts what the database letters."""
+    assert package_requirement("2026a") == "tzdata==2026.1"
+    assert package_requirement("2025c") == "tzdata==2025.3"
+    assert package_requirement("custom") == "tzdata==custom"
+    assert package_requirement(zone_database_version()) == f"tzdata=={importlib.metadata.version('tzdata')}"
