@@ -32,7 +32,10 @@ from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ObjectSink", "OpenObject", "object_builder", "write_slice"]
+__all__ = ["MAX_OBJECTS", "ObjectSink", "OpenObject", "object_builder", "too_many_objects", "write_slice"]
+
+MAX_OBJECTS: Final = 100_000
+"""Objects of one batch at most: one manifest lists them, and one process completes them."""
 
 _LITTLE_ENDIAN: Final = np.dtype("<i8")
 _COPY_BYTES: Final = MIB
@@ -75,12 +78,15 @@ def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], op
 
     Raises:
         RecordError: a record cannot be written as the layout asks.
-        ConfigurationError: an object's key would not be a safe one, or the plan is of another time zone database.
+        ConfigurationError: an object's key would not be a safe one, there are more than ``MAX_OBJECTS``, or the plan is
+            of another time zone database.
         SparkJobError: the batches are not the records of this slice.
     """
     made: list[tuple[_Object, str, ObjectSink]] = []
 
     def begin(key: str) -> _Object:
+        if len(made) == MAX_OBJECTS:
+            raise too_many_objects(plan, f"more than {MAX_OBJECTS:,} in slice {slice_.id} alone")
         nonce = uuid.uuid4().hex
         sink = open_object(validate_key(key), {BATCH_METADATA: str(plan.batch), NONCE_METADATA: nonce})
         begun = _Object(plan.topic_id, slice_.partition, sink.write, sink.seal)
@@ -90,6 +96,15 @@ def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], op
     result = _encode(plan, slice_, batches, begin)
     made.sort(key=lambda m: m[0].min_offset)
     return SliceRows(result=result, objects=tuple(_entry(slice_, *m) for m in made))
+
+
+def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
+    """The error about a batch whose objects would not fit into one commit."""
+    return ConfigurationError(
+        f"batch {plan.batch} of topic {plan.topic!r} makes too many objects for one commit: {count}, and "
+        f"{MAX_OBJECTS:,} are the limit. Let it have fewer: a partitioner with wider folders, a larger flush_size, "
+        f"max_bytes or max_open_objects, or smaller batches (max_records_per_batch)"
+    )
 
 
 def _entry(slice_: Slice, made: _Object, nonce: str, sink: ObjectSink) -> ObjectEntry:

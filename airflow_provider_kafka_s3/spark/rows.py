@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3 import exceptions
 from airflow_provider_kafka_s3.batch.manifest import ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.batch.objects import MAX_OBJECTS, too_many_objects
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
 from airflow_provider_kafka_s3.formats.frames import binary_array
@@ -104,7 +105,8 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
         rows: of all its tasks.
 
     Returns:
-        Per plan what its slices became, or the terminal error that one of them ended with.
+        Per plan what its slices became, or the terminal error that one of them ended with, or that they have too many
+        objects together.
 
     Raises:
         SparkJobError: the rows do not fit the plans.
@@ -137,6 +139,10 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
             f"Spark ended {tasks} tasks, {empty} of them without records, for {len(expected)} slices of which "
             f"{len(ends)} were named. Nothing was decided; try again"
         )
+    for topic, plan in enumerate(plans):
+        count = sum(len(objects.get((topic, s.id), ())) for s in plan.slices)
+        if count > MAX_OBJECTS:
+            errors.setdefault(topic, too_many_objects(plan, f"{count:,}"))
     return [
         errors[topic] if topic in errors else [_slice(topic, plan, s.id, ends, objects) for s in plan.slices]
         for topic, plan in enumerate(plans)

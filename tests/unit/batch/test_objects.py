@@ -201,6 +201,15 @@ def test_a_key_that_s3_refuses_is_refused_before_anything_is_uploaded() -> None:
     assert not list(bucket.memory.pending_uploads(""))
 
 
+def test_a_slice_of_too_many_objects_ends_before_it_begins_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit could not hold them, nor the driver their rows."""
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects.MAX_OBJECTS", 3)
+    bucket = Bucket()
+    assert len(bucket.write(plan_of(HOURLY, (4, 10, 60)), [batch_of(records(10, 60))]).objects) == 3
+    with pytest.raises(ConfigurationError, match=r"batch 7 of topic 'flights' .* more than 3 in slice 0 alone"):
+        Bucket().write(plan_of(HOURLY, (4, 10, 60)), [batch_of(records(10, 60, hours=4))])
+
+
 BERLIN = Partitioner(kind="hourly", timezone="Europe/Berlin")
 
 

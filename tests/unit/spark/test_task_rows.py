@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_kafka_s3.batch.manifest import ObjectEntry, SliceResult, SliceRows
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, RecordError, SparkJobError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, RecordError, SparkJobError
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, from_bytes, gather, rows_of_slice, to_batch, uploads_of
 from tests.unit.spark.test_slice_ranks import plan_of
 
@@ -58,6 +58,19 @@ def test_an_error_belongs_to_its_topic_only() -> None:
     first, second = gather(PLANS, [*rows_of_slice(0, "r", A0), failed, *rows_of_slice(1, "p", B0)])
     assert isinstance(first, RecordError)
     assert str(first) == "offset 7"
+    assert second == [B0]
+
+
+def test_too_many_objects_are_an_error_of_their_topic_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All slices of a batch count together; the error names topic, batch, number and what to change."""
+    monkeypatch.setattr("airflow_provider_kafka_s3.spark.rows.MAX_OBJECTS", 2)
+    first, second = gather(
+        PLANS, [row for s in ((0, "r", A0), (0, "q", A1), (1, "p", B0)) for row in rows_of_slice(*s)]
+    )
+    assert type(first) is ConfigurationError
+    assert "batch 1 of topic 'a' makes too many objects for one commit: 3, and 100,000 are the limit" in str(first)
+    for setting in ("partitioner", "flush_size", "max_records_per_batch"):
+        assert setting in str(first)
     assert second == [B0]
 
 
