@@ -78,8 +78,8 @@ class JsonLinesFormat:
                         row,
                         topic=topic,
                         partition=partition,
-                        what=f"the value is not a JSON document ({e}); correct its producer, or land the topic with "
-                        f"Format(kind='bytes')",
+                        what=f"the value is not a JSON document ({e}); land the topic with Format(kind='bytes'), "
+                        f"since correcting its producer helps later records only",
                     ) from None
             frames = join(binary_array(lines, large=pa.types.is_large_binary(values.type)), _NEWLINE)
         return prepared(records, frames, ignored)

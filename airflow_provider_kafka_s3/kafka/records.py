@@ -206,6 +206,5 @@ class _Reader:
             return None
         return DataLossError(
             f"topic {self._topic!r} partition {self._partition}: offsets [{missing[0]}, {missing[1]}) of the wanted "
-            f"[{self._position}, {self._end}) are gone ({cause}; the partition holds [{low}, {high})); run again with "
-            f'on_data_loss="skip" to record the gap and go on, or abandon the batch that planned them'
+            f"[{self._position}, {self._end}) are gone ({cause}; the partition holds [{low}, {high}))"
         )

@@ -235,7 +235,7 @@ class TimePartitioner:
             else f"the record's timestamp {time} (milliseconds since 1970) is outside the years 1 to 9999"
         )
         return RecordError(
-            f"topic {topic!r}, partition {partition}, offset {offset}: {what}, so it has no time partition; produce "
-            f"with timestamps in milliseconds (or set the topic's message.timestamp.type=LogAppendTime), or use "
-            f"Partitioner(kind='default')"
+            f"topic {topic!r}, partition {partition}, offset {offset}: {what}, so it has no time partition; use "
+            f"Partitioner(kind='default'), since timestamps in milliseconds (or the topic's "
+            f"message.timestamp.type=LogAppendTime) help later records only"
         )

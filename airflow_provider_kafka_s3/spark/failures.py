@@ -1,4 +1,4 @@
-"""What a failed Spark action means, read from its exception.
+"""What a failed Spark action means, read from its exception, and what to say about errors that stay.
 
 Spark tells by text and Java class names only, through py4j or through its own wrappers depending on where it failed, so
 the text is what is looked at. Java stack traces are cut away: they name Spark's own code, never the reason.
@@ -6,6 +6,7 @@ the text is what is looked at. Java stack traces are cut away: they name Spark's
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Final
 
@@ -15,17 +16,21 @@ from airflow_provider_kafka_s3.exceptions import (
     DataLossError,
     KafkaS3Error,
     SparkJobError,
+    TerminalError,
 )
 from airflow_provider_kafka_s3.spark.conf import connector_package
 
-__all__ = ["explain"]
+__all__ = ["explain", "message_of", "way_out"]
 
 _LONGEST: Final = 1_500
 _TRACE: Final = re.compile(r"^\s*(at |\.\.\. \d+ more)")
+_PYTHON_TRACE: Final = "Traceback (most recent call last):"
+_END_OF_PYTHON: Final = re.compile(r"^(JVM|Driver) stacktrace:", re.MULTILINE)
 _DATA_LOSS: Final = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException|OffsetOutOfRangeException")
 _DENIED: Final = re.compile(
     r"(Topic|Group|Cluster)AuthorizationException|(Sasl|Ssl)AuthenticationException|SaslException"
 )
+_TOO_MANY_ROWS: Final = re.compile(r"spark\.driver\.maxResultSize")
 _NO_CONNECTOR: Final = re.compile(r"Failed to find (the )?data source: kafka\b")
 _WRONG_CONNECTOR: Final = re.compile(r"NoClassDefFoundError|NoSuchMethodError|AbstractMethodError|NoSuchFieldError")
 
@@ -35,11 +40,12 @@ def explain(error: Exception) -> KafkaS3Error:
 
     Returns:
         ``DataLossError`` if offsets were gone, ``AccessDeniedError`` if Kafka refused the executors,
-        ``ConfigurationError`` if the connector is missing or does not fit, else ``SparkJobError``.
+        ``ConfigurationError`` if the connector is missing or does not fit, ``TerminalError`` if the driver cannot take
+        the rows of all tasks, else ``SparkJobError``.
     """
     if isinstance(error, KafkaS3Error):
         return error
-    text = str(error)
+    text = message_of(error)
     reason = _reason(error, text)
     if _NO_CONNECTOR.search(text):
         return ConfigurationError(
@@ -57,15 +63,36 @@ def explain(error: Exception) -> KafkaS3Error:
             f"Kafka refused the executors: {reason}. Check the credentials of the Kafka connection and that they may "
             f"READ the topic"
         )
+    if _TOO_MANY_ROWS.search(text):
+        return TerminalError(
+            f"the tasks tell of more objects than the Spark driver takes: {reason}. Raise spark.driver.maxResultSize "
+            f"and spark.driver.memory, or let a batch make fewer objects (partitioner, rotation, max_records_per_batch)"
+        )
     return SparkJobError(f"the Spark job failed: {reason}")
 
 
+def way_out(batch: int) -> str:
+    """How a person gives up a batch that is not decided, since its plan stays what it is."""
+    return (
+        f"batch {batch} keeps the offsets and the layout it was planned with. To plan its offsets again with changed "
+        f"settings, change them and abandon it: `airflow_provider_kafka_s3.batch.exits.abandon(committer, {batch}, "
+        f'release="debt", reason=…, operator=…)`; with release="lost" its records are left out'
+    )
+
+
+def message_of(error: BaseException) -> str:
+    """The text of an error and its notes."""
+    return "; ".join([str(error), *getattr(error, "__notes__", ())])
+
+
 def _reason(error: Exception, text: str) -> str:
+    worker = text.rfind(_PYTHON_TRACE)
+    if worker >= 0:
+        # From a Python worker, where later tracebacks are those of the raised errors: what follows the frames of the
+        # last one is the exception, which may have several lines, and its notes.
+        told = _END_OF_PYTHON.split(text[worker + len(_PYTHON_TRACE) :])[0].splitlines()
+        text = "\n".join(itertools.dropwhile(lambda line: not line or line[0].isspace(), told))
     lines = [line.strip() for line in text.splitlines() if line.strip() and not _TRACE.match(line)]
-    if "Traceback (most recent call last):" in lines:
-        # From a Python worker: its last line is the exception, and later tracebacks are those of the raised ones.
-        lines = lines[: lines.index("JVM stacktrace:")] if "JVM stacktrace:" in lines else lines
-        lines = lines[-1:]
-    elif lines and lines[0].startswith("An error occurred while calling"):
+    if lines and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]
     return " ".join(lines).removeprefix(": ")[:_LONGEST] or type(error).__name__

@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     DataLossError,
     KafkaS3Error,
+    RecordError,
     SparkJobError,
     TerminalError,
 )
@@ -32,7 +33,7 @@ from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import with_job_conf
-from airflow_provider_kafka_s3.spark.failures import explain
+from airflow_provider_kafka_s3.spark.failures import explain, message_of, way_out
 from airflow_provider_kafka_s3.spark.frames import record_frame
 from airflow_provider_kafka_s3.spark.progress import Progress
 from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, from_bytes, gather, uploads_of
@@ -174,9 +175,12 @@ class Job:
     # -- after the action ---------------------------------------------------------------------------------------------
 
     def _settle(self, topic: _Topic, found: list[SliceRows] | KafkaS3Error) -> None:
-        if isinstance(found, KafkaS3Error):
-            raise found
         plan = topic.plan
+        if isinstance(found, KafkaS3Error):
+            # Not of AccessDeniedError and its like, whose causes are outside the plan.
+            if type(found) in (RecordError, ConfigurationError):
+                found.add_note(way_out(plan.batch))
+            raise found
         decision = topic.committer.decide(plan, found, run=self._spec.run)
         topic.committer.carry_out(plan, decision)
         log.info(
@@ -195,6 +199,8 @@ class Job:
         # A topic that was deleted, or created again, fails in many ways: the reason is this one.
         require_topic_id(self._source, plan.topic, plan.topic_id)
         if not isinstance(error, DataLossError):
+            if type(error) is TerminalError:  # the driver cannot take what the batch makes
+                error.add_note(way_out(plan.batch))
             raise error
         partitions = tuple(plan.read)
         earliest = self._source.earliest(plan.topic, partitions)
@@ -209,7 +215,7 @@ class Job:
         if self._spec.on_data_loss == "fail":
             raise DataLossError(
                 f"{what} (retention, deletion of records, or a log that was cut off). Nothing was decided. Run again "
-                f"with on_data_loss='skip' to record the gap and go on, or abandon the batch"
+                f"with on_data_loss='skip' to record the gap and go on. Or else: {way_out(plan.batch)}"
             )
         log.warning("%s; the batch is abandoned and what is left of it planned again (on_data_loss='skip')", what)
         decision = topic.committer.abandon(
@@ -222,11 +228,12 @@ def _outcome(topic: str, step: Callable[[], None]) -> TopicOutcome:
     try:
         step()
     except KafkaS3Error as e:
-        log.error("topic %s: %s: %s", topic, type(e).__name__, e)
-        return TopicOutcome(topic=topic, status="error", error=type(e).__name__, message=str(e))
+        message = message_of(e)
+        log.error("topic %s: %s: %s", topic, type(e).__name__, message)
+        return TopicOutcome(topic=topic, status="error", error=type(e).__name__, message=message)
     except Exception as e:
         log.exception("topic %s: unexpected error", topic)
-        message = f"the driver met an unexpected {type(e).__name__}: {e}"
+        message = f"the driver met an unexpected {type(e).__name__}: {message_of(e)}"
         return TopicOutcome(topic=topic, status="error", error=SparkJobError.__name__, message=message)
     return TopicOutcome(topic=topic, status="decided")
 
@@ -271,10 +278,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = Job(spec, _session).run()
     except Exception as e:  # noqa: BLE001 - the caller reads the result file, not tracebacks
         error = explain(e)
-        log.error("%s: %s", type(error).__name__, error)
+        message = message_of(error)
+        log.error("%s: %s", type(error).__name__, message)
         result = JobResult(
             topics=tuple(
-                TopicOutcome(topic=ref.topic, status="error", error=type(error).__name__, message=str(error))
+                TopicOutcome(topic=ref.topic, status="error", error=type(error).__name__, message=message)
                 for ref in spec.plans
             )
         )

@@ -96,7 +96,7 @@ def test_anything_else_is_refused_by_topic_partition_and_offset(value: bytes, wh
     """The message says which record it is, why, and what to do; it never quotes the record."""
     with pytest.raises(RecordError, match=rf"topic 'flights', partition 3, offset 43: .*JSON.*\(.*{why}") as e:
         FORMAT.prepare(make_batch([GOOD, value, GOOD], first=42), topic="flights", partition=3)
-    assert "correct its producer, or land the topic with Format(kind='bytes')" in str(e.value)
+    assert "land the topic with Format(kind='bytes')" in str(e.value)
     assert "good" not in str(e.value)
     assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)
 

@@ -220,7 +220,7 @@ def test_a_record_without_timestamp_is_refused_by_name() -> None:
     """The first such record of the batch, with what to do."""
     with pytest.raises(
         RecordError,
-        match=r"topic 'flights', partition 3, offset 11: the record has no timestamp.*LogAppendTime.*'default'",
+        match=r"topic 'flights', partition 3, offset 11: the record has no timestamp.*'default'.*LogAppendTime",
     ):
         partitioner("hourly").encode(batch([5, -1, 7, -1], first=10), topic="flights", partition=3)
 

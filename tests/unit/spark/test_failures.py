@@ -11,6 +11,7 @@ from airflow_provider_kafka_s3.exceptions import (
     KafkaS3Error,
     RecordError,
     SparkJobError,
+    TerminalError,
 )
 from airflow_provider_kafka_s3.spark.failures import explain
 
@@ -22,6 +23,15 @@ TRACE = """
 CALLING = "An error occurred while calling o165.collectToPython.\n"
 GONE = "Reason: offset [0, 9) for topic partition a-0."
 PYTHON_TRACE = 'Traceback (most recent call last):\n  File "uploads.py", line 1, in f\n    code\n'
+NOTED = (
+    "airflow_provider_kafka_s3.exceptions.UnknownOutcomeError: 503 gave up: UploadPart s3://lake/key, 4 tries in 3.0 s"
+)
+RAISED_WITH_NOTE = (
+    f"\n  An exception was thrown from the Python worker.\n{PYTHON_TRACE}a.PreconditionFailed: no\n\n"
+    f"During handling of the above exception, another exception occurred:\n\n"
+    f"{PYTHON_TRACE}{NOTED.replace(' gave up', chr(10) + 'gave up')}\n\n"
+)
+IN_A_TASK = f"org.apache.spark.SparkException: PythonException: {PYTHON_TRACE}a.E: no\nnote\n{TRACE}"
 
 
 @pytest.mark.parametrize(
@@ -50,6 +60,13 @@ PYTHON_TRACE = 'Traceback (most recent call last):\n  File "uploads.py", line 1,
             SparkJobError,
             "failed: ThrottledError: slow down",
         ),
+        (f"{RAISED_WITH_NOTE}JVM stacktrace:\norg.apache.SparkException{TRACE}", SparkJobError, f"failed: {NOTED}"),
+        (
+            f"{CALLING}: {IN_A_TASK}Driver stacktrace:{TRACE}Caused by: {IN_A_TASK}",
+            SparkJobError,
+            "failed: a.E: no note",
+        ),
+        ("bigger than spark.driver.maxResultSize (1024.0 MiB).", TerminalError, "spark.driver.memory"),
         ("", SparkJobError, "RuntimeError"),
     ],
 )
@@ -59,6 +76,7 @@ def test_a_failure_is_what_its_text_says(text: str, kind: type[KafkaS3Error], to
     assert type(error) is kind
     assert told in str(error)
     assert "KafkaExceptions.scala" not in str(error)
+    assert not str(error).endswith("SparkException")
 
 
 def test_errors_of_this_package_stay_what_they_are() -> None:

@@ -1,0 +1,143 @@
+"""What the driver says about a topic that ended with an error: the reason, and how to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.exits import abandon
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.objects import object_builder
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.requests import RunRequest
+from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
+    RecordError,
+    TerminalError,
+    UnknownOutcomeError,
+)
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.spark.job import Job
+from airflow_provider_kafka_s3.spark.rows import Row, error_row
+from airflow_provider_kafka_s3.spark.spec import JobSpec, PlanRef, TopicOutcome
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+
+JSON = Layout(format=Format(kind="json"))
+BYTES = Layout(format=Format(kind="bytes"))
+
+Read = Callable[[Sequence[Plan]], list[Row]]
+
+
+class Landing:
+    """A topic with three records, and a job whose Spark is a function."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kafka = SimulatedKafka()
+        self.kafka.create_topic("flights")
+        for value in (b"1", b"{", b"3"):
+            self.kafka.append("flights", 0, value)
+        self.store = DurableStore(MemoryStore(), Retrier(sleep=lambda _: None))
+        self._patch = monkeypatch
+
+    def committer(self) -> Committer:
+        """Of the topic."""
+        log = TopicLog(self.store, topics_dir="topics", pipeline="lake", topic="flights")
+        return Committer(log, self.kafka, object_builder(self.store))
+
+    def plan(self, layout: Layout) -> Plan:
+        """The batch that has to be executed next."""
+        request = RunRequest(run="run", mode="incremental", layout=layout, starting="earliest")
+        step = TopicRun(self.committer(), request).advance()
+        assert isinstance(step, Plan)
+        return step
+
+    def job(self, plan: Plan, read: Read) -> TopicOutcome:
+        """Execute a plan."""
+        self._patch.setattr(Job, "_read", lambda _job, _spark, plans: read(plans))
+        ref = PlanRef(topics_dir="topics", pipeline="lake", topic="flights", batch=plan.batch)
+        spec = JobSpec(run="run", plans=(ref,), kafka={}, bucket="lake", result_path="unused")
+        spark = object()
+        result = Job(spec, lambda: spark, source=self.kafka, store=self.store).run()  # type: ignore[arg-type,return-value]
+        return result.topics[0]
+
+
+@pytest.fixture
+def landing(monkeypatch: pytest.MonkeyPatch) -> Landing:
+    """See the class."""
+    return Landing(monkeypatch)
+
+
+def ends_with(error: TerminalError) -> Read:
+    """A task that met a terminal error."""
+    return lambda _: [error_row(0, 0, "attempt", error)]
+
+
+@pytest.mark.parametrize("error", [RecordError("offset 1 is no JSON"), ConfigurationError("the key is too long")])
+def test_a_plan_that_cannot_be_executed_comes_with_the_way_out_and_that_works(
+    landing: Landing, error: TerminalError
+) -> None:
+    """The plan would end the same way for ever; abandoned as the message says, its offsets are planned anew."""
+    outcome = landing.job(landing.plan(JSON), ends_with(error))
+    assert outcome.error == type(error).__name__
+    assert str(outcome.message).startswith(f"{error}; batch 1 keeps the offsets and the layout it was planned with.")
+    said = 'airflow_provider_kafka_s3.batch.exits.abandon(committer, 1, release="debt", reason=…, operator=…)'
+    assert said in str(outcome.message)
+
+    assert landing.plan(BYTES).layout == JSON
+    abandon(landing.committer(), 1, release="debt", reason="no JSON", operator="test")
+    again = landing.plan(BYTES)
+    assert (again.batch, again.layout) == (2, BYTES)
+    assert again.read == landing.committer().log.require_plan(1)[0].read
+
+
+def test_what_the_plan_has_nothing_to_do_with_is_no_reason_to_abandon_it(landing: Landing) -> None:
+    """Credentials can be mended, and the batch goes on."""
+    outcome = landing.job(landing.plan(JSON), ends_with(AccessDeniedError("PutObject on lake")))
+    assert (outcome.error, outcome.message) == ("AccessDeniedError", "PutObject on lake")
+
+
+def test_more_rows_than_the_driver_takes_end_the_topic(landing: Landing) -> None:
+    """Trying again would bring as many."""
+
+    def read(_: Sequence[Plan]) -> list[Row]:
+        raise RuntimeError(
+            "Job aborted: Total size of serialized results of 9 tasks is bigger than spark.driver.maxResultSize 1 GiB."
+        )
+
+    outcome = landing.job(landing.plan(JSON), read)
+    assert outcome.error == "TerminalError"
+    assert "Raise spark.driver.maxResultSize" in str(outcome.message)
+    assert "abandon(committer, 1, " in str(outcome.message)
+
+
+def test_notes_of_an_error_are_told(landing: Landing) -> None:
+    """How often a request was tried is a note of its error."""
+
+    def read(_: Sequence[Plan]) -> list[Row]:
+        error = UnknownOutcomeError("503 of s3://lake/key")
+        error.add_note("gave up: GET, 4 tries in 1.0 s")
+        raise error
+
+    outcome = landing.job(landing.plan(JSON), read)
+    assert outcome.message == "503 of s3://lake/key; gave up: GET, 4 tries in 1.0 s"
+
+
+def test_offsets_that_are_gone_come_with_the_way_out(landing: Landing) -> None:
+    """The policy may stay as it is: a person can give up this one batch."""
+    plan = landing.plan(JSON)
+    landing.kafka.delete_records("flights", 0, 2)
+
+    def read(_: Sequence[Plan]) -> list[Row]:
+        raise RuntimeError("KAFKA_DATA_LOSS")
+
+    outcome = landing.job(plan, read)
+    assert outcome.error == "DataLossError"
+    assert "offsets 0: [0, 2)" in str(outcome.message)
+    assert "abandon(committer, 1, " in str(outcome.message)
