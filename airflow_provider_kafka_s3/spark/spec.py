@@ -6,6 +6,7 @@ path is an argument of the process. The driver has to run on the caller's machin
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any, Literal
@@ -102,7 +103,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Read a job file and remove it.
 
         Raises:
-            ConfigurationError: it is not there, or was written by another version.
+            ConfigurationError: it is not there, or was written by another version. That version is answered by the
+                result file, if its job file says where it is.
         """
         try:
             body = Path(path).read_bytes()
@@ -117,10 +119,19 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         except (msgspec.DecodeError, ValueError) as e:
             # The text of the file holds secrets: it must not come along as context of the error.
             reason = str(e)
-        raise ConfigurationError(
+        error = ConfigurationError(
             f"job file {path} is not one of this version ({reason}); install the same version of "
             f"airflow-provider-kafka-s3 for Airflow and for the driver"
         )
+        # Without a result, what trying again cannot cure would be tried again.
+        with contextlib.suppress(msgspec.DecodeError, OSError):
+            asked = msgspec.json.decode(body, type=_Asked)
+            outcomes = (
+                TopicOutcome(topic=plan.topic, status="error", error=type(error).__name__, message=str(error))
+                for plan in asked.plans
+            )
+            JobResult(topics=tuple(outcomes)).write(asked.result_path)
+        raise error
 
     def __repr__(self) -> str:
         return (
@@ -129,6 +140,17 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
 
     __str__ = __repr__
+
+
+class _AskedPlan(msgspec.Struct):
+    topic: str
+
+
+class _Asked(msgspec.Struct):
+    """What has to be known of another version's job file to answer it."""
+
+    plans: tuple[_AskedPlan, ...]
+    result_path: str
 
 
 class TopicOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.spark.job import main
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome, UploadSettings
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials
 
@@ -51,6 +53,35 @@ def test_a_job_file_of_another_version_is_refused_without_its_content(tmp_path: 
     assert CANARY not in str(caught.value)
     assert caught.value.__context__ is None
     assert not path.exists()
+
+
+def test_a_job_file_of_another_version_is_answered(tmp_path: Path) -> None:
+    """Its caller learns that trying again cannot help, for each of its topics."""
+    path, result_path = tmp_path / "job.json", tmp_path / "result.json"
+    told = {"plans": [{"topic": "a", "shard": 1}, {"topic": "b"}], "result_path": str(result_path), "later": CANARY}
+    path.write_bytes(json.dumps(told).encode())
+    assert main(["--job-file", str(path)]) == 1
+    result = JobResult.read(result_path)
+    assert result is not None
+    assert [(o.topic, o.status, o.error) for o in result.topics] == [
+        ("a", "error", "ConfigurationError"),
+        ("b", "error", "ConfigurationError"),
+    ]
+    assert all("install the same version" in str(o.message) for o in result.topics)
+    assert CANARY not in result_path.read_text()
+
+
+def test_a_job_file_of_another_version_without_an_address_is_told_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last words of the driver reach the task."""
+    path = tmp_path / "job.json"
+    path.write_text("{}")
+    assert main(["--job-file", str(path)]) == 1
+    (record,) = caplog.records
+    assert "install the same version" in record.getMessage()
+    assert "\n" not in record.getMessage()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_secrets_do_not_show() -> None:
