@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_kafka_s3.exceptions import TopicRecreatedError
+from airflow_provider_kafka_s3.kafka.options import Isolation
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Isolation", "Source", "TopicView", "require_topic_id"]
-
-Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 class TopicView(Protocol):
