@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import uuid
+import zipimport
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -101,6 +103,7 @@ class SliceTask:
             except TerminalError as e:
                 # Not an exception of the task: Spark would only repeat it.
                 rows = [error_row(topic, slice_.id, attempt, e)]
+        _forget_zip_importers()
         for start in range(0, len(rows), _ROWS_PER_BATCH):
             yield to_batch(rows[start : start + _ROWS_PER_BATCH])
 
@@ -140,6 +143,17 @@ class SliceTask:
 def _client(s3: S3Settings, credentials: S3Credentials | None) -> S3Client:
     """One client per worker: Spark uses a worker for many tasks."""
     return make_client(s3, credentials)
+
+
+def _forget_zip_importers() -> None:
+    """Spare the worker's next task a tenth of a CPU second.
+
+    Before every task Spark drops Python's import caches, and every zip importer then reads the directory of its zip
+    anew: 16 times that of pyspark.zip. What is forgotten is made again, from what is known, when it is needed.
+    """
+    for path, importer in list(sys.path_importer_cache.items()):
+        if isinstance(importer, zipimport.zipimporter):
+            sys.path_importer_cache.pop(path, None)
 
 
 def to_records(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,9 +1,13 @@
-"""The records of the benchmark: events about flights as JSON, about 370 bytes each, in order of time."""
+"""The records of the benchmark: position reports of flights as JSON, about 370 bytes each, in order of time.
+
+A report has an id and measured numbers of its own beside what it shares with others, as events have; gzip at level 6
+makes them 4.5 times smaller.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
+import random
 from collections.abc import Iterator
 
 import msgspec
@@ -18,13 +22,22 @@ SPACING = 86
 
 
 def messages(count: int, partitions: int) -> Iterator[Message]:
-    """``count`` events, each of a flight and with an id of its own, dealt to the partitions in turn."""
-    bodies = [msgspec.json.encode(flight)[1:] for flight in itertools.islice(flights(), 100_000)]
+    """``count`` reports, each of a flight and with an id of its own, dealt to the partitions in turn."""
+    known = ("carrier", "flight", "tailnum", "origin", "dest", "distance", "sched_dep_time", "dep_delay", "time_hour")
+    planes = [
+        msgspec.json.encode({name: flight[name] for name in known})[1:]
+        for flight in itertools.islice(flights(), 100_000)
+    ]
+    rng = random.Random(2025)
     for n in range(count):
         at = START + n * SPACING
-        event = hashlib.blake2b(n.to_bytes(8, "big"), digest_size=16).hexdigest()
-        prefix = f'{{"event_id":"{event}","at":{at},'.encode()
-        yield Message(prefix + bodies[n % len(bodies)], partition=n % partitions, timestamp=at)
+        x, y, z = rng.random(), rng.random(), rng.random()
+        report = (
+            f'{{"report_id":"{rng.getrandbits(128):032x}","at":{at},"latitude":{25 + 24 * x:.6f},'
+            f'"longitude":{-125 + 58 * y:.6f},"altitude":{12_000 * z:.2f},"heading":{360 * x * y:.3f},'
+            f'"ground_speed":{200 + 60 * x * z:.3f},"air_temperature":{20 - 70 * z * y:.2f},'
+        )
+        yield Message(report.encode() + planes[n % len(planes)], partition=n % partitions, timestamp=at)
 
 
 def load(broker: KafkaBroker, topic: str, count: int, partitions: int = 4) -> None:

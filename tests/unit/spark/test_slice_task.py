@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import pickle
 import subprocess
 import sys
+import zipfile
+import zipimport
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -189,6 +193,8 @@ def test_a_task_travels_and_shows_no_secret() -> None:
 
 SCRIPT = """
 import sys
+import zipfile
+import zipimport
 import pyarrow as pa
 from tests.unit.spark.test_slice_task import MemoryStore, from_bytes, make_task, task
 
@@ -208,3 +214,18 @@ def test_a_task_does_not_import_pandas() -> None:
         writer.write_batch(batch)
     done = subprocess.run([sys.executable, "-c", SCRIPT], input=stream.getvalue(), capture_output=True, check=False)
     assert (done.stdout.decode(), done.stderr.decode()) == ("object slice False\n", "")
+
+
+def test_a_task_leaves_no_zip_to_be_read_again(store: MemoryStore, tmp_path: Path) -> None:
+    """Spark drops import caches before every task; what is in a zip can be imported all the same."""
+    archive = tmp_path / "shipped.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("shipped_early.py", "")
+        packed.writestr("shipped_late.py", "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(archive)
+        importlib.import_module("shipped_early")
+        run(make_task(), spark_batch([]))
+        assert not [i for i in sys.path_importer_cache.values() if isinstance(i, zipimport.zipimporter)]
+        importlib.invalidate_caches()
+        importlib.import_module("shipped_late")
