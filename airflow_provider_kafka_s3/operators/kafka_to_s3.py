@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_kafka_s3.batch.plan import Plan
-    from airflow_provider_kafka_s3.batch.runs import RunRequest, Starting
+    from airflow_provider_kafka_s3.batch.requests import RunRequest, Starting
     from airflow_provider_kafka_s3.operators.work import Work
     from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
@@ -320,7 +321,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         )
 
     def _request(self, run: str, layout: Layout, window: tuple[int, int] | None, starting: Starting) -> RunRequest:
-        from airflow_provider_kafka_s3.batch.runs import RunRequest
+        from airflow_provider_kafka_s3.batch.requests import RunRequest
 
         said = {
             "offsets": self.offsets,
@@ -423,9 +424,16 @@ class KafkaToS3Operator(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """Stop the driver. What is committed stays; what is decided, the next try completes."""
+        import psutil
+
         self._killed = True
         if self._hook is not None:
+            # The base class ends the JVM. Without it the Python driver reads nothing more, but it would go on deciding.
+            processes = launch.processes_of_job(self.application_args[-1]) if self.application_args else []
             super().on_kill()
+            for process in processes:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
 
 
 def _run_name(context: Context) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -15,9 +16,11 @@ from airflow_provider_kafka_s3 import exceptions
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, SparkJobError
 
 if TYPE_CHECKING:
+    import psutil
+
     from airflow_provider_kafka_s3.spark.spec import JobResult
 
-__all__ = ["local_master", "python_of_local_master", "require_java", "spark_submit", "told_by"]
+__all__ = ["local_master", "processes_of_job", "python_of_local_master", "require_java", "spark_submit", "told_by"]
 
 _TASK_TRIES: Final = 4
 """How often Spark starts a task at most; its own default, except on local masters."""
@@ -108,6 +111,22 @@ def require_java(env: Mapping[str, object]) -> None:
         f"Spark needs Java 17 or 21 on the Airflow worker: {problem}. Install a JRE (Debian: openjdk-17-jre-headless) "
         f"or set JAVA_HOME"
     )
+
+
+def processes_of_job(job_file: str) -> list[psutil.Process]:
+    """The processes of this one's that run a job: the JVM of ``spark-submit``, and the Python driver that it started.
+
+    Args:
+        job_file: its path, which is among the arguments of both and of no other job.
+    """
+    import psutil
+
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # It may end meanwhile.
+            if job_file in process.cmdline():
+                found.append(process)
+    return found
 
 
 def told_by(result: JobResult | None, last_words: str, topics: Iterable[str]) -> dict[str, KafkaS3Error]:

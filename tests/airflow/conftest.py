@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import msgspec
+import psutil
 import pytest
 
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
@@ -42,12 +43,18 @@ class Gate:
         self._application = application
         self._lock = threading.Condition()
         self._wanted: dict[tuple[str, str], int] = {}
+        self._waiting: set[tuple[str, str]] = set()
         self.met: list[str] = []
 
     def hold(self, method: str, ending: str, count: int = 2) -> None:
         """Hold the next ``count`` requests of a method for a key with this ending."""
         with self._lock:
             self._wanted[method, ending] = count
+
+    def wait_for(self, method: str, ending: str) -> None:
+        """Return when a request is held that :meth:`hold` has asked for."""
+        with self._lock:
+            assert self._lock.wait_for(lambda: (method, ending) in self._waiting, timeout=100), f"no {method} {ending}"
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Any:
         """Serve a request, later if it has to wait."""
@@ -60,10 +67,12 @@ class Gate:
             if held is None:
                 return
             self._wanted[held] -= 1
+            self._waiting.add(held)
             if not self._wanted[held]:
                 del self._wanted[held]
+                self._waiting.discard(held)
                 self.met.append(held[1])
-                self._lock.notify_all()
+            self._lock.notify_all()
             # Whoever is alone goes on in the end; the test then sees that nobody met.
             self._lock.wait_for(lambda: held not in self._wanted, timeout=150)
 
@@ -166,6 +175,16 @@ class Worker:
         result = json.loads(answer)
         returned = self._xcom(dag_id, result["run_id"])
         return TaskRun(result["state"] == "success", returned, log, len(self.home.java_commands) - starts)
+
+    def descendants(self) -> list[psutil.Process]:
+        """The processes that it has started and these in turn: Spark's, while a job runs."""
+        assert self._process is not None
+        return psutil.Process(self._process.pid).children(recursive=True)
+
+    def kill_task(self) -> None:
+        """Do what Airflow does to stop a task; its handler of the signal calls the operator's ``on_kill``."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
 
     def _xcom(self, dag_id: str, run_id: str) -> dict[str, Any] | None:
         connection = sqlite3.connect(self.home.folder / "airflow.db", timeout=30)

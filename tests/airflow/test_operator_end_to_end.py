@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
@@ -174,6 +175,42 @@ def test_two_runs_that_meet_at_the_same_requests_land_every_record_once(
     assert sorted((run.returned or {})["topics"][topic]["shared"] for run in runs.values()) == [False, True]
     summary = check(topic)
     assert (summary.records, summary.batches) == (1000, 1)
+
+
+def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_batch(
+    worker: Worker,
+    gate: Gate,
+    store: S3Store,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    check: Callable[..., BucketSummary],
+) -> None:
+    """It dies while it decides: nobody goes on, nothing is visible; its request comes late, and no number is wasted."""
+    topic = make_topic(1)
+    produce(topic, [{"n": n} for n in range(100)])
+    manifest = f"topics/_kafka_s3/{PIPELINE}/{topic}/batches/0000000001.manifest.json"
+    runs: list[TaskRun] = []
+    before = worker.descendants()
+    gate.hold("PUT", manifest)
+    task = threading.Thread(target=lambda: runs.append(worker.run(topics=topic)))
+    task.start()
+    gate.wait_for("PUT", manifest)
+    spark = [process for process in worker.descendants() if process not in before]
+    assert {process.name().rstrip("0123456789.") for process in spark} >= {"java", "python"}
+    worker.kill_task()
+    alive = psutil.wait_procs(spark, timeout=5)[1]
+    task.join()
+    assert alive == []
+    assert not runs[0].succeeded
+    assert store.head(manifest) is None
+    assert list(store.list(f"topics/{topic}/")) == []
+    again = worker.run(topics=topic, adopt_wait=0.0)
+    assert again.succeeded, again.log
+    assert gate.met[-1] == manifest
+    assert offsets(again, topic) == {"0": [[0, 100]]}
+    assert [batch["batch"] for batch in (again.returned or {})["topics"][topic]["batches"]] == [1]
+    summary = check(topic)
+    assert (summary.records, summary.batches) == (100, 1)
 
 
 def test_a_clock_before_the_end_of_the_interval_is_refused(worker: Worker, make_topic: Callable[..., str]) -> None:

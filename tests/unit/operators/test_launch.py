@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, SparkJobError
@@ -85,6 +87,27 @@ def test_workers_of_a_local_master_run_this_python(monkeypatch: pytest.MonkeyPat
     assert launch.python_of_local_master({"spark.pyspark.driver.python": "x"}, {}) == {"PYSPARK_PYTHON": here}
     monkeypatch.setenv("PYSPARK_PYTHON", "x")
     assert launch.python_of_local_master({}, {}) == {"PYSPARK_DRIVER_PYTHON": here}
+
+
+def test_the_processes_of_a_job_are_known_by_its_file() -> None:
+    """Children of children count; processes of another job do not."""
+    wait = "import sys; sys.stdin.read()"
+    start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {wait!r}, '--job-file', sys.argv[1]])"
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, path], stdin=subprocess.PIPE)
+        for code, path in ((start, "/job/1"), (wait, "/job/2"))
+    ]
+    try:
+        one = psutil.Process(started[0].pid)
+        while not one.children():
+            assert one.is_running()
+        child = one.children()[0]
+        while "/job/1" not in child.cmdline():
+            assert child.is_running()
+        assert {process.pid for process in launch.processes_of_job("/job/1")} == {one.pid, child.pid}
+    finally:
+        for process in started:
+            process.communicate()
 
 
 def test_what_the_driver_wrote_counts_and_its_last_words_stand_in_for_what_it_did_not() -> None:
