@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.spark.spec import UploadSettings
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_kafka_s3.batch.runs import Starting
+    from airflow_provider_kafka_s3.batch.requests import Starting
 
 __all__ = [
     "has_template",
