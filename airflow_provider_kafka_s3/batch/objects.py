@@ -309,4 +309,4 @@ class _Rebuilt:
                 raise
             if self.store.complete(done.key, done.upload_id, done.parts) is not CompleteAnswer.DONE:
                 # Once aborted, the upload cannot bring the object to light later, after somebody deleted it.
-                self.store.abort_upload(done.key, done.upload_id)
+                self.store.abort_uploads([(done.key, done.upload_id)])

@@ -55,7 +55,9 @@ class RunRequest:
     params: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("max_records_per_run", "max_records_per_batch", "max_slice_records"):
+        if self.max_slice_records < 1:
+            raise ConfigurationError(f"max_slice_records={self.max_slice_records} must be a positive number of records")
+        for name in ("max_records_per_run", "max_records_per_batch"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigurationError(f"{name}={value} must be a positive number of records, or None for no limit")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+import msgspec
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator  # noqa: TID253 - it is the base class
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException  # noqa: TID253 - light, and loaded
 
@@ -302,11 +303,12 @@ class KafkaToS3Operator(SparkSubmitOperator):
         source = KafkaSource(kafka, retrier=retrier)
         store = DurableStore(open_store(access, bucket), retrier)
         starting = parameters.parse_starting_offsets(self._starting)
+        build = object_builder(store, **msgspec.structs.asdict(self.upload))
         runs = {}
         for topic in topics:
             request = self._request(run, layout, window, parameters.starting_of(starting, topic, topics))
             log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic)
-            runs[topic] = TopicRun(Committer(log, source, object_builder(store)), request)
+            runs[topic] = TopicRun(Committer(log, source, build), request)
         return Work(
             run=run,
             runs=runs,

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import SliceRows
@@ -85,6 +87,8 @@ class Job:
             S3Store(make_client(spec.s3, spec.credentials), spec.bucket), Retrier(spec.retry)
         )
 
+        self._build = object_builder(self._store, **msgspec.structs.asdict(spec.upload))
+
     def run(self) -> JobResult:
         """Execute all plans. Errors of topics are in the result, none is raised."""
         outcomes: dict[str, TopicOutcome] = {}
@@ -114,7 +118,7 @@ class Job:
 
         def look() -> None:
             topic_log = TopicLog(self._store, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
-            committer = Committer(topic_log, self._source, object_builder(self._store))
+            committer = Committer(topic_log, self._source, self._build)
             plan, _ = topic_log.require_plan(ref.batch)
             decision = topic_log.read_manifest(ref.batch)
             if decision is not None:
