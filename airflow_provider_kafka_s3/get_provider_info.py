@@ -17,7 +17,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": integration,
-                "external-doc-url": "https://pypi.org/project/airflow-provider-kafka-s3/",
+                "external-doc-url": "https://kafka.apache.org/documentation/",
                 "tags": ["apache", "aws"],
             }
         ],
