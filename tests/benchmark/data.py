@@ -1,4 +1,4 @@
-"""The records of the benchmark: position reports of flights as JSON, about 370 bytes each, in order of time.
+"""The records of the benchmark: position reports of flights as JSON, 357 bytes each on average, in order of time.
 
 A report has an id and measured numbers of its own beside what it shares with others, as events have; gzip at level 6
 makes them 4.5 times smaller.
