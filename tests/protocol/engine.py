@@ -31,6 +31,8 @@ from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import ObjectStore
+from airflow_provider_kafka_s3.testing.invariants import check_bucket
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +58,11 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now
+
+
+def check_landed(bucket: ObjectStore, kafka: SimulatedKafka, **how: Any) -> None:
+    """The bucket holds what the cluster held; ``how`` goes to ``check_bucket``."""
+    check_bucket(bucket, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC, source=kafka.all_records(), **how)
 
 
 def in_turn(function: Callable[[T], R], items: Sequence[T]) -> list[R]:

@@ -39,12 +39,11 @@ from airflow_provider_kafka_s3.exceptions import (
     TransientError,
 )
 from airflow_provider_kafka_s3.storage.port import StoredObject
-from airflow_provider_kafka_s3.testing.invariants import check_bucket
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, Request
 from tests.protocol.actors import Actor, Scheduler
 from tests.protocol.bucket import Bucket
-from tests.protocol.engine import PIPELINE, TOPIC, TOPICS_DIR
+from tests.protocol.engine import TOPIC, check_landed
 from tests.protocol.landing import accept_losses, drive, reset
 from tests.protocol.process import Process
 from tests.protocol.surroundings import Surroundings
@@ -369,15 +368,7 @@ class World:
             if state.is_resolved(plan.batch):
                 self.watch.check_batch(plan, decision, self.watch.exists)
         if not self.trim:
-            check_bucket(
-                self.bucket,
-                topics_dir=TOPICS_DIR,
-                pipeline=PIPELINE,
-                topic=TOPIC,
-                source=self.kafka.all_records(),
-                is_optional=self.kafka.is_optional,
-                deleted=self.watch.deleted,
-            )
+            check_landed(self.bucket, self.kafka, is_optional=self.kafka.is_optional, deleted=self.watch.deleted)
         self.seen["batches"] += len(state.plans)
         self.seen["objects at the end"] += sum(self.watch.batch_of(key) is not None for key in self.bucket.objects)
 

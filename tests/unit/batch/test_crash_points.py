@@ -11,10 +11,10 @@ import pytest
 from airflow_provider_kafka_s3.batch import exits
 from airflow_provider_kafka_s3.exceptions import BatchLossError, TerminalError, TransientError
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
-from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
+from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, FaultyStore, Request, SimulatedCrash
-from tests.protocol.engine import PIPELINE, TOPIC, TOPICS_DIR, Engine
+from tests.protocol.engine import TOPIC, Engine, check_landed
 
 FAULTS = [
     Fault.CRASH_BEFORE,
@@ -42,16 +42,7 @@ class World:
 
     def check(self, *, complete: bool = True) -> None:
         """Everything is landed once and nothing is left to do."""
-        check_bucket(
-            self.bucket,
-            topics_dir=TOPICS_DIR,
-            pipeline=PIPELINE,
-            topic=TOPIC,
-            source=self.kafka.all_records(),
-            is_optional=self.kafka.is_optional,
-            recovered=True,
-            complete=complete,
-        )
+        check_landed(self.bucket, self.kafka, is_optional=self.kafka.is_optional, recovered=True, complete=complete)
 
 
 def new_world() -> World:

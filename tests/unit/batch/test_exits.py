@@ -8,10 +8,10 @@ from airflow_provider_kafka_s3.batch import exits
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
-from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
+from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import PIPELINE, TOPIC, TOPICS_DIR, Engine
+from tests.protocol.engine import TOPIC, TOPICS_DIR, Engine, check_landed
 
 ALL = Offsets({0: [(0, 6)]})
 
@@ -34,14 +34,7 @@ class World:
         return Engine(store or self.bucket, self.kafka)
 
     def check(self) -> None:
-        check_bucket(
-            self.bucket,
-            topics_dir=TOPICS_DIR,
-            pipeline=PIPELINE,
-            topic=TOPIC,
-            source=self.kafka.all_records(),
-            recovered=True,
-        )
+        check_landed(self.bucket, self.kafka, recovered=True)
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ from airflow_provider_kafka_s3.batch import exits
 from airflow_provider_kafka_s3.batch.requests import TopicResult
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
-from airflow_provider_kafka_s3.testing.invariants import check_bucket
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import FaultyStore
 from tests.protocol.actors import Actor, Scheduler
-from tests.protocol.engine import PIPELINE, TOPIC, TOPICS_DIR, Engine
+from tests.protocol.engine import TOPIC, Engine, check_landed
 
 Body = Callable[[Engine], Any]
 
@@ -57,15 +56,7 @@ class Race:
     def check(self) -> None:
         """After one more scheduled run everything is landed once and nothing is left to do."""
         Engine(self.bucket, self.kafka).run("afterwards")
-        check_bucket(
-            self.bucket,
-            topics_dir=TOPICS_DIR,
-            pipeline=PIPELINE,
-            topic=TOPIC,
-            source=self.kafka.all_records(),
-            recovered=True,
-            complete=True,
-        )
+        check_landed(self.bucket, self.kafka, recovered=True, complete=True)
 
 
 def records(bucket: MemoryStore, kafka: SimulatedKafka) -> None:

@@ -27,10 +27,10 @@ from airflow_provider_kafka_s3.exceptions import (
     UploadRefused,
 )
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
-from airflow_provider_kafka_s3.testing.invariants import check_bucket, snapshot
+from airflow_provider_kafka_s3.testing.invariants import snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import PIPELINE, TOPIC, TOPICS_DIR, Engine
+from tests.protocol.engine import TOPIC, Engine, check_landed
 
 
 @dataclass
@@ -50,15 +50,7 @@ class Decided:
         return Engine(self.bucket, self.kafka).log.require_marker()[0].is_resolved(1)
 
     def check(self) -> None:
-        check_bucket(
-            self.bucket,
-            topics_dir=TOPICS_DIR,
-            pipeline=PIPELINE,
-            topic=TOPIC,
-            source=self.kafka.all_records(),
-            recovered=True,
-            complete=True,
-        )
+        check_landed(self.bucket, self.kafka, recovered=True, complete=True)
 
 
 @pytest.fixture
@@ -408,7 +400,7 @@ def test_a_driver_that_could_not_read_the_decision_keeps_its_uploads() -> None:
     assert len(list(bucket.pending_uploads(""))) == 2
     store.apply_late()
     assert Engine(bucket, kafka).run("died").status == "ok"
-    check_bucket(bucket, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC, source=kafka.all_records())
+    check_landed(bucket, kafka)
 
 
 def test_a_topic_that_changed_while_it_was_read_decides_nothing() -> None:

@@ -18,10 +18,9 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
-from airflow_provider_kafka_s3.testing.invariants import check_bucket
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine
+from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, check_landed
 
 MARKER = keys.marker_key(CONTROL)
 
@@ -169,15 +168,7 @@ def test_a_store_that_ignores_conditions_can_be_used_by_a_single_writer_who_says
     """unsafe_single_writer skips the probe; with one writer everything is landed once."""
     kafka, bucket = kafka_with(7), MemoryStore()
     Engine(weak(bucket), kafka).run("first", unsafe_single_writer=True)  # type: ignore[arg-type]
-    check_bucket(
-        bucket,
-        topics_dir=TOPICS_DIR,
-        pipeline=PIPELINE,
-        topic=TOPIC,
-        source=kafka.all_records(),
-        recovered=True,
-        complete=True,
-    )
+    check_landed(bucket, kafka, recovered=True, complete=True)
 
 
 def test_a_probe_that_meets_a_concurrent_change_is_repeated() -> None:

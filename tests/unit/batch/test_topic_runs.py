@@ -23,10 +23,10 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
-from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
+from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import CONTROL, LAYOUT, PIPELINE, TOPIC, TOPICS_DIR, Clock, Engine
+from tests.protocol.engine import CONTROL, LAYOUT, TOPIC, TOPICS_DIR, Clock, Engine, check_landed
 
 
 class World:
@@ -69,12 +69,9 @@ class World:
         return gone
 
     def check(self, *, complete: bool = True, recovered: bool = True) -> None:
-        check_bucket(
+        check_landed(
             self.bucket,
-            topics_dir=TOPICS_DIR,
-            pipeline=PIPELINE,
-            topic=TOPIC,
-            source=self.kafka.all_records(),
+            self.kafka,
             is_optional=self.kafka.is_optional,
             deleted=self.deleted,
             recovered=recovered,
