@@ -1,59 +1,81 @@
 # Everything a newcomer needs: `make demo` to see it work, `make test` to check it. `make help` lists the rest.
 # A fresh machine needs git, make, Python 3.11, Java 17 and Maven; whatever else is used is set up here, inside the checkout.
 
+# One environment per generation of Airflow. The first is the one that everything uses that is not about an old Airflow.
 VENV := .venv
+VENV_2 := .venv-2.11
 BUILD := .build
-LOCK := requirements/airflow-3.3.lock
 UV_VERSION := 0.13.9
 
 RUN := $(VENV)/bin/python
 UV := $(BUILD)/uv-$(UV_VERSION)/bin/uv
 INSTALLED := $(VENV)/.installed
+INSTALLED_2 := $(VENV_2)/.installed
 JARS := $(BUILD)/jars/.copied
 
 # Packages come through the certificates the machine trusts, which on a company's network are not only the public ones.
 UV_FLAGS := --quiet --system-certs
 
+# The tests that depend on the version of Airflow, so run on each: whole DAGs, the installation, and the rooms of the
+# package that may import Airflow.
+AIRFLOW_TESTS := tests/airflow tests/packaging \
+  $(wildcard $(addprefix tests/unit/,operators sensors triggers hooks links))
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 # Output of two installations at once tells nobody anything, and the steps are few.
 .NOTPARALLEL:
-.PHONY: help demo test lint format bench simulate mutants lock setup jars check clean
+.PHONY: help demo test test-3.3 test-2.11 lint format bench simulate mutants lock setup setup-3.3 setup-2.11 jars check \
+  clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAG, check the bucket (KEEP=1 leaves the servers up)
+demo: setup-3.3 ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAG, check the bucket (KEEP=1 leaves the servers up)
 	@$(RUN) -m dev.demo $(if $(KEEP),--keep)
 
-test: lint ## set up, lint and run every test (ARGS="-k offsets" for some of them)
+test: lint test-3.3 test-2.11 ## set up, lint and run every test (ARGS="-k offsets" for some of them)
+
+test-3.3: setup-3.3 ## every test but those of an older Airflow
 	@$(RUN) -m pytest $(ARGS)
 
-lint: setup ## style, types, and who may import whom
+# What ARGS choose may not depend on Airflow at all: then there is nothing to run a second time.
+test-2.11: setup-2.11 ## the tests that depend on Airflow, with Airflow 2.11
+	@echo "With Airflow 2.11:"
+	@$(VENV_2)/bin/python -m pytest -o testpaths="$(AIRFLOW_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
+
+lint: setup-3.3 ## style, types, and who may import whom
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports --config pyproject.toml
 
-format: setup ## write the code the way `make lint` wants it
+format: setup-3.3 ## write the code the way `make lint` wants it
 	@$(VENV)/bin/ruff check --quiet --fix .
 	@$(VENV)/bin/ruff format --quiet .
 
-bench: setup ## measure against Spark's own writer; prints a table and JSON
+bench: setup-3.3 ## measure against Spark's own writer; prints a table and JSON
 	@$(RUN) -m tests.benchmark $(ARGS)
 
-simulate: setup ## 10,000 seeds of the commit protocol under crashes, races and lost responses
+simulate: setup-3.3 ## 10,000 seeds of the commit protocol under crashes, races and lost responses
 	@$(RUN) -m tests.protocol.simulate $(ARGS)
 
-mutants: setup ## drop one safety step of the protocol at a time and show that the simulation notices
+mutants: setup-3.3 ## drop one safety step of the protocol at a time and show that the simulation notices
 	@$(RUN) -m tests.protocol.mutants $(ARGS)
 
-lock: $(UV) ## resolve the dependencies again and write the lock
-	@echo "Resolving the dependencies for Airflow 3.3 ..."
-	@$(UV) pip compile $(UV_FLAGS) pyproject.toml --extra spark --group dev --constraint requirements/airflow-3.3.in \
-	  --python-version 3.11 --no-annotate --no-header --output-file $(LOCK) >/dev/null
+lock: $(UV) ## resolve the dependencies again and write the locks
+	@for version in 3.3 2.11; do \
+	  echo "Resolving the dependencies for Airflow $$version ..."; \
+	  $(UV) pip compile $(UV_FLAGS) pyproject.toml --extra spark --group dev \
+	    --constraint requirements/airflow-$$version.in --python-version 3.11 --no-annotate --no-header \
+	    --output-file requirements/airflow-$$version.lock >/dev/null || exit 1; \
+	done
 
-setup: check $(INSTALLED) $(JARS) ## the virtual environment and the jars
+setup: setup-3.3 setup-2.11 ## the virtual environments and the jars
+
+setup-3.3: check $(INSTALLED) $(JARS) ## only the one with Airflow 3.3: .venv
+
+setup-2.11: check $(INSTALLED_2) $(JARS) ## only the one with Airflow 2.11: .venv-2.11
 
 jars: $(JARS) ## only the jars: Spark's Kafka connector and a Kafka broker
 
@@ -61,7 +83,7 @@ check: ## whether this machine has what the set-up needs
 	@sh dev/check.sh python java
 
 clean: ## remove everything that make has made
-	rm -rf $(VENV) $(BUILD) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV_2) $(BUILD) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV):
@@ -72,12 +94,15 @@ $(UV):
 	@"$$(sh dev/check.sh --python)" -m venv $(BUILD)/uv-$(UV_VERSION)
 	@$(BUILD)/uv-$(UV_VERSION)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
+$(INSTALLED): requirements/airflow-3.3.lock
+$(INSTALLED_2): requirements/airflow-2.11.lock
 # Made again when an upgrade of Python left it without one.
-$(INSTALLED): $(LOCK) pyproject.toml | $(UV)
-	@$(RUN) -c '' 2>/dev/null || "$$(sh dev/check.sh --python)" -m venv --clear --without-pip $(VENV)
-	@echo "Installing the $$(grep -c == $(LOCK)) packages of $(LOCK) into $(VENV) (about a minute the first time) ..."
-	@$(UV) pip sync $(UV_FLAGS) --python $(VENV) $(LOCK)
-	@$(UV) pip install $(UV_FLAGS) --python $(VENV) --no-deps --no-build-isolation --editable .
+$(INSTALLED) $(INSTALLED_2): pyproject.toml | $(UV)
+	@$(@D)/bin/python -c '' 2>/dev/null || "$$(sh dev/check.sh --python)" -m venv --clear --without-pip $(@D)
+	@echo "Installing the $$(grep -c == $(filter %.lock,$^)) packages of $(filter %.lock,$^) into $(@D)" \
+	  "(about a minute the first time) ..."
+	@$(UV) pip sync $(UV_FLAGS) --python $(@D) $(filter %.lock,$^)
+	@$(UV) pip install $(UV_FLAGS) --python $(@D) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(JARS): dev/pom.xml
