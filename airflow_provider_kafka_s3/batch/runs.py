@@ -28,14 +28,12 @@ from airflow_provider_kafka_s3.batch.planning import (
     recovery_target,
 )
 from airflow_provider_kafka_s3.batch.requests import BatchSummary, RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.source import require_topic_id
+from airflow_provider_kafka_s3.batch.source import refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.verify import Covering, covering_downward, covering_upward, verify
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
-    DataLossError,
     LogTamperedError,
     RunSupersededError,
-    TopicRecreatedError,
 )
 
 __all__ = ["TopicRun"]
@@ -111,7 +109,7 @@ class TopicRun:
         require_topic_id(self.source, self.topic, view.marker.topic_id)
         partitions = self.source.describe(self.topic).partitions
         ends = self.source.ends(self.topic, partitions, self.request.isolation)
-        self._refuse_shorter_log(view, ends)
+        refuse_shorter_log(self.source, self.topic, view.marker, ends)
         window: Window | None = None
         if self.request.window is not None:
             window = self._window(self.request.window, ends)
@@ -173,35 +171,6 @@ class TopicRun:
                 start=start,
             ),
             unsafe_single_writer=self.request.unsafe_single_writer,
-        )
-
-    def _refuse_shorter_log(self, view: View, ends: Mapping[int, int]) -> None:
-        """Notice a log that ends before what is covered.
-
-        Its topic was created again (brokers without topic ids do not tell otherwise) or truncated; either way records
-        would get offsets that count as covered, and never be landed.
-        """
-        stored = {p: end for p in view.marker.covered if (end := view.marker.covered.end(p)) is not None}
-        suspects = tuple(p for p, end in stored.items() if ends.get(p, 0) < end)
-        if not suspects:
-            return
-        # An open transaction hides what was landed uncommitted; the high watermark does not.
-        known = tuple(p for p in suspects if p in ends)
-        watermarks = self.source.ends(self.topic, known, "read_uncommitted") if known else {}
-        short = {p: watermarks.get(p, 0) for p in suspects if watermarks.get(p, 0) < stored[p]}
-        if not short:
-            return
-        told = ", ".join(f"partition {p} ends at {end}, stored is {stored[p]}" for p, end in sorted(short.items()))
-        if view.marker.topic_id:
-            raise DataLossError(
-                f"topic {self.topic!r} is shorter than what was landed of it: {told}. The log was truncated (unclean "
-                f"leader election); new records would get offsets that count as landed. Nothing was written. Land the "
-                f"topic with another pipeline and topics_dir, from these ends as starting_offsets"
-            )
-        raise TopicRecreatedError(
-            f"topic {self.topic!r} is shorter than what was landed of it: {told}. It was deleted and created again. "
-            f"Nothing was written. Land the new topic with another pipeline and topics_dir: these brokers have no "
-            f"topic ids, so a reset cannot tell the two apart"
         )
 
     def _explicit_start(self, start: dict[int, int], partitions: tuple[int, ...]) -> dict[int, int]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_provider_kafka_s3.exceptions import TopicRecreatedError
+from airflow_provider_kafka_s3.exceptions import DataLossError, TopicRecreatedError
 from airflow_provider_kafka_s3.kafka.options import Isolation
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Isolation", "Source", "TopicView", "require_topic_id"]
+    from airflow_provider_kafka_s3.batch.offsets import Offsets
+
+__all__ = ["Isolation", "Source", "Stored", "TopicView", "refuse_shorter_log", "require_topic_id"]
 
 
 class TopicView(Protocol):
@@ -30,6 +32,20 @@ class TopicView(Protocol):
     @property
     def partitions(self) -> tuple[int, ...]:
         """Numbers of its partitions, ascending."""
+        ...
+
+
+class Stored(Protocol):
+    """The stored offsets of a topic: a :class:`~airflow_provider_kafka_s3.batch.marker.Marker`."""
+
+    @property
+    def topic_id(self) -> str:
+        """Incarnation that they belong to; empty on brokers without topic ids."""
+        ...
+
+    @property
+    def covered(self) -> Offsets:
+        """Committed offsets."""
         ...
 
 
@@ -70,3 +86,43 @@ def require_topic_id(source: Source, topic: str, expected: str) -> None:
             f"live topic has {live or 'none'}. Nothing was read or written. If the new topic should be landed from its "
             f"beginning, reset the pipeline's topic"
         )
+
+
+def refuse_shorter_log(source: Source, topic: str, stored: Stored, ends: Mapping[int, int]) -> None:
+    """Notice a log that ends before what is covered.
+
+    Its topic was created again (brokers without topic ids do not tell otherwise) or truncated; either way records
+    would get offsets that count as covered, and never be landed.
+
+    Args:
+        source: the cluster.
+        topic: name of the topic.
+        stored: its stored offsets.
+        ends: of the live topic, for the reader that is going to read it.
+
+    Raises:
+        DataLossError: the log was truncated.
+        TopicRecreatedError: it was created again, on brokers without topic ids.
+    """
+    landed = {p: end for p in stored.covered if (end := stored.covered.end(p)) is not None}
+    suspects = tuple(p for p, end in landed.items() if ends.get(p, 0) < end)
+    if not suspects:
+        return
+    # An open transaction hides what was landed uncommitted; the high watermark does not.
+    known = tuple(p for p in suspects if p in ends)
+    watermarks = source.ends(topic, known, "read_uncommitted") if known else {}
+    short = {p: watermarks.get(p, 0) for p in suspects if watermarks.get(p, 0) < landed[p]}
+    if not short:
+        return
+    told = ", ".join(f"partition {p} ends at {end}, stored is {landed[p]}" for p, end in sorted(short.items()))
+    if stored.topic_id:
+        raise DataLossError(
+            f"topic {topic!r} is shorter than what was landed of it: {told}. The log was truncated (unclean leader "
+            f"election); new records would get offsets that count as landed. Nothing was written. Land the topic with "
+            f"another pipeline and topics_dir, from these ends as starting_offsets"
+        )
+    raise TopicRecreatedError(
+        f"topic {topic!r} is shorter than what was landed of it: {told}. It was deleted and created again. Nothing was "
+        f"written. Land the new topic with another pipeline and topics_dir: these brokers have no topic ids, so a "
+        f"reset cannot tell the two apart"
+    )
