@@ -56,10 +56,15 @@ def builtins(value: object) -> Any:
     return msgspec.to_builtins(value, str_keys=True, enc_hook=_to_wire)
 
 
-def write_stamp() -> dict[str, str]:
-    """Who wrote a document and when: information for people, nobody decides by it. ``write_id`` is unique."""
+def write_stamp(attempt: str = "") -> dict[str, str]:
+    """Who wrote a document and when: information for people, nobody decides by it. ``write_id`` is unique.
+
+    Args:
+        attempt: of a run, such as ``try 2 on worker-1``; stands beside host and process in ``written_by``.
+    """
+    process = f"{socket.gethostname()}/{os.getpid()}"
     return {
-        "written_by": f"{socket.gethostname()}/{os.getpid()}",
+        "written_by": f"{attempt} ({process})" if attempt else process,
         "write_id": uuid.uuid4().hex,
         "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
     }

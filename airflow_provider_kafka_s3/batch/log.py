@@ -81,7 +81,7 @@ class TopicLog:
         self.pipeline = pipeline
         self.topic = topic
         self.prefix = keys.control_prefix(topics_dir, pipeline, topic)
-        self._known: dict[str, tuple[Any, str]] = {}
+        self._known: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     # -- addresses ----------------------------------------------------------------------------------------------------
 
@@ -213,11 +213,25 @@ class TopicLog:
             )
         return found
 
-    def create_plan(self, plan: Plan) -> bool:
-        """Append a plan; False if another plan took its number first."""
+    def create_plan(self, plan: Plan, *, attempt: str = "") -> bool:
+        """Append a plan; False if another plan took its number first.
+
+        Args:
+            plan: with the number to take.
+            attempt: which try of its run plans it; information.
+        """
         key = keys.plan_key(self.prefix, plan.batch)
-        body = encode(plan, write_stamp())
+        body = encode(plan, write_stamp(attempt))
         return self.store.create(key, body) == body
+
+    def planned_by(self, batch: int) -> str:
+        """Who planned a batch and when, for people: ``try 1 on worker-1 (worker-1/4711) at 2026-01-01T…``."""
+        key = keys.plan_key(self.prefix, batch)
+        self.require_plan(batch)
+        beside = self._known[key][1]
+        # What stands there was never validated, as nobody decides by it; a log has lines of bounded length.
+        who, when = (" ".join(str(beside[name] or "unknown").split())[:200] for name in ("written_by", "created_at"))
+        return f"{who} at {when}"
 
     def read_manifest(self, batch: int) -> Manifest | None:
         """The decision about a batch, or None while it is undecided."""
@@ -253,10 +267,15 @@ class TopicLog:
         found = self._read(RunRecord, keys.run_key(self.prefix, run))
         return None if found is None else found[0]
 
-    def create_run(self, record: RunRecord) -> RunRecord:
-        """Pin the target of a run, unless it is pinned; returns the record that is stored."""
+    def create_run(self, record: RunRecord, *, attempt: str = "") -> RunRecord:
+        """Pin the target of a run, unless it is pinned; returns the record that is stored.
+
+        Args:
+            record: of the run.
+            attempt: which try pins it; information.
+        """
         key = keys.run_key(self.prefix, record.run)
-        return decode(RunRecord, self.store.create(key, encode(record, write_stamp())), self.store.url(key))[0]
+        return decode(RunRecord, self.store.create(key, encode(record, write_stamp(attempt))), self.store.url(key))[0]
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -269,8 +288,9 @@ class TopicLog:
             document, beside = decode(kind, stored.body, self.store.url(key))
             if check is not None:
                 check(document)
-            self._known[key] = (document, beside["sha256"])
-        return self._known[key]
+            self._known[key] = (document, beside)
+        document, beside = self._known[key]
+        return document, beside["sha256"]
 
     def _check_plan(self, plan: Plan, batch: int) -> None:
         self._check_topic(plan.topic, self.plan_url(batch))

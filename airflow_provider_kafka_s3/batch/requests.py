@@ -6,16 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.batch.verify import OnMissing
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
-__all__ = ["BatchSummary", "Mode", "RunRequest", "Starting", "TopicResult"]
+__all__ = [
+    "BatchSummary",
+    "Mode",
+    "Purpose",
+    "RequestedWindow",
+    "RunRequest",
+    "Starting",
+    "TopicResult",
+    "Verification",
+]
 
 Mode = Literal["incremental", "data_interval", "recover"]
+Purpose = Literal["resume", "verify", "restore"]
 Starting = Literal["earliest", "latest"] | Mapping[int, int]
+RequestedWindow = tuple[int, int] | Mapping[int, tuple[int, int]]
+"""``[start, end)`` in epoch milliseconds; or offsets: partition -> ``[start, end)``, without partitions that are not
+named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +40,20 @@ class RunRequest:
         mode: how the target is made.
         layout: of the batches it plans.
         starting: where reading starts when the marker is created.
-        window: ``[start, end)`` in epoch milliseconds (``data_interval``).
+        window: see :data:`RequestedWindow` (``data_interval``).
+        purpose: ``resume``: land what the target lacks, and look whether what is landed is still there. ``verify``:
+            read every object of the window (without one: of the run's target; without a record of the run: of all that
+            is landed) and compare it with its manifest; nothing is written. ``restore``: the same, then write again
+            from Kafka what is missing. Neither of these two lands offsets that are not landed yet.
+        attempt: which try this is and where it runs, such as ``try 2 on worker-1``; information for whoever finds its
+            plans.
         isolation: of the end offsets and of the read.
         max_records_per_run: cap of the target, shared evenly by the partitions (``incremental``).
         max_records_per_batch: cap of one batch; a run may need several.
         max_slice_records: offsets of one slice at most.
         on_data_loss: whether offsets that retention deleted are an error or a recorded gap.
-        on_missing: what a rerun does about an object that is gone.
+        on_missing: what a rerun does about an object that is gone (``resume``); ``ignore`` also lets ``verify`` report
+            it without failing.
         adopt_wait: seconds to wait for another run's live batch before doing its work again; pure thrift.
         unsafe_single_writer: do not check that the store honours conditional writes.
         params: what the caller asked for, as text, for people who read the run record.
@@ -43,7 +63,9 @@ class RunRequest:
     mode: Mode
     layout: Layout
     starting: Starting
-    window: tuple[int, int] | None = None
+    window: RequestedWindow | None = None
+    purpose: Purpose = "resume"
+    attempt: str = ""
     isolation: Isolation = "read_committed"
     max_records_per_run: int | None = None
     max_records_per_batch: int | None = 100_000_000
@@ -63,13 +85,24 @@ class RunRequest:
                 raise ConfigurationError(f"{name}={value} must be a positive number of records, or None for no limit")
         if (self.mode == "data_interval") != (self.window is not None):
             raise ConfigurationError(f"mode {self.mode!r} does not go with the window {self.window}")
-        if self.window is not None and self.window[0] >= self.window[1]:
+        if isinstance(self.window, Mapping):
+            self._check_offsets(self.window)
+        elif self.window is not None and self.window[0] >= self.window[1]:
             raise ConfigurationError(f"the window [{self.window[0]}, {self.window[1]}) is empty or reversed")
         if self.mode != "incremental" and self.max_records_per_run is not None:
             raise ConfigurationError(
                 f"max_records_per_run would leave a {self.mode!r} run incomplete; use max_records_per_batch, which "
                 f"splits the run into several batches"
             )
+
+    def _check_offsets(self, window: Mapping[int, tuple[int, int]]) -> None:
+        if not window:
+            raise ConfigurationError("the window names no partition; give [start, end) for one at least")
+        for partition, (start, end) in window.items():
+            if partition < 0 or not 0 <= start < end:
+                raise ConfigurationError(
+                    f"the window of partition {partition}, offsets [{start}, {end}), is empty, reversed or negative"
+                )
 
 
 @dataclass(frozen=True)
@@ -86,17 +119,40 @@ class BatchSummary:
 
 
 @dataclass(frozen=True)
+class Verification:
+    """What ``verify`` and ``restore`` found when they read the objects of a window.
+
+    Attributes:
+        objects: that are there and hold what their manifests say, the restored ones included.
+        size: bytes that were read.
+        missing: keys of objects that are gone and stay away (``verify`` with ``on_missing="ignore"``; else their
+            absence is an error).
+        restored: keys that were written again from Kafka.
+        accepted: keys that are absent because somebody accepted their loss.
+        uncovered: offsets of the window that no committed batch covers. They are for a ``resume`` to land.
+    """
+
+    objects: int
+    size: int
+    missing: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+    uncovered: Offsets = NO_OFFSETS
+
+
+@dataclass(frozen=True)
 class TopicResult:
     """How a run ended for a topic.
 
     Attributes:
         topic: the Kafka topic.
         status: ``ok``: every offset of the target is committed, by this run or another. ``empty``: nothing to do.
-        target: the offsets that had to be covered.
+        target: the offsets that had to be covered; of ``verify`` and ``restore``: the covered ones of the window.
         batches: that cover them.
         skipped: offsets of the target that are recorded as lost.
         verified: objects that a rerun looked at and found.
-        wrote: whether this attempt planned, executed or completed anything.
+        wrote: whether this attempt planned, executed, completed or restored anything.
+        verification: of ``verify`` and ``restore``; None of ``resume``.
     """
 
     topic: str
@@ -106,6 +162,7 @@ class TopicResult:
     skipped: Offsets
     verified: int = 0
     wrote: bool = False
+    verification: Verification | None = None
 
     @property
     def shared(self) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from airflow_provider_kafka_s3.batch.bounds import explicit_start, window_of
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.exits import finish_reset
 from airflow_provider_kafka_s3.batch.log import RunRecord
@@ -19,6 +20,7 @@ from airflow_provider_kafka_s3.batch.marker import Marker
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan, cut_slices, fair_share, layout_digest, writer_versions
 from airflow_provider_kafka_s3.batch.planning import (
+    Claimable,
     View,
     Window,
     claimable,
@@ -30,11 +32,7 @@ from airflow_provider_kafka_s3.batch.planning import (
 from airflow_provider_kafka_s3.batch.requests import BatchSummary, RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.source import refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.verify import Covering, covering_downward, covering_upward, verify
-from airflow_provider_kafka_s3.exceptions import (
-    ConfigurationError,
-    LogTamperedError,
-    RunSupersededError,
-)
+from airflow_provider_kafka_s3.exceptions import LogTamperedError, RunSupersededError
 
 __all__ = ["TopicRun"]
 
@@ -72,6 +70,8 @@ class TopicRun:
         self._record: RunRecord | None = None
         self._verify_first = False
         self._wrote = False
+        # Batches of this run that need no word any more about who planned them.
+        self._planned: set[int] = set()
 
     def advance(self) -> Plan | TopicResult:
         """Do all that can be done without reading records.
@@ -112,7 +112,7 @@ class TopicRun:
         refuse_shorter_log(self.source, self.topic, view.marker, ends)
         window: Window | None = None
         if self.request.window is not None:
-            window = self._window(self.request.window, ends)
+            window = window_of(self.source, self.topic, self.request.window, ends)
             target = interval_target(view, window)
         elif self.request.mode == "incremental":
             target = incremental_target(view, ends)
@@ -122,21 +122,23 @@ class TopicRun:
             target = recovery_target(view)
         if not target:
             return self._nothing_to_do(view, window)
+        if isinstance(self.request.window, Mapping) and (unclaimed := target - view.claims):
+            # Offsets that somebody typed: what is wrong with them is said before the run is bound to them.
+            self._claimable(unclaimed, ends)
         self._say_how_much(target, window)
+        record = RunRecord(
+            run=self.request.run,
+            mode=self.request.mode,
+            params=dict(self.request.params),
+            topic_id=view.marker.topic_id,
+            generation=view.marker.generation,
+            target=target,
+            low=min(view.open_plans, default=view.next),
+            layout_sha256=layout_digest(self.request.layout),
+        )
         self._wrote = True
         # No plan is written before this record exists: a retry after any crash must aim at the same offsets.
-        return self.log.create_run(
-            RunRecord(
-                run=self.request.run,
-                mode=self.request.mode,
-                params=dict(self.request.params),
-                topic_id=view.marker.topic_id,
-                generation=view.marker.generation,
-                target=target,
-                low=min(view.open_plans, default=view.next),
-                layout_sha256=layout_digest(self.request.layout),
-            )
-        )
+        return self.log.create_run(record, attempt=self.request.attempt)
 
     def _view_or_create(self) -> View:
         if self.log.read_marker() is None:
@@ -155,7 +157,7 @@ class TopicRun:
         elif starting == "latest":
             start = self.source.ends(self.topic, info.partitions, self.request.isolation)
         else:
-            start = self._explicit_start(dict(starting), info.partitions)
+            start = explicit_start(self.source, self.topic, starting, info.partitions, self.request.isolation)
         if info.topic_id is None:
             log.warning(
                 "the brokers of topic %s give no topic ids (before Kafka 2.8): a topic that is deleted and created "
@@ -173,32 +175,6 @@ class TopicRun:
             unsafe_single_writer=self.request.unsafe_single_writer,
         )
 
-    def _explicit_start(self, start: dict[int, int], partitions: tuple[int, ...]) -> dict[int, int]:
-        earliest = self.source.earliest(self.topic, partitions)
-        ends = self.source.ends(self.topic, partitions, self.request.isolation)
-        if set(start) != set(partitions):
-            raise ConfigurationError(
-                f"starting_offsets of topic {self.topic!r} name partitions {sorted(start)}, the topic has "
-                f"{sorted(partitions)}; give an offset for each of them"
-            )
-        for partition, offset in start.items():
-            if not earliest[partition] <= offset <= ends[partition]:
-                raise ConfigurationError(
-                    f"starting_offsets of topic {self.topic!r}: offset {offset} of partition {partition} is not within "
-                    f"the log, which goes from {earliest[partition]} to {ends[partition]}"
-                )
-        return start
-
-    def _window(self, window: tuple[int, int], ends: Mapping[int, int]) -> Window:
-        partitions = tuple(ends)
-        starts = self.source.at_timestamp(self.topic, partitions, window[0])
-        stops = self.source.at_timestamp(self.topic, partitions, window[1])
-        # Both are cut at the end of what may be read: a timestamp can point into an open transaction.
-        return Window(
-            starts={p: None if (at := starts.get(p)) is None else min(at, ends[p]) for p in partitions},
-            ends={p: ends[p] if (at := stops.get(p)) is None else min(at, ends[p]) for p in partitions},
-        )
-
     def _nothing_to_do(self, view: View, window: Window | None) -> TopicResult:
         offsets = window.offsets() if window is not None else Offsets()
         if not offsets:
@@ -212,16 +188,14 @@ class TopicRun:
 
     def _say_how_much(self, target: Offsets, window: Window | None) -> None:
         log.info("topic %s: %d offsets to land: %s", self.topic, len(target), target)
-        if window is not None:
-            before = target - window.offsets()
-            if before:
-                log.info(
-                    "topic %s: %d of these offsets lie between the coverage and the window; they are landed with it, "
-                    "so that no gap is left: %s",
-                    self.topic,
-                    len(before),
-                    before,
-                )
+        if window is not None and (before := target - window.offsets()):
+            log.info(
+                "topic %s: %d of these offsets lie between the coverage and the window; they are landed with it, so "
+                "that no gap is left: %s",
+                self.topic,
+                len(before),
+                ", ".join(f"{len(Offsets({p: r})):,} of partition {p}" for p, r in before.items()),
+            )
 
     def _warn_if_different(self, record: RunRecord) -> None:
         if record.mode != self.request.mode or record.params != dict(self.request.params):
@@ -268,14 +242,7 @@ class TopicRun:
     def _append(self, view: View, free: Offsets) -> Plan | None:
         """Append the next plan towards the target; None if somebody else was faster and the view is stale."""
         claim, tail = next_claim(view, free, max_records=self.request.max_records_per_batch)
-        partitions = tuple(claim)
-        split = claimable(
-            self.topic,
-            claim,
-            earliest=self.source.earliest(self.topic, partitions),
-            ends=self.source.ends(self.topic, partitions, self.request.isolation),
-            on_data_loss=self.request.on_data_loss,
-        )
+        split = self._claimable(claim, self.source.ends(self.topic, tuple(claim), self.request.isolation))
         plan = Plan(
             batch=view.next,
             type="data",
@@ -293,8 +260,9 @@ class TopicRun:
         )
         self._wrote = True
         # The same body never goes under another number: if the number is taken, everything is looked at again.
-        if not self.log.create_plan(plan):
+        if not self.log.create_plan(plan, attempt=self.request.attempt):
             return None
+        self._planned.add(plan.batch)
         if self.log.require_marker()[0].is_resolved(plan.batch):
             if self.log.read_manifest(plan.batch) is None:
                 raise LogTamperedError(
@@ -306,11 +274,24 @@ class TopicRun:
         log.info("topic %s: batch %d claims %s", self.topic, plan.batch, plan.claim)
         return plan
 
+    def _claimable(self, claim: Offsets, ends: Mapping[int, int]) -> Claimable:
+        earliest = self.source.earliest(self.topic, tuple(claim))
+        return claimable(self.topic, claim, earliest=earliest, ends=ends, on_data_loss=self.request.on_data_loss)
+
     def _finish(self, plan: Plan) -> Plan | None:
         """Carry an open plan out if it is decided, else hand it out to be executed."""
         decision = self.log.read_manifest(plan.batch)
         if decision is None and plan.run != self.request.run:
             decision = self._wait_politely(plan)
+        elif decision is None and plan.batch not in self._planned:
+            self._planned.add(plan.batch)
+            log.info(
+                "topic %s: batch %d was planned by an earlier try of this run (%s) and is carried out now. If that "
+                "try's Spark driver is still alive, working in parallel is harmless: one of the two decides the batch",
+                self.topic,
+                plan.batch,
+                self.log.planned_by(plan.batch),
+            )
         self._wrote = True
         if decision is None:
             if plan.slices:
@@ -321,11 +302,12 @@ class TopicRun:
 
     def _wait_politely(self, plan: Plan) -> Manifest | None:
         log.info(
-            "topic %s: batch %d was planned by another run (%s); waiting up to %.0f s for it, then working in "
+            "topic %s: batch %d was planned by another run, %s (%s); waiting up to %.0f s for it, then working in "
             "parallel, which is harmless",
             self.topic,
             plan.batch,
             plan.run,
+            self.log.planned_by(plan.batch),
             self.request.adopt_wait,
         )
         deadline = self._monotonic() + self.request.adopt_wait

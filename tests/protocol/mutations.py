@@ -85,7 +85,7 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/runs.py",
-                "        if not self.log.create_plan(plan):\n            return None\n",
+                "        if not self.log.create_plan(plan, attempt=self.request.attempt):\n            return None\n",
                 "        import msgspec\n\n        while not self.log.create_plan(plan):\n"
                 "            plan = msgspec.structs.replace(plan, batch=plan.batch + 1)\n",
             ),
@@ -248,7 +248,7 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/log.py",
-                "        return decode(RunRecord, self.store.create(key, encode(record, write_stamp())), "
+                "        return decode(RunRecord, self.store.create(key, encode(record, write_stamp(attempt))), "
                 "self.store.url(key))[0]\n",
                 "        return record\n",
             ),
@@ -260,8 +260,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/runs.py",
-                "        return self.log.create_run(\n            RunRecord(\n",
-                "        return (\n            RunRecord(\n",
+                "        return self.log.create_run(record, attempt=self.request.attempt)\n",
+                "        return record\n",
             ),
             Edit(
                 f"{BATCH}/runs.py",

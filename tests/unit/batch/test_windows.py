@@ -1,0 +1,167 @@
+"""Windows of a run, by time or by explicit offsets: nothing is read twice, and no gap is left below what is landed."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
+from tests.protocol.engine import CONTROL, TOPIC, Engine, check_landed
+
+
+class World:
+    """A bucket and a cluster with one topic; a record's value says which one it is."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.kafka = SimulatedKafka(records_per_poll=2)
+        self.kafka.create_topic(TOPIC, partitions)
+        self.bucket = MemoryStore()
+
+    def records(self, *timestamps: int, partition: int = 0) -> None:
+        for timestamp in timestamps:
+            offset = self.kafka.bounds(TOPIC, partition)[1]
+            self.kafka.append(TOPIC, partition, b"%d/%d" % (partition, offset), timestamp)
+
+    def lands(self, run: str, window: Any, **settings: Any) -> TopicResult:
+        return Engine(self.bucket, self.kafka).run(run, "data_interval", window=window, **settings)
+
+    def dies_after_planning(self, run: str, window: Any, **settings: Any) -> None:
+        store = FaultyStore(self.bucket)
+        store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
+        with pytest.raises(SimulatedCrash):
+            Engine(store, self.kafka).run(run, "data_interval", window=window, **settings)
+
+    def covered(self) -> Offsets:
+        marker = Engine(self.bucket, self.kafka).log.read_marker()
+        assert marker is not None
+        return marker[0].covered
+
+    def check(self, **how: Any) -> None:
+        check_landed(self.bucket, self.kafka, is_optional=self.kafka.is_optional, **how)
+
+
+def offsets(*ranges: tuple[int, int], partition: int = 0) -> Offsets:
+    """Ranges of one partition."""
+    return Offsets({partition: ranges})
+
+
+# -- explicit offsets -------------------------------------------------------------------------------------------------
+
+
+def test_a_window_of_offsets_lands_exactly_these_and_leaves_the_other_partitions_alone() -> None:
+    """A partition that is not named is not in the window."""
+    world = World(3)
+    for partition in range(3):
+        world.records(*range(9), partition=partition)
+    assert world.lands("first", {0: (2, 5), 2: (0, 9)}).target == Offsets({0: [(2, 5)], 2: [(0, 9)]})
+    assert world.covered() == Offsets({0: [(2, 5)], 2: [(0, 9)]})
+    world.check()
+
+
+def test_a_window_of_offsets_far_above_the_coverage_takes_the_gap_along_as_one_of_time_does() -> None:
+    """And one below it lands only what is missing."""
+    world = World()
+    world.records(*range(20))
+    world.lands("first", {0: (5, 8)})
+    assert world.lands("above", {0: (12, 15)}).target == offsets((8, 15))
+    assert world.lands("below", {0: (3, 10)}).target == offsets((3, 5))
+    world.check()
+
+
+@pytest.mark.parametrize(
+    ("window", "asked"),
+    [({0: (0, 7)}, r"0: \[0, 7\)"), ({0: (0, 2), 4: (0, 1)}, r"4: \[0, 1\)"), ({1: (9, 12)}, r"1: \[9, 12\)")],
+    ids=["end", "partition", "start"],
+)
+def test_offsets_that_the_log_does_not_have_are_refused_and_the_log_s_own_are_named(window: Any, asked: str) -> None:
+    """Nothing is bound to them: the corrected offsets work with the same run."""
+    world = World(2)
+    world.records(*range(6))
+    world.records(*range(4), partition=1)
+    world.kafka.delete_records(TOPIC, 0, 2)
+    with pytest.raises(ConfigurationError, match=rf"asks for offsets {asked}.*holds 0: \[2, 6\), 1: \[0, 4\)"):
+        world.lands("run", window)
+    assert not list(world.bucket.list(f"{CONTROL}runs/"))
+    assert world.lands("run", {0: (2, 6)}).status == "ok"
+
+
+def test_offsets_within_an_open_transaction_are_past_the_end_of_the_log() -> None:
+    """What may still be aborted cannot be landed."""
+    world = World()
+    world.records(1, 2, 3)
+    world.kafka.open_transaction(TOPIC, 0)
+    world.records(4, 5)
+    with pytest.raises(ConfigurationError, match=r"holds 0: \[0, 3\)"):
+        world.lands("run", {0: (0, 5)})
+    assert world.lands("run", {0: (0, 5)}, isolation="read_uncommitted").status == "ok"
+
+
+def test_offsets_that_retention_deleted_fail_before_the_run_is_bound_to_them_or_are_skipped() -> None:
+    """As the policy says; those that were landed in time are no loss."""
+    world = World()
+    world.records(*range(10))
+    world.lands("early", {0: (0, 2)})
+    world.kafka.delete_records(TOPIC, 0, 5)
+    with pytest.raises(DataLossError, match=r"0: \[2, 5\).*on_data_loss='skip'"):
+        world.lands("run", {0: (0, 8)})
+    assert world.lands("other", {0: (0, 2)}).status == "ok"
+    result = world.lands("run", {0: (0, 8)}, on_data_loss="skip")
+    assert (result.target, result.skipped) == (offsets((2, 8)), offsets((2, 5)))
+    world.check()
+
+
+# -- who planned what is found ----------------------------------------------------------------------------------------
+
+
+def test_a_try_that_meets_the_plan_of_an_earlier_one_says_whose_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """Try, host and time; and that the two may work side by side."""
+    world = World()
+    world.records(1, 2, 3)
+    world.dies_after_planning("run", (0, 9), attempt="try 1 on worker-7")
+    with caplog.at_level(logging.INFO):
+        world.lands("run", (0, 9), attempt="try 2 on worker-8")
+    told = [r.getMessage() for r in caplog.records if "earlier try" in r.getMessage()]
+    assert len(told) == 1
+    assert "batch 1 was planned by an earlier try of this run (try 1 on worker-7 (" in told[0]
+    assert ") at 20" in told[0]
+    assert "working in parallel is harmless" in told[0]
+
+
+def test_a_try_is_not_told_about_its_own_plan(caplog: pytest.LogCaptureFixture) -> None:
+    """There was no earlier one."""
+    world = World()
+    world.records(1, 2, 3)
+    with caplog.at_level(logging.INFO):
+        world.lands("run", (0, 9), attempt="try 1 on worker-7")
+    assert "earlier try" not in caplog.text
+
+
+def test_another_run_s_plan_is_met_with_the_name_of_the_try_that_made_it(caplog: pytest.LogCaptureFixture) -> None:
+    """It is waited for, politely."""
+    world = World()
+    world.records(1, 2, 3)
+    world.dies_after_planning("theirs", (0, 9), attempt="try 3 on worker-7")
+    with caplog.at_level(logging.INFO):
+        world.lands("mine", (0, 9))
+    assert "planned by another run, theirs (try 3 on worker-7 (" in caplog.text
+
+
+def test_the_try_changes_nothing_but_what_people_read() -> None:
+    """A plan of another try is the same plan: its body under the same number is not taken for another one."""
+    worlds = [World(), World()]
+    for world, attempt in zip(worlds, ("try 1 on a", "try 2 on b"), strict=True):
+        world.records(1, 2, 3)
+        world.lands("run", (0, 9), attempt=attempt)
+    plans = [Engine(world.bucket, world.kafka).log.read_plan(1) for world in worlds]
+    assert plans[0] == plans[1]
+    before = snapshot(worlds[0].bucket)
+    assert not worlds[0].lands("run", (0, 9), attempt="try 9 on c").wrote
+    check_unchanged(before, snapshot(worlds[0].bucket))
