@@ -12,9 +12,16 @@ _SECRETS: Final = "(?i)secret|password|passwd|token|credential|access[._]?key|ja
 
 JOB_CONF: Final[Mapping[str, str]] = MappingProxyType(
     {
-        # Bounds of what one batch brings into a Python worker. Spark's own bound on bytes is 256 MiB (4.0).
+        # Rows are small (see wire.py), so their number bounds what one batch brings into a Python worker. Spark's own
+        # bound on bytes is off: a smaller one is measured after every record.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-        "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+        # Consumers and what they fetched too much are kept for whoever reads on in the same group, which nobody does:
+        # every frame has a group of its own. Five minutes (Spark's default) of that fill the heap of a long job.
+        "spark.kafka.consumer.cache.timeout": "10s",
+        "spark.kafka.consumer.cache.evictorThreadRunInterval": "10s",
+        "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
+        "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "10s",
         # One task is one slice: nothing may join tasks or cut them.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",

@@ -11,15 +11,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.spark.wire import Wire
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Rank", "record_frame", "slice_ranks"]
+__all__ = ["Rank", "read_directly", "record_frame", "slice_frame", "slice_ranks"]
+
+_V1_SOURCES: Final = "spark.sql.sources.useV1SourceList"
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,16 @@ def slice_ranks(plans: Sequence[Plan]) -> list[Rank]:
     return [Rank(isolation, ranges) for (isolation, _), ranges in sorted(ranks.items())]
 
 
+def read_directly(spark: SparkSession) -> None:
+    """Let a session read Kafka as its streams do.
+
+    By default batches take Spark's older way, which turns every record into a ``Row`` of seven objects and back: a
+    fourth of the CPU of reading. Partitions, offsets and errors are the same on both.
+    """
+    sources = [s for s in (spark.conf.get(_V1_SOURCES) or "").split(",") if s.strip().lower() != "kafka"]
+    spark.conf.set(_V1_SOURCES, ",".join(sources))
+
+
 def record_frame(
     spark: SparkSession, plans: Sequence[Plan], options: Mapping[Isolation, Mapping[str, str]]
 ) -> DataFrame:
@@ -71,14 +84,34 @@ def record_frame(
         options: of the Kafka source, per isolation level, without what to read.
 
     Returns:
-        A frame with the columns ``partition``, ``offset``, ``timestamp``, ``value``, and, of several plans, ``topic``.
+        A frame with the columns of :class:`~airflow_provider_kafka_s3.spark.wire.Wire`.
+
+    Raises:
+        ConfigurationError: an offset is too large for the wire.
     """
-    columns = ["partition", "offset", "timestamp", "value", *(["topic"] if len(plans) > 1 else [])]
+    wire = Wire(plans)
+    return slice_frame(spark, plans, options, wire.pieces).selectExpr(*wire.columns)
+
+
+def slice_frame(
+    spark: SparkSession,
+    plans: Sequence[Plan],
+    options: Mapping[Isolation, Mapping[str, str]],
+    columns: Sequence[str],
+) -> DataFrame:
+    """What Spark's Kafka source reads of all slices, one task per slice.
+
+    Args:
+        spark: the session.
+        plans: of different topics; together they have at least one slice.
+        options: of the Kafka source, per isolation level, without what to read.
+        columns: SQL over the columns of the source.
+    """
 
     def frame(rank: Rank) -> DataFrame:
         # Never fewer records than the plan asked for: what is gone has to be an error.
         how = {**options[rank.isolation], **rank.options(), "failOnDataLoss": "true"}
-        return spark.read.format("kafka").options(**how).load().select(*columns)
+        return spark.read.format("kafka").options(**how).load().selectExpr(*columns)
 
     return reduce(lambda a, b: a.unionByName(b), map(frame, slice_ranks(plans)))
 

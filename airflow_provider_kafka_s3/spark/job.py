@@ -36,7 +36,7 @@ from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain, message_of, way_out
-from airflow_provider_kafka_s3.spark.frames import record_frame
+from airflow_provider_kafka_s3.spark.frames import read_directly, record_frame
 from airflow_provider_kafka_s3.spark.progress import Progress
 from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, from_bytes, gather, uploads_of
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
@@ -171,6 +171,7 @@ class Job:
         task = SliceTask(
             plans, bucket=spec.bucket, s3=spec.s3, credentials=spec.credentials, retry=spec.retry, upload=spec.upload
         )
+        read_directly(spark)
         # Rows only: one per object and one per slice.
         frame = record_frame(spark, plans, options).mapInArrow(task, ROW_DDL)
         with Progress(spark.sparkContext, ", ".join(plan.topic for plan in plans), total):

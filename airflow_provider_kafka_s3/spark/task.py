@@ -13,35 +13,26 @@ import uuid
 import zipimport
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.batch.objects import write_slice
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import SparkJobError, TerminalError
-from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
+from airflow_provider_kafka_s3.spark.wire import Wire
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from mypy_boto3_s3 import S3Client
 
-__all__ = ["SliceTask", "to_records"]
+__all__ = ["SliceTask"]
 
-_MICROSECONDS: Final = 1_000
 _ROWS_PER_BATCH: Final = 1_000
-_FIELDS: Final[list[pa.Field[Any]]] = [
-    pa.field("offset", pa.int64(), nullable=False),
-    pa.field("timestamp", pa.int64(), nullable=False),
-    pa.field("value", pa.binary()),
-]
-_RECORDS: Final = pa.schema(_FIELDS)
 
 
 class SliceTask:
@@ -67,6 +58,7 @@ class SliceTask:
         upload: UploadSettings,
     ) -> None:
         self._plans = tuple(plans)
+        self._wire = Wire(plans)
         self._bucket = bucket
         self._s3 = s3
         self._credentials = credentials
@@ -109,11 +101,8 @@ class SliceTask:
 
     def _find(self, batch: pa.RecordBatch) -> tuple[int, Slice]:
         """Which slice the task was given: Spark does not tell, but its first record does."""
-        partition, offset = batch.column("partition")[0].as_py(), batch.column("offset")[0].as_py()
-        topic = 0
-        if len(self._plans) > 1:
-            name = batch.column("topic")[0].as_py()
-            topic = next((i for i, plan in enumerate(self._plans) if plan.topic == name), -1)
+        name, partition, offset = self._wire.place(batch)
+        topic = next((i for i, plan in enumerate(self._plans) if name in (None, plan.topic)), -1)
         if topic >= 0:
             slices = sorted((s for s in self._plans[topic].slices if s.partition == partition), key=lambda s: s.start)
             at = bisect_right(slices, offset, key=lambda s: s.start) - 1
@@ -133,7 +122,7 @@ class SliceTask:
             spill_dir=self._upload.spill_dir,
         ) as pool:
             try:
-                return rows_of_slice(topic, attempt, write_slice(plan, slice_, map(to_records, batches), pool.open))
+                return rows_of_slice(topic, attempt, write_slice(plan, slice_, self._wire.records(batches), pool.open))
             except BaseException:
                 pool.abort_all()
                 raise
@@ -154,14 +143,3 @@ def _forget_zip_importers() -> None:
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimport.zipimporter):
             sys.path_importer_cache.pop(path, None)
-
-
-def to_records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Spark's columns as a batch of records: timestamps in milliseconds.
-
-    Spark counts microseconds. A record without a timestamp has -1 ms, one millisecond before the epoch.
-    """
-    milliseconds: Int64Array = np.floor_divide(int64_values(batch.column("timestamp")), _MICROSECONDS)
-    # Not by pyarrow.array, which imports pandas: that costs a worker more than a second and 50 MB.
-    timestamps = pa.Array.from_buffers(pa.int64(), len(milliseconds), [None, pa.py_buffer(milliseconds.data)])
-    return pa.RecordBatch.from_arrays([batch.column("offset"), timestamps, batch.column("value")], schema=_RECORDS)

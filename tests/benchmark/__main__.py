@@ -1,7 +1,8 @@
 """``python -m tests.benchmark``: what landing costs, against reading alone and against Spark's own writer.
 
-All cases read the same topic in the same slices, in one warm session of ``local[2]``, on the cores that the broker and
-the S3 server use too. CPU is that of the driver, the JVM and the Python workers; broker and server stand beside it.
+All cases read the same topic in the same slices, each in a warm session of ``local[2]`` of its own, on the cores that
+the broker and the S3 server use too. CPU is that of the driver, the JVM and the Python workers; broker and server stand
+beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from tests.benchmark.data import load
 from tests.benchmark.stores import store
 from tests.spark.pipeline import ROOT
 
-FLOOR, GZIP, SPARK = "floor: three columns, noop", "ours: JSON gzip", "Spark write.text gzip"
+CASES = FLOOR, _, _, GZIP, SPARK = (
+    "floor: three columns, noop",
+    "ours: bytes",
+    "ours: JSON",
+    "ours: JSON gzip",
+    "Spark write.text gzip",
+)
 MEGABYTE = 1_000_000
 
 
@@ -50,7 +57,7 @@ def main() -> int:
             "broker_pid": _broker_pid(),
             "folder": folder,
         }
-        results = _drive(config)
+        results = [result for case in CASES for result in _drive({**config, "case": case})]
         name = server.name
     summary = summarise(results, options.records, name)
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +75,7 @@ def _broker_pid() -> int:
 
 
 def _drive(config: dict[str, Any]) -> list[dict[str, Any]]:
-    print("Starting Spark, warming up …", flush=True)
+    print(f"{config['case']}: starting Spark, warming up …", flush=True)
     results = []
     with subprocess.Popen(
         [sys.executable, "-m", "tests.benchmark.driver"],

@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.spark.frames import record_frame
+from airflow_provider_kafka_s3.spark.wire import PIECE_BYTES, Wire
 from dev.flights import flights, load
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
@@ -93,11 +94,12 @@ def test_every_task_sees_exactly_one_slice(
         kafka_broker.produce(topic, records(600, partitions=partitions))
         plans.append(pipeline.plan(topic, "run"))
 
+    wire = Wire(plans)
+
     def seen(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        rows: list[tuple[str, int, int]] = []
+        rows: list[tuple[str | None, int, int]] = []
         for batch in batches:
-            columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset"))
-            rows += zip(*columns, strict=True)
+            rows += [wire.place(batch.slice(row)) for row in range(batch.num_rows)]
         name, partition, first = rows[0]
         exact = rows == [(name, partition, first + i) for i in range(len(rows))]
         yield pa.RecordBatch.from_pydict(
@@ -110,6 +112,37 @@ def test_every_task_sees_exactly_one_slice(
     planned = [(p.topic, s.partition, s.start, s.end, True) for p in plans for s in p.slices]
     assert sorted(tuple(row) for row in told) == sorted(planned)
     assert len(planned) == 3 * 3 + 9
+
+
+def test_values_of_any_size_arrive_whole(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """Empty, at the edges of what travels in one row, far beyond, and null ones between them; in tiny batches too."""
+    topic = make_topic(1)
+    sizes = [
+        0,
+        1,
+        PIECE_BYTES - 1,
+        PIECE_BYTES,
+        PIECE_BYTES + 1,
+        2 * PIECE_BYTES,
+        3 * PIECE_BYTES + 7,
+        200 * PIECE_BYTES,
+        5,
+    ]
+    sent: list[bytes | None] = [bytes([65 + n]) * size for n, size in enumerate(sizes)]
+    sent.insert(4, None)
+    kafka_broker.produce(topic, [Message(value, partition=0, timestamp=EPOCH) for value in sent])
+    usual = spark.conf.get(BATCH_SIZE)
+    for batch_size in (usual, "2"):
+        layout = Layout(format=Format(kind="bytes", on_null="ignore"), partitioner=Partitioner(kind="default"))
+        pipeline = make_pipeline(layout=layout)
+        spark.conf.set(BATCH_SIZE, batch_size)
+        assert pipeline.land(spark, topic)[0].status == "ok"
+        (key,) = pipeline.data_keys()
+        expected = [value for value in sent if value is not None]
+        assert pipeline.body(key) == b"".join(value + b"\n" for value in expected)
+    spark.conf.set(BATCH_SIZE, usual)
 
 
 def test_records_out_of_order_go_to_the_partition_of_their_own_timestamp(

@@ -76,7 +76,7 @@ def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
         settings = settings_of(command)
         assert settings["spark.sql.session.timeZone"] == "Europe/Berlin"
         assert settings["spark.ui.enabled"] == "False"
-        assert settings["spark.sql.execution.arrow.maxBytesPerBatch"] == "8m"
+        assert settings["spark.sql.execution.arrow.maxRecordsPerBatch"] == "10000"
         assert settings["spark.redaction.regex"].endswith("|mine")
         assert settings["spark.redaction.regex"].count("mine") == 1
         assert command[command.index("--packages") + 1] == "g:a:1"

@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark import task
 from airflow_provider_kafka_s3.spark.rows import Row, from_bytes, gather
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
-from airflow_provider_kafka_s3.spark.task import SliceTask, to_records
+from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 from tests.unit.spark.test_slice_ranks import plan_of
@@ -53,16 +53,15 @@ def make_task(plans: list[Any] = PLANS) -> SliceTask:
 
 
 def spark_batch(rows: Rows) -> pa.RecordBatch:
-    """Rows of ``(topic, partition, offset, microseconds, value)`` as Spark sends them."""
+    """Rows of ``(topic, partition, offset, microseconds, value)`` as Spark sends them for ``PLANS``."""
     topics, partitions, offsets, times, values = zip(*rows, strict=True) if rows else ((), (), (), (), ())
     columns: list[Any] = [
-        pa.array(partitions, pa.int32()),
-        pa.array(offsets, pa.int64()),
+        pa.array([p << 62 | o for p, o in zip(partitions, offsets, strict=True)], pa.int64()),
         pa.array(times, pa.timestamp("us", "UTC")),
         pa.array(values, pa.binary()),
         pa.array(topics, pa.string()),
     ]
-    return pa.RecordBatch.from_arrays(columns, names=["partition", "offset", "timestamp", "value", "topic"])
+    return pa.RecordBatch.from_arrays(columns, names=["position", "timestamp", "value", "topic"])
 
 
 def records(topic: str, partition: int, start: int, end: int, value: bytes = b"{}") -> Rows:
@@ -99,7 +98,7 @@ def test_a_single_topic_needs_no_topic_column(store: MemoryStore) -> None:
     ]
 
 
-@pytest.mark.parametrize("record", [("a", 0, 90, 0, b"{}"), ("a", 2, 0, 0, b"{}"), ("c", 0, 0, 0, b"{}")])
+@pytest.mark.parametrize("record", [("a", 0, 90, 0, b"{}"), ("b", 1, 0, 0, b"{}"), ("c", 0, 0, 0, b"{}")])
 def test_a_record_of_no_slice_is_an_error(store: MemoryStore, record: tuple[str, int, int, int, bytes]) -> None:
     """Past the end, of another partition, of another topic."""
     with pytest.raises(SparkJobError, match="is in no slice"):
@@ -169,19 +168,6 @@ def test_a_source_that_breaks_off_ends_the_attempt(store: MemoryStore) -> None:
     with pytest.raises(EOFError):
         list(make_task()(batches()))
     assert not list(store.pending_uploads(""))
-
-
-def test_timestamps_become_milliseconds_rounded_down() -> None:
-    """Before the epoch too; what has none keeps its -1. Slices of a batch keep their own rows."""
-    times = [-1_000, 0, 999, 1_000, 1_700_000_000_123_000, -1, -62_135_596_800_000_000]
-    batch = spark_batch([("a", 0, i, t, b"{}") for i, t in enumerate(times)])
-    expected = [-1, 0, 0, 1, 1_700_000_000_123, -1, -62_135_596_800_000]
-    assert to_records(batch).column("timestamp").to_pylist() == expected
-    assert to_records(batch.slice(3, 2)).to_pydict() == {
-        "offset": [3, 4],
-        "timestamp": expected[3:5],
-        "value": [b"{}", b"{}"],
-    }
 
 
 def test_a_task_travels_and_shows_no_secret() -> None:

@@ -1,0 +1,151 @@
+"""How records travel from Spark into a Python worker: as few columns as can be, in pieces of bounded size.
+
+Every column costs the JVM time per record. So does Spark's own bound on the bytes of an Arrow batch, which measures all
+columns anew after every record (a quarter of the JVM's time when records are small). Here large values are cut into
+pieces instead, one row each, so that the bound on *rows* bounds the bytes as well; in the worker the pieces of a value
+lie side by side already, and joining them only drops the bounds between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.formats.frames import bounds
+from airflow_provider_kafka_s3.formats.port import Array
+from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
+
+__all__ = ["PIECE_BYTES", "Wire"]
+
+PIECE_BYTES: Final = 4096
+"""Bytes of one row's value at most: with 10,000 rows in a batch that are 40 MB of a worker's memory."""
+
+_MICROSECONDS: Final = 1_000
+_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", pa.int64(), nullable=False),
+    pa.field("value", pa.binary()),
+]
+_RECORDS: Final = pa.schema(_FIELDS)
+
+
+class Wire:
+    """Both ends of the way: the SQL that packs, and the kernels that unpack.
+
+    Kafka partition and offset share one number, the *position*: the partition above, the offset below.
+
+    Args:
+        plans: whose slices travel.
+
+    Raises:
+        ConfigurationError: an offset is too large to share a number with its partition.
+    """
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        slices = [(plan.topic, s) for plan in plans for s in plan.slices]
+        self._shift = 63 - max((s.partition for _, s in slices), default=0).bit_length()
+        self._topics = len(plans) > 1
+        for topic, s in slices:
+            if s.end > 1 << self._shift:
+                raise ConfigurationError(
+                    f"topic {topic!r} partition {s.partition}: offset {s.end} does not fit beside a partition number "
+                    f"into 63 bits. Land topics of so many partitions in runs of their own"
+                )
+
+    @property
+    def pieces(self) -> list[str]:
+        """First step, in SQL: from the columns of Spark's Kafka source to one row per piece, numbered by ``piece``."""
+        # Of a small value, and of null, a constant array: it costs nothing per record.
+        number = (
+            f"if(coalesce(octet_length(value), 0) <= {PIECE_BYTES}, array(0L), "
+            f"sequence(0L, (octet_length(value) - 1L) div {PIECE_BYTES}))"
+        )
+        return ["partition", "offset", "timestamp", "value", *self._topic, f"explode({number}) AS piece"]
+
+    @property
+    def columns(self) -> list[str]:
+        """Second step, in SQL: ``position``, ``timestamp``, ``value``, and, of several plans, ``topic``."""
+        piece = f"substring(value, CAST(piece * {PIECE_BYTES} + 1 AS INT), {PIECE_BYTES})"
+        return [
+            f"shiftleft(CAST(partition AS BIGINT), {self._shift}) | offset AS position",
+            "timestamp",
+            f"if(octet_length(value) <= {PIECE_BYTES}, value, {piece}) AS value",
+            *self._topic,
+        ]
+
+    @property
+    def _topic(self) -> list[str]:
+        return ["topic"] if self._topics else []
+
+    def place(self, batch: pa.RecordBatch) -> tuple[str | None, int, int]:
+        """Topic (None: the only one), partition and offset of the first record of a batch."""
+        position = batch.column("position")[0].as_py()
+        topic = batch.column("topic")[0].as_py() if self._topics else None
+        return topic, position >> self._shift, position & ((1 << self._shift) - 1)
+
+    def records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of records again, timestamps in milliseconds.
+
+        Pieces are joined only where the one before is a full one: a small record that came twice stays two, for the
+        check of the offsets to find.
+
+        Args:
+            batches: of one slice, in order, cut anywhere.
+        """
+        held: pa.RecordBatch | None = None
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            rows = batch if held is None else _concatenated(held, batch)
+            position, length = int64_values(rows.column("position")), np.diff(bounds(_values(rows)))
+            full = length == PIECE_BYTES
+            begins = np.concatenate(([True], (position[1:] != position[:-1]) | ~full[:-1]))
+            whole = rows.num_rows
+            if full[-1]:  # the next batch may go on with it
+                whole = int(np.flatnonzero(begins)[-1])
+            held = rows.slice(whole) if whole < rows.num_rows else None
+            if whole:
+                yield self._joined(rows.slice(0, whole), begins[:whole])
+        if held is not None:
+            yield self._joined(held, np.arange(held.num_rows) == 0)
+
+    def _joined(self, rows: pa.RecordBatch, begins: Any) -> pa.RecordBatch:
+        positions, times, values = (
+            int64_values(rows.column("position")),
+            int64_values(rows.column("timestamp")),
+            _values(rows),
+        )
+        if not begins.all():
+            first = np.flatnonzero(begins)
+            ends = bounds(values)
+            kept = np.append(ends[first], ends[-1]).astype(np.int32)
+            valid = values.is_valid().take(_int64_array(first)) if values.null_count else None
+            buffers = [None if valid is None else valid.buffers()[1], pa.py_buffer(kept.data), values.buffers()[2]]
+            values = cast("Array", pa.Array.from_buffers(pa.binary(), len(first), buffers))
+            positions, times = positions[first], times[first]
+        # Spark counts microseconds. A record without a timestamp has -1 ms, one millisecond before the epoch.
+        columns = [
+            _int64_array(positions & ((1 << self._shift) - 1)),
+            _int64_array(np.floor_divide(times, _MICROSECONDS)),
+            values,
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=_RECORDS)
+
+
+def _values(rows: pa.RecordBatch) -> Array:
+    return rows.column("value")
+
+
+def _concatenated(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+    (batch,) = pa.Table.from_batches([first, second]).combine_chunks().to_batches()
+    return batch
+
+
+def _int64_array(numbers: Int64Array) -> Any:
+    # Not by pyarrow.array, which imports pandas: that costs a worker more than a second and 50 MB.
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers.data)])

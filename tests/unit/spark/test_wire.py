@@ -1,0 +1,112 @@
+"""Records arrive as they were, however large they are and wherever Spark cuts its batches."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.spark.wire import PIECE_BYTES, Wire
+from tests.unit.spark.test_slice_ranks import plan_of
+
+PARTITION = 5
+SHIFT = 60
+"""Of a plan whose largest partition is 5: it takes three bits."""
+
+Row = tuple[int, int, bytes | None]
+
+
+def rows_of(records: list[Row]) -> list[Row]:
+    """``(offset, microseconds, value)`` as Spark's SQL cuts them."""
+    rows: list[Row] = []
+    for offset, at, value in records:
+        pieces = range(0, max(len(value or b""), 1), PIECE_BYTES)
+        rows += [(offset, at, None if value is None else value[start : start + PIECE_BYTES]) for start in pieces]
+    return rows
+
+
+def batch_of(rows: list[Row]) -> pa.RecordBatch:
+    """Rows as a batch of Spark's."""
+    columns: list[Any] = [
+        pa.array([PARTITION << SHIFT | offset for offset, _, _ in rows], pa.int64()),
+        pa.array([at for _, at, _ in rows], pa.timestamp("us", "UTC")),
+        pa.array([value for _, _, value in rows], pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["position", "timestamp", "value"])
+
+
+def wire(end: int = 10_000) -> Wire:
+    """The wire of one slice."""
+    return Wire([plan_of("a", [(PARTITION, 0, end)])])
+
+
+def arrived(*batches: pa.RecordBatch) -> list[Row]:
+    """What comes out, with milliseconds."""
+    found: list[Row] = []
+    for batch in wire().records(batches):
+        assert batch.schema.names == ["offset", "timestamp", "value"]
+        batch.validate(full=True)
+        found += zip(*(batch.column(name).to_pylist() for name in batch.schema.names), strict=True)
+    return found
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.binary(max_size=9),
+    st.sampled_from([0, 1, 2, 3]).flatmap(
+        lambda n: st.sampled_from([b"a" * n * PIECE_BYTES, b"b" * (n * PIECE_BYTES + 1), b"c" * (n * PIECE_BYTES - 1)])
+    ),
+)
+
+
+@given(st.lists(VALUES, max_size=12), st.lists(st.integers(0, 30), max_size=6))
+def test_records_arrive_as_they_were(values: list[bytes | None], cuts: list[int]) -> None:
+    """Of no size, of one piece exactly, of several; null; in batches cut anywhere, empty ones among them."""
+    records: list[Row] = [(3 * n, 1_000 * n, value) for n, value in enumerate(values)]
+    rows = batch_of(rows_of(records))
+    edges = [0, *sorted(min(cut, rows.num_rows) for cut in cuts), rows.num_rows]
+    batches = [rows.slice(a, b - a) for a, b in itertools.pairwise(edges)]
+    assert arrived(*batches) == [(offset, at // 1_000, value) for offset, at, value in records]
+
+
+def test_a_small_record_that_came_twice_stays_two() -> None:
+    """It is not taken for two pieces of one value: whoever checks the offsets has to see it."""
+    assert arrived(batch_of([(1, 0, b"x"), (1, 0, b"x")])) == [(1, 0, b"x"), (1, 0, b"x")]
+
+
+def test_small_values_are_not_copied() -> None:
+    """The usual batch goes on as it is."""
+    batch = batch_of([(n, 0, b"small") for n in range(10)])
+    (out,) = wire().records([batch])
+    assert out.column("value").buffers()[2].address == batch.column("value").buffers()[2].address
+
+
+def test_timestamps_become_milliseconds_rounded_down() -> None:
+    """Before the epoch too; what has none keeps its -1. Slices of a batch keep their own rows."""
+    times = [-1_000, 0, 999, 1_000, 1_700_000_000_123_000, -1, -62_135_596_800_000_000]
+    expected = [-1, 0, 0, 1, 1_700_000_000_123, -1, -62_135_596_800_000]
+    batch = batch_of([(i, t, b"{}") for i, t in enumerate(times)])
+    assert [at for _, at, _ in arrived(batch)] == expected
+    assert arrived(batch.slice(3, 2)) == [(3, expected[3], b"{}"), (4, expected[4], b"{}")]
+
+
+@pytest.mark.parametrize("partition", [0, 1, 5, 99_999])
+def test_partition_and_offset_share_a_number(partition: int) -> None:
+    """The largest offset that fits comes back, too, and so does its partition."""
+    shift = 63 - partition.bit_length()
+    largest = (1 << shift) - 1
+    number = np.int64(partition << shift | largest)
+    batch = pa.RecordBatch.from_arrays([pa.array([number], pa.int64())], names=["position"])
+    assert Wire([plan_of("a", [(partition, 0, largest)])]).place(batch) == (None, partition, largest)
+
+
+def test_an_offset_that_does_not_fit_is_refused() -> None:
+    """Rather than taken for one of another partition."""
+    with pytest.raises(ConfigurationError, match=r"'a' partition 5: offset 1152921504606846977"):
+        wire((1 << SHIFT) + 1)
