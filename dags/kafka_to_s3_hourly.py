@@ -1,0 +1,43 @@
+"""Every hour, whatever is new: a run begins at the stored offsets, so no record is landed twice and none is missed.
+
+It needs the connections ``kafka_default``, ``aws_default`` and ``spark_default``, and a bucket. Runs wait for one
+another, since two at once would only share the work of one.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+
+from airflow.providers.common.compat.sdk import DAG
+
+from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+
+# Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
+CONNECTOR = (
+    {"jars": os.environ["SPARK_KAFKA_JARS"]}
+    if "SPARK_KAFKA_JARS" in os.environ
+    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"}
+)
+
+with DAG(
+    dag_id="kafka_to_s3_hourly",
+    schedule="@hourly",
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True},
+    tags=["kafka", "s3"],
+):
+    KafkaToS3Operator(
+        task_id="land",
+        # Topics of one task share one Spark job; each is committed on its own.
+        topics=["orders", "payments"],
+        bucket=os.environ.get("KAFKA_TO_S3_BUCKET", "lake"),
+        pipeline="shop",
+        offsets="incremental",
+        starting_offsets="earliest",
+        format={"kind": "json", "compression": "gzip"},
+        partitioner="hourly",
+        **CONNECTOR,
+    )

@@ -1,0 +1,173 @@
+"""The files of docker/: no engine is at hand here, so what can be read in them is held against the rest of the tree."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCKER = ROOT / "docker"
+ONCE = {"topics", "bucket"}
+"""Services that do something and end; the others stay."""
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    """The services of the compose file, without its anchors."""
+    found: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())["services"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def dockerfile() -> list[list[str]]:
+    """The instructions of the Dockerfile as words."""
+    text = re.sub(r"^#.*\n", "", (DOCKER / "Dockerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    return [line.split() for line in text.splitlines() if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def pom() -> dict[str, str]:
+    """The properties of dev/pom.xml."""
+    namespace = "{http://maven.apache.org/POM/4.0.0}"
+    properties = ET.parse(ROOT / "dev" / "pom.xml").getroot().find(f"{namespace}properties")
+    assert properties is not None
+    return {p.tag.removeprefix(namespace): p.text or "" for p in properties}
+
+
+def locked(name: str) -> str:
+    """The version of a package in the lock for Airflow 3.3."""
+    (version,) = re.findall(
+        rf"^{re.escape(name)}==(\S+)", (ROOT / "requirements" / "airflow-3.3.lock").read_text(), re.MULTILINE
+    )
+    return str(version)
+
+
+def test_images_have_a_version_and_kafka_has_that_of_the_tests(services: dict[str, Any], pom: dict[str, str]) -> None:
+    """What is pulled is what was meant, tomorrow too."""
+    pulled = {service["image"] for service in services.values() if "build" not in service}
+    assert all(re.fullmatch(r"[a-z0-9./-]+:v?\d+\.\d+\.\d+", image) for image in pulled), pulled
+    assert {image for image in pulled if "kafka" in image} == {f"apache/kafka:{pom['kafka.version']}"}
+
+
+def test_the_image_is_built_from_the_lock_and_the_pom(dockerfile: list[list[str]], pom: dict[str, str]) -> None:
+    """The versions in the image are those that the tests run with: none is written down a second time."""
+    assert locked("pyspark") == locked("pyspark-client") == pom["spark.version"]
+    (install,) = [line for line in dockerfile if line[:3] == ["RUN", "pip", "install"]]
+    assert install[install.index("--constraint") + 1] == "/src/requirements/airflow-3.3.lock"
+    assert {'"/src[spark]"', "pyspark-client"} <= set(install)
+    assert not [word for word in install if "==" in word]
+    (maven,) = [line for line in dockerfile if line[:2] == ["RUN", "mvn"]]
+    assert maven[maven.index("--file") + 1] == "/build/pom.xml"
+    (python,) = set(re.findall(r"--python-version (\S+)", (ROOT / "Makefile").read_text()))
+    assert [line[1] for line in dockerfile if line[0] == "FROM"][-1] == f"python:{python}-slim-bookworm"
+
+
+def test_the_jars_of_the_image_are_those_of_the_connector(dockerfile: list[list[str]]) -> None:
+    """Each by the name that Maven gives it when it leaves its version out."""
+    (line,) = [line[1] for line in dockerfile if line[0] == "ENV" and line[1].startswith("SPARK_KAFKA_JARS=")]
+    named = {Path(jar).stem for jar in line.partition("=")[2].split(",")}
+    copied = {re.sub(r"-\d+(\.\d+)+\.jar$", "", jar.name) for jar in (ROOT / ".build" / "jars" / "spark").glob("*.jar")}
+    assert named == copied
+
+
+def test_what_is_copied_exists_and_is_in_the_build_context(dockerfile: list[list[str]]) -> None:
+    """And nothing else is sent to the engine."""
+    lines = (DOCKER / "Dockerfile.dockerignore").read_text().splitlines()
+    allowed = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    copied = {s for line in dockerfile if line[0] == "COPY" and "--from=jars" not in line for s in line[1:-1]}
+    assert "*" in lines
+    assert copied == allowed
+    assert all((ROOT / source).exists() for source in copied)
+    # What the wheel is built from is there: hatchling wants all that pyproject.toml names.
+    assert {"pyproject.toml", "README.md", "LICENSE", "airflow_provider_kafka_s3", "spark_jobs"} <= copied
+
+
+def test_nothing_in_the_image_runs_as_root(dockerfile: list[list[str]]) -> None:
+    """The last user is Airflow's, and it is there."""
+    assert [line[1] for line in dockerfile if line[0] == "USER"] == ["airflow"]
+    assert any("useradd" in line and "airflow" in line for line in dockerfile)
+
+
+def test_services_that_stay_are_watched_and_waited_for(services: dict[str, Any]) -> None:
+    """Who depends on a service waits until it is healthy, or has ended well."""
+    for name, service in services.items():
+        assert ("healthcheck" in service) == (name not in ONCE), name
+        for needed, how in service.get("depends_on", {}).items():
+            wanted = "service_completed_successfully" if needed in ONCE else "service_healthy"
+            assert how == {"condition": wanted}, (name, needed)
+
+
+def test_ports_are_open_to_this_machine_only(services: dict[str, Any]) -> None:
+    """There are no passwords worth the name."""
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert ports
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports)
+    assert len({port.split(":")[1] for port in ports}) == len(ports)
+
+
+def test_connections_lead_to_services_of_the_stack(services: dict[str, Any]) -> None:
+    """Airflow's connections are JSON, and name hosts and ports that are there."""
+    environment = services["airflow"]["environment"]
+    plain = {n: re.sub(r"\$\{\w+:-(.*?)\}", r"\1", v) for n, v in environment.items()}
+    kafka, aws, spark = (json.loads(plain[f"AIRFLOW_CONN_{n}_DEFAULT"]) for n in ("KAFKA", "AWS", "SPARK"))
+    broker = services["kafka"]["environment"]
+    assert f"INSIDE://{kafka['extra']['bootstrap.servers']}" in broker["KAFKA_ADVERTISED_LISTENERS"].split(",")
+    assert aws["extra"]["endpoint_url"] == "http://s3" + services["s3"]["environment"]["VGW_PORT"]
+    assert environment["AIRFLOW_CONN_AWS_DEFAULT"].count(services["s3"]["environment"]["ROOT_SECRET_KEY"]) == 1
+    master = services["spark-master"]["command"]
+    assert (spark["host"], str(spark["port"])) == (
+        master[master.index("--host") + 1],
+        master[master.index("--port") + 1],
+    )
+    assert services["spark-worker"]["command"][-1] == f"spark://{spark['host']}:{spark['port']}"
+
+
+def test_what_the_services_run_is_code(services: dict[str, Any]) -> None:
+    """Python and shell inside the compose file are parsed by Python and the shell."""
+    ast.parse(services["bucket"]["command"][-1])
+    shell = services["topics"]["command"][0].replace("$$", "$")
+    done = subprocess.run(["/bin/bash", "-n", "-c", shell], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_topics_and_buckets_of_the_examples_are_made(services: dict[str, Any]) -> None:
+    """Every example can be switched on as it is."""
+    (listed,) = re.findall(r"for topic in (.*?); do", services["topics"]["command"][0])
+    made = set(listed.split())
+    for file in (ROOT / "dags").glob("*.py"):
+        for topic in topics_of(ast.parse(file.read_text())):
+            assert topic in made or any(m.startswith(topic) for m in made if topic.endswith(".")), (file.name, topic)
+    buckets = {v for n, v in services["airflow"]["environment"].items() if n.endswith("_BUCKET")}
+    assert all(f'Bucket="{bucket}"' in services["bucket"]["command"][-1] for bucket in buckets)
+    read = {n for file in (ROOT / "dags").glob("*.py") for n in re.findall(r'"(\w+_BUCKET)"', file.read_text())}
+    assert read == {n for n in services["airflow"]["environment"] if n.endswith("_BUCKET")}
+
+
+def topics_of(tree: ast.AST) -> list[str]:
+    """The topics that an example names, or the prefix that it looks for."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "topics" and not isinstance(node.value, ast.Call):
+            found.append(node.value)
+        elif isinstance(node, ast.Dict):
+            found += [v for k, v in zip(node.keys, node.values, strict=True) if ast.unparse(k or v) == "'topics'"]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "topics_of":
+            found += node.args
+    values = [ast.literal_eval(node) for node in found]
+    return [topic for value in values for topic in ([value] if isinstance(value, str) else value)]
+
+
+def test_volumes_are_declared_and_mounts_exist(services: dict[str, Any]) -> None:
+    """A typing error in a mount would make an empty folder."""
+    declared = set(yaml.safe_load((DOCKER / "compose.yaml").read_text())["volumes"])
+    sources = {v.split(":")[0] for service in services.values() for v in service.get("volumes", [])}
+    assert {s for s in sources if "/" not in s} == declared
+    assert all((DOCKER / s).is_dir() for s in sources if "/" in s)
