@@ -1,0 +1,97 @@
+"""The sensor that waits for records that are not landed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.operators import parameters
+from airflow_provider_kafka_s3.sensors.asking import AskingSensor
+from airflow_provider_kafka_s3.triggers.questions import LagQuestion
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_kafka_s3.triggers.polling import PollingTrigger
+    from airflow_provider_kafka_s3.triggers.questions import Question
+
+__all__ = ["KafkaLagSensor"]
+
+
+class KafkaLagSensor(AskingSensor):
+    """Wait until at least ``min_records`` records wait to be landed by a pipeline, all its ``topics`` together.
+
+    What counts is what an incremental run would land now: the offsets beyond the stored ones of the pipeline, up to the
+    end that ``isolation`` lets a reader see. They are counted as offsets: markers of transactions and what compaction
+    removed count, too. A topic without stored offsets counts as a whole.
+
+    All other keyword arguments (``poke_interval``, ``timeout``, ``mode``, …) are those of Airflow's sensors.
+
+    Args:
+        topics: one topic, several separated by commas, or a list. (templated)
+        bucket: of the pipeline. (templated)
+        pipeline: whose stored offsets to look at. (templated)
+        topics_dir: of the pipeline. (templated)
+        min_records: how many are enough.
+        isolation: of the operator: ``"read_committed"`` or ``"read_uncommitted"``.
+        kafka_conn_id: connection of type ``kafka``.
+        aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
+        deferrable: whether to wait in the triggerer.
+
+    Returns:
+        The lag per topic: ``{"orders": 1200, "clicks": 0}``.
+
+    Raises:
+        AirflowFailException: asking again cannot help: a connection, the topic or the bucket is missing, or the topic
+            is another one than was landed.
+        AirflowException: trying again may help.
+    """
+
+    template_fields: Sequence[str] = ("topics", "bucket", "pipeline", "topics_dir")
+    ui_color = "#fbe8d3"
+
+    def __init__(
+        self,
+        *,
+        topics: str | Sequence[str],
+        bucket: str,
+        pipeline: str,
+        topics_dir: str = "topics",
+        min_records: int = 1,
+        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        kafka_conn_id: str = "kafka_default",
+        aws_conn_id: str | None = "aws_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.topics = topics
+        self.bucket = bucket
+        self.pipeline = pipeline
+        self.topics_dir = topics_dir
+        self.min_records = min_records
+        self.isolation = isolation
+        self.kafka_conn_id = kafka_conn_id
+        self.aws_conn_id = aws_conn_id
+        parameters.require_choice("isolation", isolation, ("read_committed", "read_uncommitted"))
+        parameters.require_whole("min_records", min_records, optional=False)
+        if min_records < 1:
+            raise ConfigurationError(f"min_records={min_records} must be a positive number of records")
+
+    def _question(self, context: Context) -> LagQuestion:  # noqa: ARG002 - every run asks the same
+        return LagQuestion(
+            topics=parameters.parse_topics(self.topics),
+            bucket=parameters.require_text("bucket", self.bucket),
+            pipeline=keys.validate_pipeline(self.pipeline),
+            topics_dir=parameters.require_text("topics_dir", self.topics_dir),
+            min_records=self.min_records,
+            isolation=self.isolation,
+            kafka_conn_id=self.kafka_conn_id,
+            aws_conn_id=self.aws_conn_id,
+        )
+
+    def _trigger(self, question: Question) -> PollingTrigger:
+        from airflow_provider_kafka_s3.triggers.polling import KafkaLagTrigger
+
+        return KafkaLagTrigger(**question.to_wire(), poke_interval=self.poke_interval)

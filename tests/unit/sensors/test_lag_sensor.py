@@ -1,0 +1,158 @@
+"""KafkaLagSensor, in the worker and in the triggerer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.providers.common.compat.sdk import (  # noqa: TID253 - after AIRFLOW_HOME is set, see conftest
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaUnavailableError
+from airflow_provider_kafka_s3.sensors.kafka_lag import KafkaLagSensor
+from airflow_provider_kafka_s3.triggers.polling import KafkaLagTrigger
+from tests.unit.operators.conftest import CANARY
+
+if TYPE_CHECKING:
+    from airflow.triggers.base import BaseTrigger
+
+    from tests.unit.operators.conftest import Bench
+
+
+def sensor(**parameters: Any) -> KafkaLagSensor:
+    """A sensor that asks once and then gives up."""
+    said = {"topics": "orders, clicks", "bucket": "lake", "pipeline": "orders-to-lake", "min_records": 3, "timeout": 0}
+    return KafkaLagSensor(task_id="wait", **{**said, "poke_interval": 0, **parameters})
+
+
+def stored_again(trigger: BaseTrigger) -> KafkaLagTrigger:
+    """A trigger after its way through Airflow's database."""
+    path, arguments = trigger.serialize()
+    assert path == "airflow_provider_kafka_s3.triggers.polling.KafkaLagTrigger"
+    return KafkaLagTrigger(**json.loads(json.dumps(arguments)))
+
+
+async def first_event(trigger: BaseTrigger, while_waiting: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """The event of a trigger; what happens while it waits is told by a function."""
+    events = trigger.run()
+    waiting = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    while_waiting()
+    event = await asyncio.wait_for(waiting, 60)
+    with pytest.raises(StopAsyncIteration):
+        await anext(events)
+    payload: dict[str, Any] = json.loads(json.dumps(event.payload))
+    return payload
+
+
+@pytest.fixture
+def topics(bench: Bench) -> Bench:
+    """Two topics: one that was landed up to its end, one that was never looked at."""
+    bench.kafka.create_topic("orders")
+    bench.kafka.create_topic("clicks", 2)
+    bench.fill("orders", [{"n": 1}, {"n": 2}])
+    bench.run(bench.task())
+    return bench
+
+
+def test_all_topics_together_have_to_have_enough(topics: Bench) -> None:
+    """One record here and two there are three; the lag of each is returned."""
+    topics.fill("orders", [{"n": 3}])
+    topics.fill("clicks", [{"n": 1}], partition=1)
+    with pytest.raises(AirflowSensorTimeout):
+        sensor().execute({})
+    topics.fill("clicks", [{"n": 2}])
+    assert sensor().execute({}) == {"orders": 1, "clicks": 2}
+
+
+def test_a_run_makes_the_lag_go_away(topics: Bench) -> None:
+    """What the operator has landed does not count any more."""
+    topics.fill("orders", [{"n": n} for n in range(5)])
+    waiting = sensor(topics="orders")
+    assert waiting.execute({}) == {"orders": 5}
+    topics.run(topics.task(), run_id="manual__2")
+    with pytest.raises(AirflowSensorTimeout):
+        waiting.execute({})
+
+
+def test_a_deferred_sensor_waits_in_the_triggerer(topics: Bench) -> None:
+    """The trigger asks until there is enough; what it says becomes the result, as without deferring."""
+    waiting = sensor(deferrable=True, timeout=30)
+    with pytest.raises(TaskDeferred) as deferred:
+        waiting.execute({})
+    assert deferred.value.method_name == "execute_complete"
+    assert deferred.value.timeout is not None
+    assert deferred.value.timeout.total_seconds() == 30
+    trigger = stored_again(deferred.value.trigger)
+    event = asyncio.run(first_event(trigger, lambda: topics.fill("clicks", [{"n": n} for n in range(4)])))
+    assert waiting.execute_complete({}, event) == {"orders": 0, "clicks": 4}
+    # Two triggerers may run it, and Airflow may go on with either event.
+    assert asyncio.run(first_event(stored_again(trigger))) == event
+
+
+def test_a_deferrable_sensor_with_nothing_to_wait_for_never_defers(topics: Bench) -> None:
+    """It asks once before."""
+    topics.fill("orders", [{"n": n} for n in range(3)])
+    assert sensor(deferrable=True).execute({}) == {"orders": 3, "clicks": 0}
+
+
+def test_nothing_secret_is_stored_for_the_triggerer(topics: Bench) -> None:
+    """Only the names of connections go through the database."""
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(deferrable=True).execute({})
+    stored = deferred.value.trigger.serialize()[1]
+    assert CANARY not in json.dumps(stored)
+    assert (stored["kafka_conn_id"], stored["aws_conn_id"]) == ("kafka_default", "aws_default")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"topics": "nowhere"}, "topic 'nowhere' does not exist"),
+        ({"kafka_conn_id": "kafka_nowhere"}, "there is no connection 'kafka_nowhere'"),
+        ({"aws_conn_id": "aws_nowhere"}, "there is no connection 'aws_nowhere'"),
+    ],
+)
+def test_what_is_missing_ends_the_wait_for_good(topics: Bench, parameters: dict[str, str], message: str) -> None:
+    """In the worker, in the triggerer, and when the sensor goes on after it."""
+    for deferrable in (False, True):
+        with pytest.raises(AirflowFailException, match=message):
+            sensor(deferrable=deferrable, **parameters).execute({})
+    with pytest.raises(AirflowSkipException, match=message):
+        sensor(deferrable=True, soft_fail=True, **parameters).execute({})
+    question = sensor(**parameters)._question({})
+    event = asyncio.run(first_event(KafkaLagTrigger(**question.to_wire(), poke_interval=0)))
+    assert (event["status"], event["terminal"]) == ("error", True)
+    with pytest.raises(AirflowFailException, match=message):
+        sensor().execute_complete({}, event)
+
+
+def test_a_broker_that_does_not_answer_is_tried_again_by_airflow(
+    topics: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ordinary failure, so the task's retries count."""
+
+    def silent(*_: object) -> None:
+        raise KafkaUnavailableError("no answer")
+
+    monkeypatch.setattr(topics.kafka, "describe", silent)
+    event = asyncio.run(first_event(KafkaLagTrigger(**sensor()._question({}).to_wire(), poke_interval=0)))
+    for fail in (lambda: sensor().execute({}), lambda: sensor().execute_complete({}, event)):
+        with pytest.raises(AirflowException, match="no answer") as failed:
+            fail()
+        assert not isinstance(failed.value, AirflowFailException)
+
+
+@pytest.mark.parametrize("parameters", [{"min_records": 0}, {"min_records": "3"}, {"isolation": "some"}])
+def test_a_wrong_parameter_is_refused_when_the_dag_is_parsed(parameters: dict[str, Any]) -> None:
+    """It is named."""
+    with pytest.raises(ConfigurationError, match=next(iter(parameters))):
+        sensor(**parameters)
