@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-import msgspec
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator  # noqa: TID253 - it is the base class
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException  # noqa: TID253 - light, and loaded
+from airflow.providers.common.compat.sdk import (  # noqa: TID253 - light, and loaded
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
 
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.operators import connections, launch, parameters, results
-from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.operators import connections, launch, parameters, results, windows
+from airflow_provider_kafka_s3.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -59,8 +61,18 @@ class KafkaToS3Operator(SparkSubmitOperator):
         format: ``"json"`` (JSON lines), ``"bytes"``, or settings such as ``{"kind": "json", "compression": "gzip"}``: a
             :class:`~airflow_provider_kafka_s3.config.Format` or a mapping of its fields.
         offsets: which records a run lands. ``"incremental"``: all since the stored offsets. ``"data_interval"``: those
-            with timestamps in the data interval of the DAG run, and whatever lies between them and the stored offsets;
-            the DAG needs a timetable that makes intervals.
+            with timestamps in the window of the DAG run (its partition or data interval), and whatever lies between
+            them and the stored offsets; the DAG needs a timetable that makes either. A run may name its window itself
+            (``conf``, ``params``), whichever of the two this is: see ``docs/windows.md``.
+        mode: what a run does; ``conf`` and ``params`` with ``{"mode": …}`` win over it. ``"resume"``: land what is not
+            landed yet. ``"verify"``: read every object of the run back and compare it with what was committed; nothing
+            is written. ``"restore"``: verify, and write objects that are gone again from Kafka; an object with other
+            content is never overwritten.
+        on_empty: nothing to do for any topic is a ``"success"``, or makes the task ``"skip"``.
+        allow_open_window: whether a window may end in the future: it is read to the current end then, and not to its
+            own. Otherwise it is an error.
+        partition_length: how long a partition of a partitioned DAG is (Airflow 3.2 and later), if not as long as one of
+            the ``partitioner``. Whole days are days of the calendar in the partitioner's time zone.
         starting_offsets: where a topic begins that has no stored offsets yet: ``"earliest"``, ``"latest"``,
             ``{partition: offset}`` or ``{topic: {partition: offset}}``. Required for ``"incremental"``, refused for
             ``"data_interval"``, whose windows say where to begin.
@@ -84,8 +96,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         max_slice_records: offsets that one Spark task reads at most.
         on_data_loss: offsets that retention deleted before they were landed: ``"fail"``, or ``"skip"``, which records
             the gap.
-        on_missing: a repeated run finds that an object of its batches is gone: ``"fail"``, ``"restore"`` (write it
-            again from Kafka) or ``"ignore"``.
+        on_missing: a resumed run finds that an object that was committed is gone: ``"fail"`` (restore it by
+            ``mode="restore"``) or ``"ignore"``.
         adopt_wait: seconds to wait for another run's batch that this run needs, too, before doing its work again.
         unsafe_single_writer: accept a store that ignores conditional writes. Two runs at once may then lose records.
         request_retry: how requests to the store and the broker are repeated:
@@ -124,6 +136,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         format: Format | Mapping[str, Any] | str,  # noqa: A002 - the name that Kafka Connect's users know
         offsets: Literal["incremental", "data_interval"],
         starting_offsets: str | Mapping[Any, Any] | None = None,
+        mode: windows.Mode = "resume",
+        on_empty: Literal["success", "skip"] = "success",
+        allow_open_window: bool = False,
+        partition_length: timedelta | None = None,
         partitioner: Partitioner | Mapping[str, Any] | str = "default",
         flush_size: int | None = None,
         max_bytes: int = 1024 * MIB,
@@ -139,7 +155,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         max_records_per_batch: int | None = 100_000_000,
         max_slice_records: int = 5_000_000,
         on_data_loss: Literal["fail", "skip"] = "fail",
-        on_missing: Literal["fail", "restore", "ignore"] = "fail",
+        on_missing: Literal["fail", "ignore"] = "fail",
         adopt_wait: float = 120.0,
         unsafe_single_writer: bool = False,
         request_retry: RetryPolicy | Mapping[str, Any] | None = None,
@@ -165,6 +181,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.partitioner = parameters.parse_partitioner(partitioner)
         self.offsets = offsets
         self.starting_offsets = starting_offsets
+        self.mode = mode
+        self.on_empty = on_empty
+        self.allow_open_window = allow_open_window
+        self.partition_length = partition_length
         self.flush_size = flush_size
         self.max_bytes = max_bytes
         self.max_open_objects = max_open_objects
@@ -196,7 +216,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_choice("offsets", self.offsets, ("incremental", "data_interval"))
         parameters.require_choice("isolation", self.isolation, ("read_committed", "read_uncommitted"))
         parameters.require_choice("on_data_loss", self.on_data_loss, ("fail", "skip"))
-        parameters.require_choice("on_missing", self.on_missing, ("fail", "restore", "ignore"))
+        parameters.require_choice("on_missing", self.on_missing, ("fail", "ignore"))
+        parameters.require_choice("mode", self.mode, ("resume", "verify", "restore"))
+        parameters.require_choice("on_empty", self.on_empty, ("success", "skip"))
+        windows.require_length(self.partition_length)
         for name in ("max_records_per_run", "max_records_per_batch", "max_slice_records"):
             parameters.require_whole(name, getattr(self, name), optional=name != "max_slice_records")
         for name, value in (self.env_vars or {}).items():
@@ -218,7 +241,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
                 "starting_offsets has no effect with offsets='data_interval': the window of a run says where it "
                 "begins. Remove it"
             )
-        starting = parameters.parse_starting_offsets(self._starting)
+        starting = parameters.parse_starting_offsets(self.starting)
         if not parameters.has_template(self.topics):
             for topic in (topics := parameters.parse_topics(self.topics)):
                 parameters.starting_of(starting, topic, topics)
@@ -227,17 +250,20 @@ class KafkaToS3Operator(SparkSubmitOperator):
         if not parameters.has_template(self.bucket):
             parameters.require_text("bucket", self.bucket)
         layout = parameters.require_layout(
-            self._layout("topics" if parameters.has_template(self.topics_dir) else self.topics_dir)
+            self.layout("topics" if parameters.has_template(self.topics_dir) else self.topics_dir)
         )
         # It checks itself; which run, window and topic it will be about is told by the task.
-        self._request("", layout, (0, 1) if self.offsets == "data_interval" else None, "earliest")
+        anything = (0, 1) if self.offsets == "data_interval" else None
+        self.request(layout, "earliest", run="", window=anything, mode=self.mode, attempt="")
 
     @property
-    def _starting(self) -> str | Mapping[Any, Any]:
+    def starting(self) -> str | Mapping[Any, Any]:
+        """Where a topic without stored offsets begins."""
         # Of a pipeline of windows this is where a later incremental run finds a partition that no window touched.
         return "earliest" if self.starting_offsets is None else self.starting_offsets
 
-    def _layout(self, topics_dir: str, zone_database: str = "") -> Layout:
+    def layout(self, topics_dir: str, zone_database: str = "") -> Layout:
+        """Of the objects; ``topics_dir`` and the release of the time zone database are known when the task runs."""
         return Layout(
             topics_dir=topics_dir,
             format=self.format,
@@ -257,11 +283,21 @@ class KafkaToS3Operator(SparkSubmitOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Land the topics; see the class."""
         from airflow_provider_kafka_s3.operators.landing import land
+        from airflow_provider_kafka_s3.operators.work import prepare
 
         try:
             target = connections.spark_target(self.spark_conn_id)
             self._require_client_mode(target)
-            work = self._prepare(context)
+            resolved = windows.resolve_window(
+                context,
+                offsets=self.offsets,
+                mode=self.mode,
+                partitioner=self.partitioner,
+                partition_length=self.partition_length,
+                allow_open_window=self.allow_open_window,
+            )
+            self.log.info("%s", resolved)
+            work = prepare(self, context, resolved)
         except TerminalError as e:
             raise AirflowFailException(str(e)) from e
         except KafkaS3Error as e:
@@ -273,79 +309,49 @@ class KafkaToS3Operator(SparkSubmitOperator):
         if landed.errors:
             message, terminal, cause = results.failure(landed.errors, landed.results)
             raise (AirflowFailException if terminal else AirflowException)(message) from cause
-        return results.to_xcom(landed.results)
+        returned = results.to_xcom(landed.results, resolved)
+        if returned["status"] == "empty" and self.on_empty == "skip":
+            raise AirflowSkipException(f"nothing to do: {resolved}, topics {', '.join(work.runs)}")
+        return returned
 
-    def _prepare(self, context: Context) -> Work:
-        from airflow_provider_kafka_s3.batch.commit import Committer
-        from airflow_provider_kafka_s3.batch.log import TopicLog
-        from airflow_provider_kafka_s3.batch.objects import object_builder
-        from airflow_provider_kafka_s3.batch.runs import TopicRun
-        from airflow_provider_kafka_s3.kafka.options import spark_options
-        from airflow_provider_kafka_s3.kafka.source import KafkaSource
-        from airflow_provider_kafka_s3.layout.zones import zone_database_version
-        from airflow_provider_kafka_s3.operators.work import Work, open_store
-        from airflow_provider_kafka_s3.storage.durable import DurableStore
-
-        kafka = connections.kafka_config(self.kafka_conn_id)
-        connections.mask_options(self.kafka_options)
-        access = connections.s3_access(self.aws_conn_id)
-        topics = parameters.parse_topics(self.topics)
-        pipeline = keys.validate_pipeline(self.pipeline)
-        bucket = parameters.require_text("bucket", self.bucket)
-        layout = parameters.usable_layout(
-            parameters.require_layout(self._layout(self.topics_dir, zone_database_version())), topics
-        )
-        window = parameters.run_window(context, datetime.now(UTC)) if self.offsets == "data_interval" else None
-        run = _run_name(context)
-        # What Spark could not be told has to be known before anything is planned.
-        spark_options(kafka, isolation=self.isolation, overrides=self.kafka_options)
-        retrier = Retrier(self.request_retry)
-        source = KafkaSource(kafka, retrier=retrier)
-        store = DurableStore(open_store(access, bucket), retrier)
-        starting = parameters.parse_starting_offsets(self._starting)
-        build = object_builder(store, **msgspec.structs.asdict(self.upload))
-        runs = {}
-        for topic in topics:
-            request = self._request(run, layout, window, parameters.starting_of(starting, topic, topics))
-            log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic)
-            runs[topic] = TopicRun(Committer(log, source, build), request)
-        return Work(
-            run=run,
-            runs=runs,
-            store=store,
-            bucket=bucket,
-            access=access,
-            kafka=kafka,
-            kafka_options=self.kafka_options,
-            retry=self.request_retry,
-            upload=self.upload,
-            on_data_loss=self.on_data_loss,
-        )
-
-    def _request(self, run: str, layout: Layout, window: tuple[int, int] | None, starting: Starting) -> RunRequest:
+    def request(
+        self,
+        layout: Layout,
+        starting: Starting,
+        *,
+        run: str,
+        window: tuple[int, int] | windows.OffsetRanges | None,
+        mode: windows.Mode,
+        attempt: str,
+    ) -> RunRequest:
+        """What the engine is asked to do for one topic; wrong parameters are found by making it."""
         from airflow_provider_kafka_s3.batch.requests import RunRequest
 
+        # A window is landed whole: a cap on it would leave a gap that no later run looks for.
+        most = self.max_records_per_run if window is None or self.offsets == "data_interval" else None
         said = {
             "offsets": self.offsets,
             "window": window,
             "starting_offsets": self.starting_offsets,
             "isolation": self.isolation,
-            "max_records_per_run": self.max_records_per_run,
+            "max_records_per_run": most,
         }
         return RunRequest(
             run=run,
-            mode=self.offsets,
+            mode="incremental" if window is None else "data_interval",
+            purpose=mode,
             layout=layout,
             starting=starting,
             window=window,
             isolation=self.isolation,
-            max_records_per_run=self.max_records_per_run,
+            max_records_per_run=most,
             max_records_per_batch=self.max_records_per_batch,
             max_slice_records=self.max_slice_records,
             on_data_loss=self.on_data_loss,
             on_missing=self.on_missing,
             adopt_wait=self.adopt_wait,
             unsafe_single_writer=self.unsafe_single_writer,
+            attempt=attempt,
             params={name: str(value) for name, value in said.items() if value is not None},
         )
 
@@ -426,19 +432,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """Stop the driver. What is committed stays; what is decided, the next try completes."""
-        import psutil
-
         self._killed = True
         if self._hook is not None:
-            # The base class ends the JVM. Without it the Python driver reads nothing more, but it would go on deciding.
-            processes = launch.processes_of_job(self.application_args[-1]) if self.application_args else []
+            # At once, before anything that may take its time: Airflow 3 ends the task itself after five seconds. The
+            # base class would end the JVM alone; its Python driver could read nothing more, but would go on deciding.
+            if self.application_args:
+                launch.kill_job(self.application_args[-1])
             super().on_kill()
-            for process in processes:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-
-
-def _run_name(context: Context) -> str:
-    ti = context["ti"]
-    map_index = -1 if ti.map_index is None else ti.map_index
-    return keys.run_name(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)

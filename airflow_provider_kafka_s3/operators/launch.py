@@ -16,15 +16,27 @@ from airflow_provider_kafka_s3 import exceptions
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, SparkJobError
 
 if TYPE_CHECKING:
-    import psutil
-
     from airflow_provider_kafka_s3.spark.spec import JobResult
 
-__all__ = ["local_master", "processes_of_job", "python_of_local_master", "require_java", "spark_submit", "told_by"]
+__all__ = [
+    "kill_job",
+    "last_words",
+    "local_master",
+    "python_of_local_master",
+    "require_java",
+    "spark_submit",
+    "told_by",
+]
 
 _TASK_TRIES: Final = 4
 """How often Spark starts a task at most; its own default, except on local masters."""
 
+
+_JAVA_FRAME: Final = re.compile(r"\s*(at [\w$.<>/@-]+\(|\.\.\. \d+ more)")
+_FIRST_LINE: Final = 600
+"""Characters: how ``spark-submit`` ended stands at the end of the first line, after its whole command."""
+_LAST_WORDS: Final = 3_000
+"""Characters of what it said before; Airflow stores and shows them with the task."""
 
 _EXPIRED: Final = re.compile(r"\b(ExpiredToken|TokenRefreshRequired)")
 """Codes by which S3 says that the session of temporary credentials has ended."""
@@ -113,28 +125,57 @@ def require_java(env: Mapping[str, object]) -> None:
     )
 
 
-def processes_of_job(job_file: str) -> list[psutil.Process]:
-    """The processes of this one's that run a job: the JVM of ``spark-submit``, and the Python driver that it started.
+def kill_job(job_file: str) -> None:
+    """Kill the processes of this one's that run a job, and all that they started, at once.
+
+    They are the JVM of ``spark-submit``, the Python driver that it started, and on a local master Spark's workers. All
+    are looked for before any is killed: who loses its parent is nobody's child any more.
 
     Args:
-        job_file: its path, which is among the arguments of both and of no other job.
+        job_file: its path, which is among the arguments of JVM and driver, and of no other job.
     """
     import psutil
 
-    found = []
+    found: dict[int, psutil.Process] = {}
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # It may end meanwhile.
-            if job_file in process.cmdline():
-                found.append(process)
-    return found
+            if process.pid not in found and job_file in process.cmdline():
+                found |= {p.pid: p for p in (process, *process.children(recursive=True))}
+    for process in found.values():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
-def told_by(result: JobResult | None, last_words: str, topics: Iterable[str]) -> dict[str, KafkaS3Error]:
+def last_words(text: str) -> str:
+    """What a failed ``spark-submit`` said, without the frames of Java's traces, and short enough for an error.
+
+    Its beginning says how it ended, its end why. Frames of Python stay: the lines of a DAG's author may be among them.
+    """
+    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not _JAVA_FRAME.match(line)]
+    if not lines:
+        return ""
+    first = (
+        lines[0]
+        if len(lines[0]) <= _FIRST_LINE
+        else f"{lines[0][: _FIRST_LINE // 2]} … {lines[0][-_FIRST_LINE // 2 :]}"
+    )
+    kept: list[str] = []
+    room = _LAST_WORDS
+    for line in reversed(lines[1:]):
+        room -= len(line) + 1
+        if room < 0:
+            kept.append("…")
+            break
+        kept.append(line)
+    return "\n".join([first, *reversed(kept)])
+
+
+def told_by(result: JobResult | None, said: str, topics: Iterable[str]) -> dict[str, KafkaS3Error]:
     """What went wrong with each topic of a job: what its driver wrote down, or else its last words.
 
     Args:
         result: of the driver; None: it wrote none.
-        last_words: how ``spark-submit`` ended; empty: without a complaint.
+        said: how ``spark-submit`` ended; empty: without a complaint.
         topics: of the job.
     """
     outcomes = {} if result is None else {outcome.topic: outcome for outcome in result.topics}
@@ -142,7 +183,7 @@ def told_by(result: JobResult | None, last_words: str, topics: Iterable[str]) ->
     for topic in topics:
         outcome = outcomes.get(topic)
         if outcome is None:
-            told[topic] = SparkJobError(f"the Spark driver ended without a result. {last_words}".rstrip())
+            told[topic] = SparkJobError(f"the Spark driver ended without a result. {last_words(said)}".rstrip())
         elif outcome.status == "error":
             kind = getattr(exceptions, outcome.error or "", SparkJobError)
             told[topic] = kind(outcome.message or "the Spark driver did not say why")

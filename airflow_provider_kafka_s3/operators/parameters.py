@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import calendar
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
     from airflow_provider_kafka_s3.batch.requests import Starting
 
 __all__ = [
@@ -33,26 +29,14 @@ __all__ = [
     "require_layout",
     "require_text",
     "require_whole",
-    "run_window",
     "starting_of",
     "usable_layout",
 ]
 
 T = TypeVar("T")
 
-_CLOCK_SKEW: Final = timedelta(seconds=5)
-"""How far the scheduler's clock may be ahead of the worker's before a window counts as unfinished."""
-
-_CURED_BY_WAITING: Final = timedelta(seconds=60)
-"""How far it may be ahead before that is no matter of clocks any more, but of a run that was started too early."""
-
 _MANY_GENERATIONS: Final = 9_999
 """Resets of a topic that its keys have room for."""
-
-_SCHEDULE_WITH: Final = (
-    "schedule the DAG with CronDataIntervalTimetable('@daily', timezone='UTC') or another timetable that makes data "
-    "intervals (on Airflow 3 a plain cron string makes none), or use offsets='incremental'"
-)
 
 
 def has_template(value: object) -> bool:
@@ -199,42 +183,6 @@ def starting_of(
     if topic not in offsets:
         raise ConfigurationError(f"starting_offsets name no offsets of topic {topic!r}; add {{{topic!r}: …}}")
     return offsets[topic]
-
-
-def run_window(context: Context, now: datetime) -> tuple[int, int]:
-    """The data interval of the run as ``[start, end)`` in epoch milliseconds.
-
-    Args:
-        context: of the task.
-        now: the time, with a zone.
-
-    Raises:
-        ConfigurationError: the run has no interval, an empty one, or one that has not ended yet.
-        TransientError: it ends within the next minute, so this clock may be slow.
-    """
-    start, end = context.get("data_interval_start"), context.get("data_interval_end")
-    if start is None or end is None:
-        raise ConfigurationError(f"offsets='data_interval': this run has no data interval; {_SCHEDULE_WITH}")
-    if start >= end:
-        raise ConfigurationError(
-            f"offsets='data_interval': the data interval of this run, [{start.isoformat()}, {end.isoformat()}), is "
-            f"empty; {_SCHEDULE_WITH}"
-        )
-    if end > now + _CLOCK_SKEW:
-        early = (
-            f"offsets='data_interval': the data interval of this run ends at {end.isoformat()}, which is in the future "
-            f"(it is {now.isoformat()}), so its records are not all there yet"
-        )
-        if end <= now + _CURED_BY_WAITING:
-            raise TransientError(f"{early}; a retry will find it ended. Check the clocks of worker and scheduler")
-        raise ConfigurationError(f"{early}; run it after its end")
-    return _milliseconds(start), _milliseconds(end)
-
-
-def _milliseconds(when: datetime) -> int:
-    # Whole numbers all the way, and no timedelta: Airflow's times are pendulum's, which do not divide by one.
-    # Rounded up: a record belongs to the window that its whole milliseconds lie in.
-    return calendar.timegm(when.utctimetuple()) * 1000 - (-when.microsecond // 1000)
 
 
 def _settings(name: str, kind: type[T], value: Mapping[str, Any] | str) -> T:

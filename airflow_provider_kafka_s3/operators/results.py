@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_kafka_s3.exceptions import TerminalError
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.batch.requests import TopicResult
+    from airflow_provider_kafka_s3.batch.requests import TopicResult, Verification
+    from airflow_provider_kafka_s3.operators.windows import Resolved
 
 __all__ = ["failure", "to_xcom"]
 
 
-def to_xcom(results: Mapping[str, TopicResult]) -> dict[str, Any]:
-    """What the task returns; JSON, and nothing secret.
+def to_xcom(results: Mapping[str, TopicResult], resolved: Resolved) -> dict[str, Any]:
+    """What the task returns; JSON, and nothing secret. ``docs/xcom.md`` tells of every field.
 
     ::
 
         {"status": "ok",            # "empty" if there was nothing to do for any topic
+         "mode": "resume",          # or "verify" or "restore"
+         "window": {"source": "data interval", "start": "2026-01-01T00:00:00+00:00", "end": "2026-01-02T…"},
+                                    # or {"source": "conf", "offsets": {"orders": {"0": [0, 100]}}}, or null
          "topics": {"orders": {
              "status": "ok",        # or "empty"
              "batches": [{"batch": 7, "manifest": "s3://…/0000000007.manifest.json", "planned_here": true,
@@ -27,13 +31,17 @@ def to_xcom(results: Mapping[str, TopicResult]) -> dict[str, Any]:
              "shared": false,       # whether another run planned some of the batches
              "skipped": {},         # offsets that are recorded as lost
              "verified": 0,         # objects that a repeated run looked at and found
-             "wrote": true}},       # whether this try wrote anything to the bucket
+             "wrote": true,         # whether this try wrote anything to the bucket
+             "verification": null}},  # of "verify" and "restore": {"objects": 12, "size": 5242880, "missing": [],
+                                    # "restored": [], "accepted": [], "uncovered": {}}
          "batches": 1, "records": 40000, "objects": 12, "size": 5242880, "wrote": true}
 
     ``size`` is in bytes as stored. A batch that covers the targets of two runs is reported by both.
     """
     topics = {topic: _topic(result) for topic, result in sorted(results.items())}
     return {
+        "mode": resolved.mode,
+        "window": resolved.to_xcom(),
         "status": "ok" if any(t["status"] == "ok" for t in topics.values()) else "empty",
         "topics": topics,
         "batches": sum(len(t["batches"]) for t in topics.values()),
@@ -64,6 +72,18 @@ def _topic(result: TopicResult) -> dict[str, Any]:
         "skipped": result.skipped.to_wire(),
         "verified": result.verified,
         "wrote": result.wrote,
+        "verification": None if result.verification is None else _verification(result.verification),
+    }
+
+
+def _verification(found: Verification) -> dict[str, Any]:
+    return {
+        "objects": found.objects,
+        "size": found.size,
+        "missing": list(found.missing),
+        "restored": list(found.restored),
+        "accepted": list(found.accepted),
+        "uncovered": found.uncovered.to_wire(),
     }
 
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_provider_kafka_s3.operators import connections
-from airflow_provider_kafka_s3.retry import RetryPolicy
+import msgspec
+
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.operators import connections, parameters
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import JobSpec, PlanRef, UploadSettings
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
     from airflow_provider_kafka_s3.batch.plan import Plan
     from airflow_provider_kafka_s3.batch.runs import TopicRun
+    from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+    from airflow_provider_kafka_s3.operators.windows import Resolved
     from airflow_provider_kafka_s3.storage.port import ObjectStore
 
-__all__ = ["Work", "open_store"]
+__all__ = ["Work", "open_store", "prepare"]
 
 
 @dataclass
@@ -82,3 +90,67 @@ class Work:
 def open_store(access: connections.S3Access, bucket: str) -> ObjectStore:
     """The bucket; nothing is sent yet."""
     return S3Store(make_client(access.settings, access.credentials), bucket)
+
+
+def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Work:
+    """Check what is left to check of a task, and put together what its topics need; nothing is read or written yet.
+
+    Raises:
+        ConfigurationError: a connection, a rendered template or a setting is wrong.
+        TransientError: credentials cannot be asked for now.
+    """
+    from airflow_provider_kafka_s3.batch.commit import Committer
+    from airflow_provider_kafka_s3.batch.log import TopicLog
+    from airflow_provider_kafka_s3.batch.objects import object_builder
+    from airflow_provider_kafka_s3.batch.runs import TopicRun
+    from airflow_provider_kafka_s3.kafka.options import spark_options
+    from airflow_provider_kafka_s3.kafka.source import KafkaSource
+    from airflow_provider_kafka_s3.layout.zones import zone_database_version
+
+    kafka = connections.kafka_config(task.kafka_conn_id)
+    connections.mask_options(task.kafka_options)
+    access = connections.s3_access(task.aws_conn_id)
+    topics = parameters.parse_topics(task.topics)
+    pipeline = keys.validate_pipeline(task.pipeline)
+    bucket = parameters.require_text("bucket", task.bucket)
+    layout = parameters.usable_layout(
+        parameters.require_layout(task.layout(task.topics_dir, zone_database_version())), topics
+    )
+    window_of = {topic: resolved.of_topic(topic) for topic in topics}
+    # What Spark could not be told has to be known before anything is planned.
+    spark_options(kafka, isolation=task.isolation, overrides=task.kafka_options)
+    retrier = Retrier(task.request_retry)
+    source = KafkaSource(kafka, retrier=retrier)
+    store = DurableStore(open_store(access, bucket), retrier)
+    starting = parameters.parse_starting_offsets(task.starting)
+    build = object_builder(store, **msgspec.structs.asdict(task.upload))
+    ti = context["ti"]
+    map_index = -1 if ti.map_index is None else ti.map_index
+    run = keys.run_name(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
+    runs = {}
+    for topic, window in window_of.items():
+        if isinstance(window, Mapping) and not window:
+            task.log.info("topic %s: left out, as %s says", topic, resolved.source)
+            continue
+        request = task.request(
+            layout,
+            parameters.starting_of(starting, topic, topics),
+            run=run,
+            window=window,
+            mode=resolved.mode,
+            attempt=f"try {ti.try_number} on {platform.node()}",
+        )
+        log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic)
+        runs[topic] = TopicRun(Committer(log, source, build), request)
+    return Work(
+        run=run,
+        runs=runs,
+        store=store,
+        bucket=bucket,
+        access=access,
+        kafka=kafka,
+        kafka_options=task.kafka_options,
+        retry=task.request_retry,
+        upload=task.upload,
+        on_data_loss=task.on_data_loss,
+    )

@@ -145,10 +145,11 @@ class Bench:
         run_id: str = "manual__1",
         interval: tuple[datetime, datetime] | None = None,
         try_number: int = 1,
+        conf: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Execute a task as Airflow would; returns its XCom after a turn through JSON."""
         ti = SimpleNamespace(dag_id="dag", task_id="land", run_id=run_id, map_index=-1, try_number=try_number)
-        context: dict[str, Any] = {"ti": ti}
+        context: dict[str, Any] = {"ti": ti, "dag_run": SimpleNamespace(conf=conf), "params": {}}
         if interval is not None:
             context |= {"data_interval_start": interval[0], "data_interval_end": interval[1]}
         returned: dict[str, Any] = json.loads(json.dumps(task.execute(context)))  # type: ignore[arg-type]

@@ -29,6 +29,8 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
     size = sum(i.size for i in bench.store.list("topics/orders/"))
     assert returned == {
         "status": "ok",
+        "mode": "resume",
+        "window": None,
         "topics": {
             "orders": {
                 "status": "ok",
@@ -52,6 +54,7 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
                 "skipped": {},
                 "verified": 0,
                 "wrote": True,
+                "verification": None,
             }
         },
         "batches": 1,

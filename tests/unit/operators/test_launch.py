@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -89,25 +91,60 @@ def test_workers_of_a_local_master_run_this_python(monkeypatch: pytest.MonkeyPat
     assert launch.python_of_local_master({}, {}) == {"PYSPARK_DRIVER_PYTHON": here}
 
 
-def test_the_processes_of_a_job_are_known_by_its_file() -> None:
-    """Children of children count; processes of another job do not."""
+def test_a_job_is_killed_with_all_it_started_and_nothing_else_is() -> None:
+    """A job is known by its file; what its processes started goes along, however much, in a moment."""
     wait = "import sys; sys.stdin.read()"
-    start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {wait!r}, '--job-file', sys.argv[1]])"
+    many = f"import subprocess, sys; [subprocess.Popen(['sleep', '600']) for _ in range(200)]; {wait}"
+    start = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {many!r}, '--job-file', sys.argv[1]], "
+        f"start_new_session=True)"
+    )
     started = [
         subprocess.Popen([sys.executable, "-c", code, path], stdin=subprocess.PIPE)
         for code, path in ((start, "/job/1"), (wait, "/job/2"))
     ]
+    tree: list[psutil.Process] = []
     try:
         one = psutil.Process(started[0].pid)
-        while not one.children():
+        while sum(process.name() == "sleep" for process in tree) < 200:
             assert one.is_running()
-        child = one.children()[0]
-        while "/job/1" not in child.cmdline():
-            assert child.is_running()
-        assert {process.pid for process in launch.processes_of_job("/job/1")} == {one.pid, child.pid}
+            tree = [one, *one.children(recursive=True)]
+        began = time.monotonic()
+        launch.kill_job("/job/1")
+        assert time.monotonic() - began < 2
+        assert psutil.wait_procs(tree, timeout=2)[1] == []
+        assert started[1].poll() is None
     finally:
-        for process in started:
-            process.communicate()
+        for process in tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        for child in started:
+            child.communicate()
+
+
+def test_last_words_are_short_and_without_the_frames_of_java() -> None:
+    """How it ended, and as much of the end as an error has room for: what it was caused by comes last."""
+    said = "\n".join(
+        [
+            f"Cannot execute: spark-submit {'--conf a=b ' * 500}. Error code is: 1.",
+            "Last spark-submit output:",
+            *(f"a line before it, {n}" for n in range(1000)),
+            'Exception in thread "main" org.apache.spark.SparkException: it broke',
+            *["\tat org.apache.spark.deploy.SparkSubmit$$anon$2.run(SparkSubmit.scala:1)", "\t... 20 more"] * 300,
+            "Caused by: java.io.IOException: No space left on device",
+        ]
+    )
+    words = launch.last_words(said)
+    assert words.startswith("Cannot execute: spark-submit --conf")
+    assert words.splitlines()[0].endswith("Error code is: 1.")
+    assert words.splitlines()[-2:] == [
+        'Exception in thread "main" org.apache.spark.SparkException: it broke',
+        "Caused by: java.io.IOException: No space left on device",
+    ]
+    assert "SparkSubmit.scala" not in words
+    assert len(words) < 4_000
+    assert launch.last_words("") == ""
+    assert launch.last_words(" Error code is: 137.") == " Error code is: 137."
 
 
 def test_what_the_driver_wrote_counts_and_its_last_words_stand_in_for_what_it_did_not() -> None:

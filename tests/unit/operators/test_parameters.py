@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pendulum
 import pytest
 
 from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.operators import parameters
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
@@ -131,39 +129,6 @@ def test_offsets_of_one_topic_do_not_do_for_two() -> None:
         parameters.starting_of({0: 1}, "orders", ["orders", "clicks"])
     with pytest.raises(ConfigurationError, match="name no offsets of topic 'clicks'"):
         parameters.starting_of({"orders": {0: 1}}, "clicks", ["orders", "clicks"])
-
-
-@pytest.mark.parametrize("at", [datetime, pendulum.DateTime])
-def test_a_window_is_in_whole_milliseconds(at: type[datetime]) -> None:
-    """Airflow's own kind of datetime and the standard library's give the same window; parts are rounded up."""
-    interval = {
-        "data_interval_start": at(1969, 12, 31, 23, 59, 59, 999_001, tzinfo=UTC),
-        "data_interval_end": at(2013, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
-    }
-    assert parameters.run_window(interval, datetime.now(UTC)) == (0, 1_356_998_400_001)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "refused"),
-    [
-        (5, None),
-        (6, TransientError),
-        (60, TransientError),
-        (61, ConfigurationError),
-    ],
-)
-def test_a_clock_that_is_a_little_slow_is_waited_for(seconds: int, refused: type[Exception] | None) -> None:
-    """By moments the clocks of scheduler and worker always differ; within a minute a retry helps; beyond, a person."""
-    interval: Any = {
-        "data_interval_start": pendulum.datetime(2013, 1, 1),
-        "data_interval_end": pendulum.datetime(2013, 1, 2),
-    }
-    now = datetime(2013, 1, 2, tzinfo=UTC) - timedelta(seconds=seconds)
-    if refused is None:
-        assert parameters.run_window(interval, now) == (1_356_998_400_000, 1_357_084_800_000)
-    else:
-        with pytest.raises(refused, match="in the future"):
-            parameters.run_window(interval, now)
 
 
 def test_a_key_that_may_become_too_long_is_found_before_anything_is_planned() -> None:

@@ -1,0 +1,69 @@
+"""What differs between the Airflow versions this package runs on. Each branch says when it can go.
+
+Everything else is imported through ``airflow.providers.common.compat.sdk``, which has one name for both generations,
+or read from the task's context by ``get``: what an Airflow does not know is absent there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+__all__ = ["RunPartition", "run_conf", "run_params", "run_partition"]
+
+
+@dataclass(frozen=True)
+class RunPartition:
+    """The partition that a DAG run is about.
+
+    Attributes:
+        date: when it begins, with a zone; None: nobody could tell.
+        key: its name.
+    """
+
+    date: datetime | None
+    key: str | None
+
+
+def run_conf(context: Any) -> Mapping[str, Any]:
+    """What the run was triggered with, as JSON objects are; empty for a scheduled run."""
+    # Airflow 2.11 hands out its database row, 3.x a model; both may hold None.
+    conf = getattr(context.get("dag_run"), "conf", None)
+    return conf if isinstance(conf, Mapping) else {}
+
+
+def run_params(context: Any) -> Mapping[str, Any]:
+    """The task's ``params``: those of DAG and task, under what the run was triggered with."""
+    params = context.get("params")
+    return params if isinstance(params, Mapping) else {}
+
+
+def run_partition(context: Any) -> RunPartition | None:
+    """The partition of the run; None if the DAG is not partitioned.
+
+    Before Airflow 3.2 there are no partitions, and the context has neither key: nothing has to be asked for.
+    """
+    date, key = context.get("partition_date"), context.get("partition_key")
+    if date is None and key is not None:
+        date = _decoded(key, getattr(context.get("dag"), "timetable", None))
+    return None if date is None and key is None else RunPartition(date, key)
+
+
+def _decoded(key: str, timetable: Any) -> datetime | None:
+    """Read a key as the timetable wrote it.
+
+    Airflow 3.2 tells the worker the key alone; 3.3 reads it itself, by the same rule. This can go with 3.2.
+    """
+    pattern, zone = getattr(timetable, "key_format", None), getattr(timetable, "timezone", None)
+    if pattern is None or zone is None:
+        return None
+    if isinstance(zone, str):
+        from airflow_provider_kafka_s3.layout.zones import load_zone
+
+        zone = load_zone(zone)
+    try:
+        return datetime.strptime(key, pattern).replace(tzinfo=zone)
+    except ValueError:
+        return None

@@ -1,0 +1,151 @@
+"""What a run is told to do, by conf, params and the operator, and what comes of it in the bucket."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.unit.operators.conftest import Bench
+
+JANUARY_1 = 1_356_998_400_000
+DAY = 86_400_000
+JANUARY = ["2013-01-01T00:00:00+00:00", "2013-01-02T00:00:00+00:00"]
+FIRST = "topics/orders/partition=0/orders+0+0000000000.json"
+
+
+@pytest.fixture
+def orders(bench: Bench) -> Bench:
+    """A topic with two records on each of three days."""
+    bench.kafka.create_topic("orders")
+    for n in range(6):
+        bench.fill("orders", [{"n": n}], at=JANUARY_1 + n * DAY // 2)
+    return bench
+
+
+def offsets(returned: dict[str, Any], topic: str = "orders") -> list[dict[str, Any]]:
+    """The offsets of each batch that a run reports."""
+    return [batch["offsets"] for batch in returned["topics"][topic]["batches"]]
+
+
+# -- windows -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["incremental", "data_interval"])
+@pytest.mark.parametrize(
+    "said",
+    [{"window": JANUARY}, {"offsets": {"orders": {"0": [0, 2]}}}, {"offsets": {"orders": {"0": [0, 2]}, "x": {}}}],
+)
+def test_a_run_with_a_window_of_its_own_lands_exactly_that(orders: Bench, kind: str, said: dict[str, Any]) -> None:
+    """By times or by offsets, for either kind of task; a cap on incremental runs does not cut it."""
+    capped = {"max_records_per_run": 1} if kind == "incremental" else {}
+    returned = orders.run(orders.task(offsets=kind, **capped), conf={"kafka_s3": said})
+    assert offsets(returned) == [{"0": [[0, 2]]}]
+    assert orders.objects() == {FIRST: [{"n": 0}, {"n": 1}]}
+    if "window" in said:
+        assert returned["window"] == {"source": "conf", "start": JANUARY[0], "end": JANUARY[1]}
+    else:
+        assert returned["window"] == {"source": "conf", **said}
+
+
+def test_after_such_a_run_the_next_one_goes_on_from_there(orders: Bench) -> None:
+    """An incremental run takes up what lies above, and nothing twice."""
+    orders.run(orders.task(), run_id="r1", conf={"kafka_s3": {"window": JANUARY}})
+    assert offsets(orders.run(orders.task(), run_id="r2")) == [{"0": [[2, 6]]}]
+
+
+def test_a_topic_that_is_left_out_is_not_looked_at(orders: Bench) -> None:
+    """Not even whether it is there: it has no result, and nothing of it is in the bucket."""
+    task = orders.task(topics=["orders", "never-made"])
+    returned = orders.run(task, conf={"kafka_s3": {"offsets": {"orders": {"0": [0, 1]}, "never-made": {}}}})
+    assert list(returned["topics"]) == ["orders"]
+    assert [info.key for info in orders.store.list("") if "never-made" in info.key] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"offsets": {"clicks": {"0": [0, 1]}}}, "name no offsets of topic 'orders'"),
+        ({"offsets": {"orders": {"0": [0, 7]}}}, "topic 'orders'.*"),
+        ({"offsets": {"orders": {"1": [0, 1]}}}, "topic 'orders'.*"),
+        ({"windows": JANUARY}, "kafka_s3 has no 'windows'"),
+    ],
+)
+def test_a_window_that_cannot_be_is_terminal_and_lands_nothing(
+    orders: Bench, said: dict[str, Any], message: str
+) -> None:
+    """A topic nothing is said about, offsets that the log does not have, and slips."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=message):
+        orders.run(orders.task(), conf={"kafka_s3": said})
+    assert orders.objects() == {}
+    assert orders.spark.commands == []
+
+
+def test_an_open_window_is_read_to_the_current_end_and_later_to_its_own(orders: Bench) -> None:
+    """Only if the task allows it; a later run of the same window lands what came meanwhile."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    interval = (datetime(2013, 1, 1, tzinfo=UTC), datetime.now(UTC) + timedelta(days=1))
+    with pytest.raises(AirflowFailException, match="allow_open_window=True"):
+        orders.run(orders.task(offsets="data_interval"), interval=interval)
+    task = orders.task(offsets="data_interval", allow_open_window=True)
+    assert offsets(orders.run(task, run_id="r1", interval=interval)) == [{"0": [[0, 6]]}]
+    orders.fill("orders", [{"n": 6}], at=JANUARY_1 + 9 * DAY)
+    assert offsets(orders.run(task, run_id="r2", interval=interval))[-1] == {"0": [[6, 7]]}
+
+
+# -- modes ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_try_that_planned_a_batch_is_on_record(orders: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """A later try says whose plan it goes on with: which try, where, and when."""
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    orders.spark.crash = "Killed"
+    with pytest.raises(AirflowException):
+        orders.run(orders.task(), try_number=3)
+    plan = orders.store.get("topics/_kafka_s3/orders-to-lake/orders/batches/0000000001.plan.json")
+    assert plan is not None
+    assert json.loads(plan.body)["written_by"].startswith("try 3 on ")
+    orders.spark.crash = None
+    with caplog.at_level("INFO"):
+        orders.run(orders.task(), try_number=4)
+    assert "try 3 on " in caplog.text
+
+
+# -- nothing to do -------------------------------------------------------------------------------------------------
+
+
+def test_nothing_to_do_is_a_success_or_skips_by_choice(orders: Bench) -> None:
+    """A skipped task skips what depends on it; what is landed or covered is never nothing."""
+    from airflow.providers.common.compat.sdk import AirflowSkipException
+
+    skipping = orders.task(on_empty="skip")
+    assert orders.run(skipping, run_id="r1")["records"] == 6
+    with pytest.raises(
+        AirflowSkipException, match=r"nothing to do: resume all records since the stored offsets.*orders"
+    ):
+        orders.run(skipping, run_id="r2")
+    assert orders.run(skipping, run_id="r1", try_number=2)["status"] == "ok"
+    assert orders.run(orders.task(), run_id="r3")["status"] == "empty"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"mode": "repair"}, "mode='repair' is not known; use one of 'resume', 'verify', 'restore'"),
+        ({"on_empty": "fail"}, "on_empty='fail' is not known; use one of 'success', 'skip'"),
+        ({"partition_length": 3600}, "must be a positive timedelta"),
+    ],
+)
+def test_wrong_parameters_fail_when_the_dag_is_parsed(bench: Bench, parameters: dict[str, Any], message: str) -> None:
+    """The error says what to write."""
+    from airflow_provider_kafka_s3.exceptions import ConfigurationError
+
+    with pytest.raises(ConfigurationError, match=message):
+        bench.task(**parameters)
