@@ -84,7 +84,7 @@ class KafkaLagSensor(AskingSensor):
             topics=parameters.parse_topics(self.topics),
             bucket=parameters.require_text("bucket", self.bucket),
             pipeline=keys.validate_pipeline(self.pipeline),
-            topics_dir=parameters.require_text("topics_dir", self.topics_dir),
+            topics_dir=self.topics_dir,
             min_records=self.min_records,
             isolation=self.isolation,
             kafka_conn_id=self.kafka_conn_id,

@@ -1,0 +1,106 @@
+"""The sensor that waits until a window of time is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.operators import parameters, windows
+from airflow_provider_kafka_s3.sensors.asking import AskingSensor
+from airflow_provider_kafka_s3.triggers.questions import WindowQuestion
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_kafka_s3.config import Partitioner
+    from airflow_provider_kafka_s3.triggers.polling import PollingTrigger
+    from airflow_provider_kafka_s3.triggers.questions import Question
+
+__all__ = ["KafkaWindowClosedSensor"]
+
+
+class KafkaWindowClosedSensor(AskingSensor):
+    """Wait until every partition of the topics has passed the end of the run's window.
+
+    A partition has passed it when it holds a record with a timestamp at or after the end, and, with
+    ``read_committed``, no transaction is open below that record. A partition without such a record is quiet: it counts
+    from ``grace`` after the end on, if all of it can be read. Timestamps need not ascend: records that come later
+    belong to the next run.
+
+    The window is the one that :class:`~airflow_provider_kafka_s3.operators.kafka_to_s3.KafkaToS3Operator` takes with
+    ``offsets="data_interval"``; for the sensor it may end in the future. A run about explicit offsets has nothing to
+    wait for.
+
+    All other keyword arguments (``poke_interval``, ``timeout``, ``mode``, …) are those of Airflow's sensors.
+
+    Args:
+        topics: one topic, several separated by commas, or a list. (templated)
+        grace: how long after the end of the window a quiet partition is waited for; seconds or a ``timedelta``.
+        isolation: of the operator: ``"read_committed"`` or ``"read_uncommitted"``.
+        partitioner: of the operator; only a DAG with partitions (Airflow 3.2 and later) needs it, which has windows as
+            long as the partitioner's duration.
+        partition_length: of the operator; see there.
+        kafka_conn_id: connection of type ``kafka``.
+        deferrable: whether to wait in the triggerer.
+
+    Returns:
+        ``{"window": ["2026-01-01T00:00:00+00:00", "2026-01-01T01:00:00+00:00"],
+        "topics": {"orders": {"passed": [0, 2], "quiet": [1]}}}``.
+
+    Raises:
+        AirflowFailException: asking again cannot help: a connection or topic is missing, or the run has no window.
+        AirflowException: trying again may help.
+    """
+
+    template_fields: Sequence[str] = ("topics",)
+    ui_color = "#fbe8d3"
+
+    def __init__(
+        self,
+        *,
+        topics: str | Sequence[str],
+        grace: timedelta | float = timedelta(minutes=10),
+        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        partitioner: Partitioner | Mapping[str, Any] | str = "default",
+        partition_length: timedelta | None = None,
+        kafka_conn_id: str = "kafka_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.topics = topics
+        self.grace = grace.total_seconds() if isinstance(grace, timedelta) else float(grace)
+        self.isolation = isolation
+        self.partitioner = parameters.parse_partitioner(partitioner)
+        self.partition_length = partition_length
+        self.kafka_conn_id = kafka_conn_id
+        parameters.require_choice("isolation", isolation, ("read_committed", "read_uncommitted"))
+        windows.require_length(partition_length)
+        if self.grace < 0:
+            raise ConfigurationError(f"grace={grace!r} must be 0 or more seconds")
+
+    def _question(self, context: Context) -> WindowQuestion | None:
+        run = windows.resolve_window(
+            context,
+            offsets="data_interval",
+            partitioner=self.partitioner,
+            partition_length=self.partition_length,
+            # One that has not ended yet is what the sensor is for.
+            allow_open_window=True,
+        )
+        if run.window is None:
+            return None
+        return WindowQuestion(
+            topics=parameters.parse_topics(self.topics),
+            start=run.window[0],
+            end=run.window[1],
+            grace=self.grace,
+            isolation=self.isolation,
+            kafka_conn_id=self.kafka_conn_id,
+        )
+
+    def _trigger(self, question: Question) -> PollingTrigger:
+        from airflow_provider_kafka_s3.triggers.polling import KafkaWindowClosedTrigger
+
+        return KafkaWindowClosedTrigger(**question.to_wire(), poke_interval=self.poke_interval)
