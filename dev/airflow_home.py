@@ -113,10 +113,13 @@ class AirflowHome:
             on_line: told of every line that is printed, while it is.
         """
         starts = len(self.java_commands)
-        known = {run for run, _, _ in self._xcoms(dag_id)}
+        # By the time, too: on Airflow 2 a run of the same date is the same run, and has the XComs of the last time.
+        known = {(run, time) for run, time, _, _ in self._xcoms(dag_id)}
         arguments = ["dags", "test", dag_id, *([logical_date] if logical_date else [])]
         status, output = self._airflow(arguments, on_line, environment)
-        returned = {task: json.loads(value) for run, task, value in self._xcoms(dag_id) if run not in known}
+        returned = {
+            task: json.loads(value) for run, time, task, value in self._xcoms(dag_id) if (run, time) not in known
+        }
         return DagRun(status == 0, output, returned, len(self.java_commands) - starts)
 
     def command(self, dag_id: str, logical_date: str | None = None) -> list[str]:
@@ -158,11 +161,12 @@ class AirflowHome:
             process.wait()
             raise
 
-    def _xcoms(self, dag_id: str) -> list[tuple[str, str, str]]:
+    def _xcoms(self, dag_id: str) -> list[tuple[str, str, str, str | bytes]]:
         connection = sqlite3.connect(self.folder / "airflow.db")
         try:
             return connection.execute(
-                "SELECT run_id, task_id, value FROM xcom WHERE dag_id = ? AND key = 'return_value'", (dag_id,)
+                "SELECT run_id, timestamp, task_id, value FROM xcom WHERE dag_id = ? AND key = 'return_value'",
+                (dag_id,),
             ).fetchall()
         finally:
             connection.close()

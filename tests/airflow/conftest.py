@@ -146,6 +146,7 @@ class Worker:
         *,
         dag_id: str | None = None,
         date: str | None = None,
+        conf: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
         **said: Any,
     ) -> TaskRun:
@@ -154,6 +155,7 @@ class Worker:
         Args:
             dag_id: None: a new DAG.
             date: its logical date, for data intervals; None: now, without an interval.
+            conf: configuration of the run.
             environment: variables, from now on.
             said: its parameters; what is not said is what most tests want.
         """
@@ -171,10 +173,19 @@ class Worker:
             parameters.setdefault("starting_offsets", "earliest")
         dag_id = dag_id or f"dag-{uuid.uuid4()}"
         began, starts = self.log_file.stat().st_size, len(self.home.java_commands)
-        command = {"dag_id": dag_id, "parameters": parameters, "date": date, "environment": environment or {}}
+        command = {
+            "dag_id": dag_id,
+            "parameters": parameters,
+            "date": date,
+            "conf": conf,
+            "environment": environment or {},
+        }
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
         answer = self._results.readline()
+        if not answer:
+            # Its last words are still to come.
+            self._process.wait(20)
         log = self.log_file.read_bytes()[began:].decode(errors="replace")
         assert answer, f"the Airflow process died:\n{log[-5000:]}"
         result = json.loads(answer)
