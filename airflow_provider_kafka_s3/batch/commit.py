@@ -7,7 +7,7 @@ lists are ever completed, and an upload id works once, so no process that comes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
@@ -32,7 +32,17 @@ from airflow_provider_kafka_s3.storage.port import ObjectInfo
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BATCH_METADATA", "CONTENT_METADATA", "NONCE_METADATA", "BuiltObject", "Committer", "in_threads"]
+__all__ = [
+    "BATCH_METADATA",
+    "CONTENT_METADATA",
+    "CRC32_METADATA",
+    "NONCE_METADATA",
+    "BuildObjects",
+    "BuiltObject",
+    "Committer",
+    "in_threads",
+    "matches",
+]
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +52,14 @@ R = TypeVar("R")
 BATCH_METADATA: Final = "kafka-s3-batch"
 NONCE_METADATA: Final = "kafka-s3-nonce"
 CONTENT_METADATA: Final = "kafka-s3-content"
+CRC32_METADATA: Final = "kafka-s3-crc32"
+"""Of an object that was written again: another version of a library may make other bytes of the same records."""
 
 _SETTLE_LOOKS: Final = 6
 """How often to look for an object whose upload is gone before it counts as absent: a Complete may be in progress."""
+
+_BUILT_AT_ONCE: Final = 8
+"""Objects of a slice that are built again by one read of it. Each takes up to a part of memory, then disk."""
 
 _TRIES: Final = 4
 """How often to ask again when the store gives no usable answer."""
@@ -63,13 +78,18 @@ class BuiltObject(Protocol):
         """Bytes of the object."""
         ...
 
+    @property
+    def crc32(self) -> str:
+        """Of the bytes, eight hex digits."""
+        ...
+
     def put(self, metadata: dict[str, str]) -> None:
         """Store it unless its key exists. What happened the caller finds out with HEAD."""
         ...
 
 
-BuildObject = Callable[[Plan, Slice, str, "Iterator[pa.RecordBatch]"], "BuiltObject | None"]
-"""(plan, slice, key, records of the slice) -> the object of that key, or None if those records make no such object."""
+BuildObjects = Callable[[Plan, Slice, Collection[str], "Iterator[pa.RecordBatch]"], Mapping[str, BuiltObject]]
+"""(plan, slice, keys, records of the slice) -> the objects of these keys, as far as the records make such objects."""
 
 
 def in_threads(function: Callable[[T], R], items: Sequence[T], *, threads: int = 64) -> list[R]:
@@ -85,6 +105,14 @@ def in_threads(function: Callable[[T], R], items: Sequence[T], *, threads: int =
                 f.cancel()
 
 
+class Parallel(Protocol):
+    """Maps over items, several at a time: see :func:`in_threads`."""
+
+    def __call__(self, function: Callable[[T], R], items: Sequence[T], *, threads: int = ...) -> list[R]:
+        """Results in the order of the items; the first error is raised."""
+        ...
+
+
 class Committer:
     """Carries batches of one topic from their rows to the marker."""
 
@@ -92,23 +120,23 @@ class Committer:
         self,
         topic_log: TopicLog,
         source: Source,
-        build: BuildObject,
+        build: BuildObjects,
         *,
-        parallel: Callable[[Callable[[ObjectEntry], bool], Sequence[ObjectEntry]], list[bool]] = in_threads,
+        parallel: Parallel = in_threads,
     ) -> None:
         """Bind a topic's log to Kafka.
 
         Args:
             topic_log: where the documents lie.
             source: to check the topic's incarnation, and to read again what an expired upload lost.
-            build: how an object is built again from records.
-            parallel: how several objects are completed at once.
+            build: how objects are built again from records.
+            parallel: how several objects are completed, looked at or read at once.
         """
         self.log = topic_log
         self.source = source
         self.store = topic_log.store
         self._build = build
-        self._parallel = parallel
+        self.parallel = parallel
 
     # -- decide -------------------------------------------------------------------------------------------------------
 
@@ -145,7 +173,7 @@ class Committer:
         decision = self.log.create_manifest(manifest)
         # Only a decision that was read proves that nobody will complete the uploads which it does not list.
         listed = {o.upload_id for o in decision.objects}
-        self._parallel(self._give_up, [o for o in manifest.objects if o.upload_id not in listed])
+        self.parallel(self._give_up, [o for o in manifest.objects if o.upload_id not in listed])
         return decision
 
     def abandon(
@@ -183,10 +211,9 @@ class Committer:
         # they must not come back.
         if self.log.require_marker()[0].is_resolved(plan.batch):
             return False
-        visible = self._parallel(lambda entry: self._make_visible(plan, entry), decision.objects)
+        visible = self.parallel(lambda entry: self._make_visible(plan, entry), decision.objects)
         lost = [entry for entry, there in zip(decision.objects, visible, strict=True) if not there]
-        # One after the other: each of them reads its slice again.
-        return all(self._build_again(plan, entry) for entry in lost)
+        return self._build_again(plan, lost)
 
     def resolve(self, plan: Plan, decision: Manifest) -> None:
         """Fold a decided batch into the marker, by compare-and-swap, until somebody has done it."""
@@ -209,7 +236,7 @@ class Committer:
 
     def complete(self, plan: Plan, entry: ObjectEntry) -> bool:
         """Make one object visible; False if the batch turned out to be resolved already."""
-        return self._make_visible(plan, entry) or self._build_again(plan, entry)
+        return self._make_visible(plan, entry) or self._build_again(plan, [entry])
 
     def _make_visible(self, plan: Plan, entry: ObjectEntry) -> bool:
         """Complete an upload; False if it is gone and its object is not there."""
@@ -234,14 +261,14 @@ class Committer:
 
     def are_intact(self, plan: Plan, entries: Sequence[ObjectEntry]) -> list[bool]:
         """See :meth:`is_intact`, for many."""
-        return self._parallel(lambda entry: self.is_intact(plan, entry), entries)
+        return self.parallel(lambda entry: self.is_intact(plan, entry), entries)
 
     def is_intact(self, plan: Plan, entry: ObjectEntry) -> bool:
         """Whether the object is there; ForeignObjectError if something else is."""
         info = self.store.head(entry.key)
         if info is None:
             return False
-        if not _matches(info, plan.batch, entry):
+        if not matches(info, plan.batch, entry):
             raise ForeignObjectError(
                 f"{self.store.url(entry.key)} holds an object of {info.size} bytes that batch {plan.batch} of topic "
                 f"{plan.topic!r} did not write (expected {entry.size} bytes, metadata {BATCH_METADATA}={plan.batch}). "
@@ -262,60 +289,108 @@ class Committer:
             self.store.retrier.pause(attempt)
         return False
 
-    def _build_again(self, plan: Plan, entry: ObjectEntry) -> bool:
-        log.warning(
-            "object %s of batch %d lost its upload; it is read again from Kafka", self.store.url(entry.key), plan.batch
-        )
-        return self.restore(plan, entry, only_unresolved=True)
+    def _build_again(self, plan: Plan, entries: Sequence[ObjectEntry]) -> bool:
+        for entry in entries:
+            log.warning(
+                "object %s of batch %d lost its upload; it is read again from Kafka",
+                self.store.url(entry.key),
+                plan.batch,
+            )
+        return self.restore(plan, entries, only_unresolved=True)
 
-    def restore(self, plan: Plan, entry: ObjectEntry, *, only_unresolved: bool = False) -> bool:
-        """Write an absent object again from Kafka. A key that was accepted as lost stays absent if Kafka lost it too.
+    def restore(self, plan: Plan, entries: Sequence[ObjectEntry], *, only_unresolved: bool = False) -> bool:
+        """Write absent objects again from Kafka. A key that was accepted as lost stays absent if Kafka lost it too.
 
         Args:
             plan: of the committed batch.
-            entry: the object.
+            entries: the objects.
             only_unresolved: stop, with False, if the batch is resolved by now.
 
         Raises:
             BatchLossError: Kafka no longer has the same records.
+            ForeignObjectError: a key holds something else.
+        """
+        for entry, built in self.rebuild(plan, entries):
+            if not isinstance(built, str):
+                if not self.put_again(plan, entry, built, only_unresolved=only_unresolved):
+                    return False
+            elif entry.key not in self.log.amended_keys(plan.batch)[0]:
+                partition = plan.slices[entry.slices[0]].partition
+                raise BatchLossError(
+                    f"object {self.store.url(entry.key)} of batch {plan.batch} (topic {plan.topic!r}, partition "
+                    f"{partition}, offsets {entry.min_offset} to {entry.max_offset}, {entry.records} records) is gone "
+                    f"and cannot be written again from Kafka: {built}. The marker was not changed. {_accept_loss(plan)}"
+                )
+        return True
+
+    def rebuild(self, plan: Plan, entries: Sequence[ObjectEntry]) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
+        """Build objects again from Kafka, those of a slice together; instead of one that cannot be built, say why.
+
+        The objects wait in memory and temporary files until the next ones are asked for.
+        """
+        by_slice: dict[int, list[ObjectEntry]] = {}
+        for entry in entries:
+            by_slice.setdefault(entry.slices[0], []).append(entry)
+        for number, found in sorted(by_slice.items()):
+            for at in range(0, len(found), _BUILT_AT_ONCE):
+                some = found[at : at + _BUILT_AT_ONCE]
+                built: dict[str, BuiltObject] = {}
+                why = "Kafka has other records there now"
+                try:
+                    built.update(self._read_again(plan, plan.slices[number], [entry.key for entry in some]))
+                except (DataLossError, TopicRecreatedError, TopicNotFoundError, RecordError) as e:
+                    why = str(e)
+                for entry in some:
+                    yield entry, _fit(plan, entry, built.pop(entry.key, None), why)
+
+    def _read_again(self, plan: Plan, s: Slice, wanted: Sequence[str]) -> Mapping[str, BuiltObject]:
+        require_topic_id(self.source, plan.topic, plan.topic_id)
+        built = self._build(plan, s, wanted, self.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation))
+        require_topic_id(self.source, plan.topic, plan.topic_id)
+        return built
+
+    def put_again(self, plan: Plan, entry: ObjectEntry, built: BuiltObject, *, only_unresolved: bool) -> bool:
+        """Store an object that was built again, unless its key exists.
+
+        Args:
+            plan: of the committed batch.
+            entry: the object.
+            built: its bytes.
+            only_unresolved: do nothing, and return False, if the batch is resolved by now.
+
+        Raises:
             ForeignObjectError: the key holds something else.
         """
-        s = plan.slices[entry.slices[0]]
-        built: BuiltObject | None = None
-        try:
-            require_topic_id(self.source, plan.topic, plan.topic_id)
-            records = self.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
-            built = self._build(plan, s, entry.key, records)
-            require_topic_id(self.source, plan.topic, plan.topic_id)
-            why = "Kafka has other records there now"
-        except (DataLossError, TopicRecreatedError, TopicNotFoundError, RecordError) as e:
-            why = str(e)
-            built = None
-        if built is None or built.content != entry.content:
-            if entry.key in self.log.amended_keys(plan.batch)[0]:
-                return True
-            raise BatchLossError(
-                f"object {self.store.url(entry.key)} of batch {plan.batch} (topic {plan.topic!r}, partition "
-                f"{s.partition}, offsets {entry.min_offset} to {entry.max_offset}, {entry.records} records) is gone "
-                f"and cannot be written again from Kafka: {why}. The marker was not changed. {_accept_loss(plan)}"
-            )
-        if built.size != entry.size:
-            raise BatchLossError(
-                f"object {self.store.url(entry.key)} of batch {plan.batch} is gone, and this installation would write "
-                f"the same records as {built.size} bytes instead of {entry.size}. Nothing was written. Install "
-                f"what planned the batch ({plan.writer}) and run again. {_accept_loss(plan)}"
-            )
+        metadata = {
+            BATCH_METADATA: str(plan.batch),
+            CONTENT_METADATA: entry.content,
+            CRC32_METADATA: built.crc32,
+        }
         for attempt in range(1, _TRIES + 1):
             # The last look before each write: what a user deleted after the batch was resolved must not come back.
             if only_unresolved and self.log.require_marker()[0].is_resolved(plan.batch):
                 return False
-            built.put({BATCH_METADATA: str(plan.batch), CONTENT_METADATA: entry.content})
+            built.put(metadata)
             if self.is_intact(plan, entry):
                 return True
             self.store.retrier.pause(attempt)
         raise UnknownOutcomeError(
             f"object {self.store.url(entry.key)} of batch {plan.batch} could not be written again; try again"
         )
+
+
+def _fit(plan: Plan, entry: ObjectEntry, built: BuiltObject | None, why: str) -> BuiltObject | str:
+    """An object that was built again, if it is the one that is missing; else why it is not."""
+    if built is None:
+        return why
+    if built.content != entry.content:
+        return "Kafka has other records there now"
+    if built.size != entry.size:
+        return (
+            f"this installation would write the same records as {built.size} bytes instead of {entry.size}; install "
+            f"what planned the batch ({plan.writer}) and run again"
+        )
+    return built
 
 
 def _accept_loss(plan: Plan) -> str:
@@ -325,7 +400,8 @@ def _accept_loss(plan: Plan) -> str:
     )
 
 
-def _matches(info: ObjectInfo, batch: int, entry: ObjectEntry) -> bool:
+def matches(info: ObjectInfo, batch: int, entry: ObjectEntry) -> bool:
+    """Whether an object is the one that a batch listed, or holds the same records under that batch."""
     metadata = info.metadata
     return (
         info.size == entry.size

@@ -247,6 +247,11 @@ class TopicLog:
         self._check_manifest(decision, manifest.batch)
         return decision
 
+    def forget(self, batch: int) -> None:
+        """Free the memory that a batch takes which is not looked at again: a manifest may list many objects."""
+        for key in (keys.plan_key(self.prefix, batch), keys.manifest_key(self.prefix, batch)):
+            self._known.pop(key, None)
+
     def amended_keys(self, batch: int) -> tuple[frozenset[str], int]:
         """Keys of a committed batch that were accepted as lost, and the number of the next amend."""
         lost: set[str] = set()

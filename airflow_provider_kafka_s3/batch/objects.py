@@ -9,13 +9,14 @@ from __future__ import annotations
 import tempfile
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 
 import numpy as np
+from isal import isal_zlib
 
-from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA, BuildObject, BuiltObject
+from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA, BuildObjects
 from airflow_provider_kafka_s3.batch.manifest import ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
 from airflow_provider_kafka_s3.config import MIB, Layout
@@ -228,11 +229,11 @@ def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> It
 
 def object_builder(
     store: DurableStore, *, threads: int = 2, memory: int = 64 * MIB, spill_dir: str | None = None
-) -> BuildObject:
-    """Make a function that builds one object again from the records of its slice.
+) -> BuildObjects:
+    """Make a function that builds objects again from the records of their slice.
 
-    Its bytes wait in an unlinked temporary file, in memory up to the layout's part size, until they are stored; they go
-    with the object that was built.
+    The bytes of each wait in an unlinked temporary file, in memory up to the layout's part size, until they are stored;
+    they go with the object that was built.
 
     Args:
         store: where the object goes.
@@ -241,50 +242,62 @@ def object_builder(
         spill_dir: folder for temporary files; None: the system's.
     """
 
-    def build(plan: Plan, slice_: Slice, key: str, records: Iterator[pa.RecordBatch]) -> BuiltObject | None:
-        part_size = _layout(plan).part_size
-        # It has no name that could stay behind.
-        file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=part_size, dir=spill_dir))  # noqa: SIM115
-        built: list[_Object] = []
+    def uploads(part_size: int) -> UploadPool:
+        return UploadPool(store, part_size=part_size, threads=threads, memory=memory, spill_dir=spill_dir)
 
-        def begin(name: str) -> _Object | None:
-            if name != key:
+    def build(
+        plan: Plan, slice_: Slice, keys: Collection[str], records: Iterator[pa.RecordBatch]
+    ) -> dict[str, _Rebuilt]:
+        part_size = _layout(plan).part_size
+        built: dict[str, _Rebuilt] = {}
+
+        def begin(key: str) -> _Object | None:
+            if key not in keys:
                 return None
-            built.append(_Object(plan.topic_id, slice_.partition, file.write, file.flush))
-            return built[0]
+            # It has no name that could stay behind.
+            file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=part_size, dir=spill_dir))  # noqa: SIM115
+            rebuilt = built[key] = _Rebuilt(store, key, file, part_size, lambda: uploads(part_size))
+            weakref.finalize(rebuilt, file.close)
+            rebuilt.made = _Object(plan.topic_id, slice_.partition, rebuilt.write, file.flush)
+            return rebuilt.made
 
         try:
             _encode(plan, slice_, records, begin)
         except BaseException:
-            file.close()
+            for rebuilt in built.values():
+                rebuilt.file.close()
             raise
-        if not built:
-            file.close()
-            return None
-        rebuilt = _Rebuilt(
-            store,
-            key,
-            built[0].content.hexdigest(),
-            file,
-            part_size,
-            lambda: UploadPool(store, part_size=part_size, threads=threads, memory=memory, spill_dir=spill_dir),
-        )
-        weakref.finalize(rebuilt, file.close)
-        return rebuilt
+        return built
 
     return build
 
 
-@dataclass
+@dataclass(eq=False)
 class _Rebuilt:
     """See :class:`~airflow_provider_kafka_s3.batch.commit.BuiltObject`."""
 
     store: DurableStore
     key: str
-    content: str
     file: BinaryIO
     part_size: int
     uploads: Callable[[], UploadPool]
+    checksum: int = 0
+    made: _Object = field(init=False)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append bytes."""
+        self.checksum = isal_zlib.crc32(data, self.checksum)
+        self.file.write(data)
+
+    @property
+    def content(self) -> str:
+        """Digest of its records."""
+        return self.made.content.hexdigest()
+
+    @property
+    def crc32(self) -> str:
+        """Of its bytes."""
+        return f"{self.checksum:08x}"
 
     @property
     def size(self) -> int:

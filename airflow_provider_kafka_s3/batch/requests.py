@@ -8,13 +8,13 @@ from typing import Literal
 
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.batch.source import Isolation
-from airflow_provider_kafka_s3.batch.verify import OnMissing
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 __all__ = [
     "BatchSummary",
     "Mode",
+    "OnMissing",
     "Purpose",
     "RequestedWindow",
     "RunRequest",
@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 Mode = Literal["incremental", "data_interval", "recover"]
+OnMissing = Literal["fail", "restore", "ignore"]
 Purpose = Literal["resume", "verify", "restore"]
 Starting = Literal["earliest", "latest"] | Mapping[int, int]
 RequestedWindow = tuple[int, int] | Mapping[int, tuple[int, int]]
@@ -130,6 +131,8 @@ class Verification:
         restored: keys that were written again from Kafka.
         accepted: keys that are absent because somebody accepted their loss.
         uncovered: offsets of the window that no committed batch covers. They are for a ``resume`` to land.
+        undated: landed offsets that retention has deleted from Kafka, and of which no timestamp tells any more whether
+            they belong to a window of time. They were not looked at.
     """
 
     objects: int
@@ -138,6 +141,7 @@ class Verification:
     restored: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
     uncovered: Offsets = NO_OFFSETS
+    undated: Offsets = NO_OFFSETS
 
 
 @dataclass(frozen=True)

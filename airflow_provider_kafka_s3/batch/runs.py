@@ -14,6 +14,7 @@ from typing import Final
 from airflow_provider_kafka_s3.batch.bounds import explicit_start, window_of
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.exits import finish_reset
+from airflow_provider_kafka_s3.batch.inspection import inspect
 from airflow_provider_kafka_s3.batch.log import RunRecord
 from airflow_provider_kafka_s3.batch.manifest import Manifest
 from airflow_provider_kafka_s3.batch.marker import Marker
@@ -29,7 +30,7 @@ from airflow_provider_kafka_s3.batch.planning import (
     next_claim,
     recovery_target,
 )
-from airflow_provider_kafka_s3.batch.requests import BatchSummary, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.source import refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.verify import Covering, covering_downward, covering_upward, verify
 from airflow_provider_kafka_s3.exceptions import LogTamperedError, RunSupersededError
@@ -83,6 +84,8 @@ class TopicRun:
             TerminalError: a person has to act; the message says how.
             TransientError: try the run again.
         """
+        if self.request.purpose != "resume":
+            return inspect(self.committer, self.request, self.log.read_run(self.request.run))
         if self._record is None:
             self._record = self.log.read_run(self.request.run)
             self._verify_first = self._record is not None
@@ -181,10 +184,10 @@ class TopicRun:
             return TopicResult(
                 topic=self.topic, status="empty", target=offsets, batches=(), skipped=offsets, wrote=self._wrote
             )
-        batches = covering_downward(
-            self.log, offsets, generation=view.marker.generation, high=view.marker.resolved[-1][1] - 1
-        )
-        return self._result(view.marker, view.marker.generation, offsets, batches, verified=0)
+        generation, high = view.marker.generation, view.marker.resolved[-1][1] - 1
+        batches = list(covering_downward(self.log, offsets, generation=generation, high=high))[::-1]
+        verified = self._verify(batches, offsets)
+        return self._result(view.marker, generation, offsets, batches, verified=verified)
 
     def _say_how_much(self, target: Offsets, window: Window | None) -> None:
         log.info("topic %s: %d offsets to land: %s", self.topic, len(target), target)
@@ -320,9 +323,14 @@ class TopicRun:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _succeed(self, record: RunRecord, view: View) -> TopicResult:
-        batches = covering_upward(self.log, record.target, generation=record.generation, low=record.low)
-        verified = verify(self.committer, batches, on_missing=self.request.on_missing) if self._verify_first else 0
+        batches = list(covering_upward(self.log, record.target, generation=record.generation, low=record.low))
+        verified = self._verify(batches, record.target) if self._verify_first else 0
         return self._result(view.marker, record.generation, record.target, batches, verified=verified)
+
+    def _verify(self, batches: list[Covering], target: Offsets) -> int:
+        verified, restored = verify(self.committer, batches, target, on_missing=self.request.on_missing)
+        self._wrote = self._wrote or bool(restored)
+        return verified
 
     def _result(
         self, marker: Marker, generation: int, target: Offsets, batches: list[Covering], *, verified: int
@@ -331,18 +339,7 @@ class TopicRun:
             topic=self.topic,
             status="ok",
             target=target,
-            batches=tuple(
-                BatchSummary(
-                    batch=b.plan.batch,
-                    manifest=self.log.manifest_url(b.plan.batch),
-                    mine=b.plan.run == self.request.run,
-                    objects=len(b.decision.objects),
-                    records=b.decision.records,
-                    size=b.decision.size,
-                    offsets=b.plan.claim,
-                )
-                for b in batches
-            ),
+            batches=tuple(b.summary(self.log, self.request.run) for b in batches),
             skipped=marker.lost_in(generation) & target,
             verified=verified,
             wrote=self._wrote,

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.requests import BatchSummary, OnMissing
 from airflow_provider_kafka_s3.exceptions import LogTamperedError, MissingObjectError
 
-__all__ = ["Covering", "OnMissing", "covering_downward", "covering_upward", "verify"]
+__all__ = ["Covering", "covering_downward", "covering_upward", "few", "missing_objects", "verify"]
 
 log = logging.getLogger(__name__)
 
-OnMissing = Literal["fail", "restore", "ignore"]
+_NAMED: Final = 10
+"""Objects that an error names; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,31 @@ class Covering:
     plan: Plan
     decision: Manifest
 
+    def objects(self, target: Offsets) -> list[ObjectEntry]:
+        """The objects that may hold offsets of the target: not those that lie beside it altogether."""
+        if self.plan.claim <= target:
+            return list(self.decision.objects)
+        partitions = {s.id: s.partition for s in self.plan.slices}
+        return [
+            entry
+            for entry in self.decision.objects
+            if Offsets({partitions[entry.slices[0]]: [(entry.min_offset, entry.max_offset + 1)]}) & target
+        ]
 
-def covering_upward(topic_log: TopicLog, target: Offsets, *, generation: int, low: int) -> list[Covering]:
+    def summary(self, topic_log: TopicLog, run: str) -> BatchSummary:
+        """What the result of a run says about it."""
+        return BatchSummary(
+            batch=self.plan.batch,
+            manifest=topic_log.manifest_url(self.plan.batch),
+            mine=self.plan.run == run,
+            objects=len(self.decision.objects),
+            records=self.decision.records,
+            size=self.decision.size,
+            offsets=self.plan.claim,
+        )
+
+
+def covering_upward(topic_log: TopicLog, target: Offsets, *, generation: int, low: int) -> Iterator[Covering]:
     """The batches that cover a target, looked for from ``low`` upward.
 
     Raises:
@@ -38,9 +63,13 @@ def covering_upward(topic_log: TopicLog, target: Offsets, *, generation: int, lo
     return _covering(topic_log, target, generation, _upward(low))
 
 
-def covering_downward(topic_log: TopicLog, target: Offsets, *, generation: int, high: int) -> list[Covering]:
-    """The batches that cover a target, looked for from ``high`` downward, in ascending order."""
-    return _covering(topic_log, target, generation, iter(range(high, 0, -1)))[::-1]
+def covering_downward(topic_log: TopicLog, target: Offsets, *, generation: int, high: int) -> Iterator[Covering]:
+    """The batches that cover a target, looked for from ``high`` downward.
+
+    Raises:
+        LogTamperedError: the log begins after the target.
+    """
+    return _covering(topic_log, target, generation, iter(range(high, 0, -1)))
 
 
 def _upward(low: int) -> Iterator[int]:
@@ -49,8 +78,7 @@ def _upward(low: int) -> Iterator[int]:
         low += 1
 
 
-def _covering(topic_log: TopicLog, target: Offsets, generation: int, batches: Iterator[int]) -> list[Covering]:
-    found: list[Covering] = []
+def _covering(topic_log: TopicLog, target: Offsets, generation: int, batches: Iterator[int]) -> Iterator[Covering]:
     left = target
     while left:
         batch = next(batches, None)
@@ -68,48 +96,61 @@ def _covering(topic_log: TopicLog, target: Offsets, generation: int, batches: It
             continue
         left -= plan.claim
         if decision.status == "commit":
-            found.append(Covering(plan, decision))
-    return found
+            yield Covering(plan, decision)
 
 
-def verify(committer: Committer, batches: list[Covering], *, on_missing: OnMissing) -> int:
-    """Look at every object of committed batches.
+def few(names: Sequence[str]) -> str:
+    """The first names, and how many there are beside them."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def verify(
+    committer: Committer, batches: Sequence[Covering], target: Offsets, *, on_missing: OnMissing
+) -> tuple[int, int]:
+    """Look, with HEAD, at every object of committed batches that may hold offsets of a target.
 
     Args:
         committer: of the topic.
-        batches: to look at.
+        batches: that cover the target.
+        target: offsets.
         on_missing: an object that is gone: ``fail``, ``restore`` (write it again from Kafka) or ``ignore``.
 
     Returns:
-        How many objects are there.
+        How many objects are there, and how many of these had to be restored.
 
     Raises:
         MissingObjectError: objects are gone and ``on_missing`` is ``fail``; names them and the ways out.
         ForeignObjectError: a key holds something else.
         BatchLossError: an object that should be restored cannot be.
     """
-    missing: list[tuple[Covering, ObjectEntry]] = []
-    there = 0
+    missing: list[tuple[Covering, list[ObjectEntry]]] = []
+    there = restored = 0
     for batch in batches:
         amended = committer.log.amended_keys(batch.plan.batch)[0]
-        for entry, intact in zip(
-            batch.decision.objects, committer.are_intact(batch.plan, batch.decision.objects), strict=True
-        ):
-            there += intact
-            if not intact and entry.key not in amended:
-                missing.append((batch, entry))
+        entries = batch.objects(target)
+        intact = committer.are_intact(batch.plan, entries)
+        there += sum(intact)
+        gone = [entry for entry, here in zip(entries, intact, strict=True) if not here and entry.key not in amended]
+        if gone:
+            missing.append((batch, gone))
     if missing and on_missing == "fail":
-        named = ", ".join(committer.store.url(entry.key) for _, entry in missing[:10])
-        more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
-        raise MissingObjectError(
-            f"{len(missing)} objects of committed batches {sorted({b.plan.batch for b, _ in missing})} of topic "
-            f"{committer.log.topic!r} are gone: {named}{more}. Nothing was changed. Write them again from Kafka with "
-            f"on_missing='restore', or accept that they are gone with on_missing='ignore'"
+        raise missing_objects(
+            committer, [batch.plan.batch for batch, _ in missing], [entry.key for _, gone in missing for entry in gone]
         )
-    for batch, entry in missing:
+    for batch, gone in missing:
         if on_missing == "restore":
-            committer.restore(batch.plan, entry)
-            there += 1
+            committer.restore(batch.plan, gone)
+            restored += len(gone)
         else:
-            log.warning("object %s is gone; ignored as asked", committer.store.url(entry.key))
-    return there
+            log.warning("objects are gone, ignored as asked: %s", few([committer.store.url(e.key) for e in gone]))
+    return there + restored, restored
+
+
+def missing_objects(committer: Committer, batches: Sequence[int], missing: Sequence[str]) -> MissingObjectError:
+    """The error about objects that are gone, with both ways out."""
+    return MissingObjectError(
+        f"{len(missing)} objects of committed batches {few([str(b) for b in sorted(set(batches))])} of topic "
+        f"{committer.log.topic!r} are gone: {few([committer.store.url(key) for key in missing])}. Nothing was changed. "
+        f"Write them again from Kafka with mode='restore', or accept that they are gone with on_missing='ignore'"
+    )

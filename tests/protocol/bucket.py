@@ -47,7 +47,10 @@ class Bucket:
         return f"s3://simulated/{key}"
 
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
-        return self.objects.get(key)
+        stored = self.objects.get(key)
+        if stored is None or (start is None and end is None):
+            return stored
+        return StoredObject(key, stored.body[start:end], stored.etag, stored.metadata)
 
     def head(self, key: str) -> ObjectInfo | None:
         stored = self.objects.get(key)

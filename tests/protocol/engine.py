@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider_kafka_s3.batch.commit import (
     BATCH_METADATA,
     NONCE_METADATA,
-    BuildObject,
+    BuildObjects,
     BuiltObject,
     Committer,
 )
@@ -65,7 +65,7 @@ def check_landed(bucket: ObjectStore, kafka: SimulatedKafka, **how: Any) -> None
     check_bucket(bucket, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC, source=kafka.all_records(), **how)
 
 
-def in_turn(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+def in_turn(function: Callable[[T], R], items: Sequence[T], *, threads: int = 1) -> list[R]:
     """What ``commit.in_threads`` does, in one thread."""
     return [function(item) for item in items]
 
@@ -147,18 +147,25 @@ class _Rebuilt:
     def size(self) -> int:
         return len(self.lines.body)
 
+    @property
+    def crc32(self) -> str:
+        return f"{zlib.crc32(self.lines.body):08x}"
+
     def put(self, metadata: dict[str, str]) -> None:
         self.store.create(self.lines.key, self.lines.body, metadata)
 
 
-def builder(store: DurableStore) -> BuildObject:
-    """Builds one object of a slice again."""
+def builder(store: DurableStore) -> BuildObjects:
+    """Builds objects of a slice again."""
 
-    def build(plan: Plan, s: Slice, key: str, batches: Iterator[pa.RecordBatch]) -> BuiltObject | None:
-        for lines in split(plan, s, batches):
-            if lines.key == key:
-                return _Rebuilt(store, lines, lines.content(plan, s.partition))
-        return None
+    def build(
+        plan: Plan, s: Slice, wanted: Collection[str], batches: Iterator[pa.RecordBatch]
+    ) -> dict[str, BuiltObject]:
+        return {
+            lines.key: _Rebuilt(store, lines, lines.content(plan, s.partition))
+            for lines in split(plan, s, batches)
+            if lines.key in wanted
+        }
 
     return build
 
@@ -175,7 +182,7 @@ class Engine:
         sleep: Callable[[float], None] | None = None,
         monotonic: Callable[[], float] | None = None,
         policy: RetryPolicy | None = None,
-        build: Callable[[DurableStore], BuildObject] = builder,
+        build: Callable[[DurableStore], BuildObjects] = builder,
         pipeline: str = PIPELINE,
         topic: str = TOPIC,
     ) -> None:

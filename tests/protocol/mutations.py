@@ -174,7 +174,7 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/commit.py",
-                "        self._parallel(self._give_up, [o for o in manifest.objects if o.upload_id not in listed])\n",
+                "        self.parallel(self._give_up, [o for o in manifest.objects if o.upload_id not in listed])\n",
                 "        for entry in manifest.objects:\n"
                 "            if entry.upload_id not in listed:\n"
                 "                self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
@@ -265,8 +265,8 @@ MUTATIONS: Final = (
             ),
             Edit(
                 f"{BATCH}/runs.py",
-                "        batches = covering_upward(self.log, record.target,",
-                "        self.log.create_run(record)\n        batches = covering_upward(self.log, record.target,",
+                "        batches = list(covering_upward(self.log, record.target,",
+                "        self.log.create_run(record)\n        batches = list(covering_upward(self.log, record.target,",
             ),
         ),
     ),
@@ -299,8 +299,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/commit.py",
-                "        if built is None or built.content != entry.content:\n",
-                "        if built is None:\n",
+                "    if built.content != entry.content:\n",
+                "    if False:\n",
             ),
         ),
         first=30,

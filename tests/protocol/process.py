@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3.batch.commit import BuildObject, BuiltObject
+from airflow_provider_kafka_s3.batch.commit import BuildObjects, BuiltObject
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -33,7 +33,7 @@ class Process(Actor):
         late_keys: per late request the key it would make visible by itself, or None.
         intact: its run succeeded before, so it must not write but to what was deleted since.
         restoring: it was told to write deleted objects again.
-        rebuilt: key of an object that it built again from Kafka and has not stored yet.
+        rebuilt: keys of objects that it built again from Kafka.
         writing_again: like ``rebuilt``, from its last look at the marker on.
     """
 
@@ -45,8 +45,8 @@ class Process(Actor):
         self.late_keys: list[str | None] = []
         self.intact = False
         self.restoring = False
-        self.rebuilt: str | None = None
-        self.writing_again: str | None = None
+        self.rebuilt: frozenset[str] = frozenset()
+        self.writing_again: frozenset[str] = frozenset()
         self.engine = Engine(
             FaultyStore(world.bucket, choose=self.choose, late=self.late),
             world.kafka,
@@ -61,18 +61,20 @@ class Process(Actor):
         self.pause()
         if request.writes and self.intact and request.key not in self.world.watch.ever_deleted:
             self.world.watch.fail(f"I5 a rerun of intact run {self.key} sent {request.operation} {request.key}")
-        if request.key == _MARKER and request.operation == "get" and self.rebuilt is not None:
+        if request.key == _MARKER and request.operation == "get":
             self.writing_again = self.rebuilt
         return self.world.fault(self, request)
 
-    def _builder(self, store: DurableStore) -> BuildObject:
+    def _builder(self, store: DurableStore) -> BuildObjects:
         build = builder(store)
 
-        def watched(plan: Plan, s: Slice, key: str, records: Iterator[pa.RecordBatch]) -> BuiltObject | None:
-            built = build(plan, s, key, records)
-            self.rebuilt = key
-            self.world.seen["objects built again"] += 1
-            return built and _Watched(built, self)
+        def watched(
+            plan: Plan, s: Slice, wanted: Collection[str], records: Iterator[pa.RecordBatch]
+        ) -> dict[str, BuiltObject]:
+            built = build(plan, s, wanted, records)
+            self.rebuilt = frozenset(wanted)
+            self.world.seen["objects built again"] += len(wanted)
+            return {key: _Watched(found, self) for key, found in built.items()}
 
         return watched
 
@@ -92,8 +94,12 @@ class _Watched:
     def size(self) -> int:
         return self.built.size
 
+    @property
+    def crc32(self) -> str:
+        return self.built.crc32
+
     def put(self, metadata: dict[str, str]) -> None:
         try:
             self.built.put(metadata)
         finally:
-            self.process.writing_again = None
+            self.process.writing_again = frozenset()

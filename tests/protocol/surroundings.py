@@ -100,8 +100,8 @@ class Surroundings:
     def _a_user_deletes_an_object(self) -> None:
         # A process stopped between its last look at the marker and its write may bring such an object back: a known
         # limit (commit protocol, known limits 2), which is left out here and nowhere else.
-        excused = {a.writing_again for a in self.world.scheduler.actors if isinstance(a, Process)}
-        excused |= {key for p in self.world.senders for key in p.late_keys[: len(p.late)]}
+        excused = {key for a in self.world.scheduler.actors if isinstance(a, Process) for key in a.writing_again}
+        excused |= {key for p in self.world.senders for key in p.late_keys[: len(p.late)] if key is not None}
         candidates = [
             key
             for key in sorted(self.world.bucket.objects)

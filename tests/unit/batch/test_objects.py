@@ -224,7 +224,7 @@ def test_a_plan_of_another_time_zone_database_is_not_executed() -> None:
         bucket.write(plan, [batch_of(records(0, 9))])
     assert not list(bucket.memory.pending_uploads(""))
     with pytest.raises(ConfigurationError, match="1999c"):
-        object_builder(bucket.store)(plan, plan.slices[0], KEY, iter([batch_of(records(0, 9))]))
+        object_builder(bucket.store)(plan, plan.slices[0], [KEY], iter([batch_of(records(0, 9))]))
 
 
 @pytest.mark.parametrize(
@@ -276,13 +276,15 @@ def rebuilt_like(rows: list[tuple[int, int, bytes | None]], layout: Layout) -> I
     for entry in written.objects:
         other = Bucket()
         build = object_builder(other.store)
-        yield entry, bodies[entry.key], other, build(plan, plan.slices[0], entry.key, iter(cut(rows, [3])))
+        rebuilt = build(plan, plan.slices[0], [entry.key], iter(cut(rows, [3])))
+        assert list(rebuilt) == [entry.key]
+        yield entry, bodies[entry.key], other, rebuilt[entry.key]
 
 
 def test_a_lost_object_comes_back_the_same() -> None:
     """Content, size, bytes and metadata of what is put are those asked for; the bucket gets nothing else."""
     for entry, body, bucket, rebuilt in rebuilt_like(records(10, 60), ROTATED):
-        assert (rebuilt.content, rebuilt.size) == (entry.content, entry.size)
+        assert (rebuilt.content, rebuilt.size, rebuilt.crc32) == (entry.content, entry.size, entry.crc32)
         rebuilt.put({"kafka-s3-content": entry.content})
         rebuilt.put({"kafka-s3-content": "a second put finds the key"})
         assert bucket.body(entry.key) == body
@@ -323,7 +325,26 @@ def test_other_records_do_not_make_the_object() -> None:
     """If Kafka no longer has the records that began it, there is no such object."""
     plan = plan_of(HOURLY, (4, 10, 60))
     build = object_builder(Bucket().store)
-    assert build(plan, plan.slices[0], "topics/flights/elsewhere.json", iter([batch_of(records(10, 60))])) is None
+    assert build(plan, plan.slices[0], ["topics/flights/elsewhere.json"], iter([batch_of(records(10, 60))])) == {}
+
+
+def test_the_lost_objects_of_a_slice_come_back_by_one_read_of_it() -> None:
+    """Each the same as if it had been alone; those that are not asked for are not built."""
+    bucket = Bucket()
+    plan = plan_of(ROTATED, (4, 10, 60))
+    written = bucket.write(plan, [batch_of(records(10, 60))])
+    bodies = bucket.complete(written)
+    lost = [entry for i, entry in enumerate(written.objects) if i % 2]
+    assert len(lost) > 1
+    other = Bucket()
+    rebuilt = object_builder(other.store)(
+        plan, plan.slices[0], [entry.key for entry in lost], iter([batch_of(records(10, 60))])
+    )
+    for entry in lost:
+        rebuilt[entry.key].put({})
+        assert rebuilt[entry.key].content == entry.content
+        assert other.body(entry.key) == bodies[entry.key]
+    assert sorted(rebuilt) == sorted(entry.key for entry in lost)
 
 
 def test_nothing_stays_behind_when_building_fails_or_is_given_up(tmp_path: Any) -> None:
@@ -332,9 +353,9 @@ def test_nothing_stays_behind_when_building_fails_or_is_given_up(tmp_path: Any) 
     build = object_builder(Bucket().store, spill_dir=str(tmp_path))
     large = json.dumps("x" * PART * 2).encode()
     with pytest.raises(RecordError):
-        build(plan, plan.slices[0], KEY, iter([batch_of([(0, 0, large), (1, 0, b"{")])]))
-    rebuilt = build(plan, plan.slices[0], KEY, iter([batch_of([(0, 0, large)])]))
-    assert rebuilt is not None
+        build(plan, plan.slices[0], [KEY], iter([batch_of([(0, 0, large), (1, 0, b"{")])]))
+    rebuilt = build(plan, plan.slices[0], [KEY], iter([batch_of([(0, 0, large)])]))
+    assert rebuilt
     assert list(tmp_path.iterdir()) == []
     del rebuilt
     gc.collect()

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
+from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, CONTENT_METADATA, CRC32_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
@@ -123,7 +123,11 @@ def test_whatever_complete_answers_an_object_that_is_not_there_is_written_again(
     Engine(Answering(decided.bucket, says(answer)), decided.kafka).committer.carry_out(decided.plan, decided.decision)
     stored = decided.bucket.get(decided.entry.key)
     assert stored is not None
-    assert stored.metadata == {BATCH_METADATA: "1", CONTENT_METADATA: decided.entry.content}
+    assert stored.metadata == {
+        BATCH_METADATA: "1",
+        CONTENT_METADATA: decided.entry.content,
+        CRC32_METADATA: decided.entry.crc32,
+    }
     decided.check()
 
 
@@ -438,6 +442,6 @@ def test_an_object_that_would_be_built_with_another_size_is_not_written(decided:
     decided.bucket.expire_uploads()
     engine = Engine(decided.bucket, decided.kafka)
     entry = msgspec.structs.replace(decided.entry, size=decided.entry.size + 1)
-    with pytest.raises(BatchLossError, match=r"Install what planned the batch \(.*isal"):
-        engine.committer.restore(decided.plan, entry)
+    with pytest.raises(BatchLossError, match=r"install what planned the batch \(.*isal"):
+        engine.committer.restore(decided.plan, [entry])
     assert decided.bucket.head(entry.key) is None

@@ -444,7 +444,7 @@ def test_a_rerun_names_objects_that_are_gone_and_writes_nothing() -> None:
     world.records(3)
     gone = world.a_user_deletes(world.run("first"))
     store = FaultyStore(world.bucket)
-    with pytest.raises(MissingObjectError, match=r"on_missing='restore'.*on_missing='ignore'") as error:
+    with pytest.raises(MissingObjectError, match=r"mode='restore'.*on_missing='ignore'") as error:
         Engine(store, world.kafka).run("first")
     assert all(key in str(error.value) for key in gone)
     assert store.writes() == []
