@@ -27,4 +27,25 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_provider_kafka_s3.operators.kafka_to_s3"],
             }
         ],
+        "sensors": [
+            {
+                "integration-name": integration,
+                "python-modules": [
+                    "airflow_provider_kafka_s3.sensors.kafka_lag",
+                    "airflow_provider_kafka_s3.sensors.window_closed",
+                ],
+            }
+        ],
+        "triggers": [
+            {
+                "integration-name": integration,
+                "python-modules": ["airflow_provider_kafka_s3.triggers.polling"],
+            }
+        ],
+        # Airflow 2.11 shows no link of a class that is not named here.
+        "extra-links": [
+            "airflow_provider_kafka_s3.operators.links.ManifestLink",
+            "airflow_provider_kafka_s3.operators.links.MarkerLink",
+            "airflow_provider_kafka_s3.operators.links.SparkHistoryLink",
+        ],
     }

@@ -18,7 +18,8 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - light, and l
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.operators import connections, launch, parameters, results, windows
+from airflow_provider_kafka_s3.operators import assets, connections, launch, links, parameters, results, windows
+from airflow_provider_kafka_s3.operators.lineage import RunLineage
 from airflow_provider_kafka_s3.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         *(f for f in SparkSubmitOperator.template_fields if f not in ("application", "application_args", "env_vars")),
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"topics": "json", "conf": "json"}
+    operator_extra_links = (links.ManifestLink(), links.MarkerLink(), links.SparkHistoryLink())
     ui_color = "#fbe8d3"
 
     def __init__(
@@ -207,6 +209,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.aws_conn_id = aws_conn_id
         self.spark_conn_id = spark_conn_id
         self._killed = False
+        self._lineage: RunLineage | None = None
         self._validate()
 
     # -- parameters ---------------------------------------------------------------------------------------------------
@@ -298,6 +301,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             )
             self.log.info("%s", resolved)
             work = prepare(self, context, resolved)
+            self._lineage = RunLineage.of(work)
+            links.push(context, marker_url=links.marker_url(work))
         except TerminalError as e:
             raise AirflowFailException(str(e)) from e
         except KafkaS3Error as e:
@@ -310,9 +315,16 @@ class KafkaToS3Operator(SparkSubmitOperator):
             message, terminal, cause = results.failure(landed.errors, landed.results)
             raise (AirflowFailException if terminal else AirflowException)(message) from cause
         returned = results.to_xcom(landed.results, resolved)
+        self._lineage = RunLineage.of(work, returned)
+        links.push(context, manifest_url=links.manifest_url(work, returned))
         if returned["status"] == "empty" and self.on_empty == "skip":
             raise AirflowSkipException(f"nothing to do: {resolved}, topics {', '.join(work.runs)}")
+        assets.announce(context, self.outlets, assets.event_extra(work, returned))
         return returned
+
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> Any:  # noqa: ARG002 - Airflow calls it so
+        """Topics in, prefixes out, and how much; None: the task did not come as far as knowing its connections."""
+        return self._lineage.to_openlineage() if self._lineage is not None else None
 
     def request(
         self,

@@ -107,12 +107,22 @@ class FakeSpark:
 
 
 class Bench:
-    """What a test works with: the three systems, and tasks that use them."""
+    """What a test works with: the three systems, and tasks that use them.
+
+    Attributes:
+        kafka: the cluster.
+        store: the bucket.
+        spark: what executes jobs.
+        pushed: XComs that tasks have pushed, beside the one they return.
+        outlet_events: what tasks said about their outlets, by outlet.
+    """
 
     def __init__(self) -> None:
         self.kafka = SimulatedKafka()
         self.store = MemoryStore("lake")
         self.spark = FakeSpark(self.kafka, self.store)
+        self.pushed: dict[str, Any] = {}
+        self.outlet_events: Any = {}
 
     def fill(self, topic: str, values: Sequence[Mapping[str, object]], *, partition: int = 0, at: int = 0) -> None:
         """Append JSON records with the timestamp ``at``."""
@@ -148,8 +158,20 @@ class Bench:
         conf: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Execute a task as Airflow would; returns its XCom after a turn through JSON."""
-        ti = SimpleNamespace(dag_id="dag", task_id="land", run_id=run_id, map_index=-1, try_number=try_number)
-        context: dict[str, Any] = {"ti": ti, "dag_run": SimpleNamespace(conf=conf), "params": {}}
+        ti = SimpleNamespace(
+            dag_id="dag",
+            task_id="land",
+            run_id=run_id,
+            map_index=-1,
+            try_number=try_number,
+            xcom_push=lambda key, value: self.pushed.update({key: json.loads(json.dumps(value))}),
+        )
+        context: dict[str, Any] = {
+            "ti": ti,
+            "dag_run": SimpleNamespace(conf=conf),
+            "params": {},
+            "outlet_events": self.outlet_events,
+        }
         if interval is not None:
             context |= {"data_interval_start": interval[0], "data_interval_end": interval[1]}
         returned: dict[str, Any] = json.loads(json.dumps(task.execute(context)))  # type: ignore[arg-type]

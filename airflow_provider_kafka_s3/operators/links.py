@@ -1,0 +1,147 @@
+"""Buttons of a task in Airflow's UI: its manifest, its marker, and its Spark application.
+
+The addresses are XComs of the task, because only the task knows them. Airflow 3 asks for them when the task ends, in
+its own process; Airflow 2.11 in the webserver, whenever somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from airflow.providers.common.compat.sdk import BaseOperatorLink  # noqa: TID253 - it is the base class
+
+from airflow_provider_kafka_s3.layout import keys
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseOperator, Context
+
+    from airflow_provider_kafka_s3.operators.work import Work
+
+__all__ = [
+    "ManifestLink",
+    "MarkerLink",
+    "SparkHistoryLink",
+    "manifest_url",
+    "marker_url",
+    "object_url",
+    "push",
+    "spark_url",
+]
+
+_MANIFEST: Final = "manifest_url"
+_MARKER: Final = "marker_url"
+_SPARK: Final = "spark_url"
+
+_CONSOLES: Final = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
+"""Beginnings of the names of regions whose console is another one."""
+
+
+class _XComLink(BaseOperatorLink):
+    """A link that the task has stored as an XCom."""
+
+    key: str
+
+    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:  # noqa: ARG002 - Airflow calls it so
+        """The address, or nothing while there is none; then Airflow greys the button out."""
+        from airflow.providers.common.compat.sdk import XCom
+
+        return XCom.get_value(key=self.key, ti_key=ti_key) or ""
+
+
+class ManifestLink(_XComLink):
+    """To the manifest of the last batch; of a task with several topics, to the folder of the pipeline."""
+
+    key = _MANIFEST
+
+    @property
+    def name(self) -> str:
+        """Of the button."""
+        return "Manifest"
+
+
+class MarkerLink(_XComLink):
+    """To the marker with the stored offsets; of a task with several topics, to the folder of the pipeline."""
+
+    key = _MARKER
+
+    @property
+    def name(self) -> str:
+        """Of the button."""
+        return "Stored offsets"
+
+
+class SparkHistoryLink(_XComLink):
+    """To the last Spark application of the task, if the Spark connection names a history server."""
+
+    key = _SPARK
+
+    @property
+    def name(self) -> str:
+        """Of the button."""
+        return "Spark"
+
+
+def push(context: Context, **urls: str | None) -> None:
+    """Store addresses where the links find them.
+
+    Args:
+        context: of the task.
+        urls: ``manifest_url``, ``marker_url`` and ``spark_url``, as far as they are known.
+    """
+    for key, url in urls.items():
+        if url is not None:
+            context["ti"].xcom_push(key=key, value=url)
+
+
+def marker_url(work: Work) -> str:
+    """Where a person finds the stored offsets of a task."""
+    return _of_task(work, lambda topic: keys.marker_key(work.runs[topic].log.prefix))
+
+
+def manifest_url(work: Work, returned: Mapping[str, Any]) -> str | None:
+    """Where a person finds the last manifest of a task; None: it has no batch.
+
+    Args:
+        work: of the task.
+        returned: what the task returns.
+    """
+    last = {topic: t["batches"][-1]["batch"] for topic, t in returned["topics"].items() if t["batches"]}
+    if not last:
+        return None
+    return _of_task(work, lambda topic: keys.manifest_key(work.runs[topic].log.prefix, last[topic]))
+
+
+def object_url(work: Work, key: str) -> str:
+    """Where a person finds a key: in the console of AWS, or ``s3://…`` of a store that has no console we know of."""
+    settings = work.access.settings
+    host = urlsplit(settings.endpoint_url or "").hostname or ""
+    if settings.endpoint_url and not host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        return f"s3://{work.bucket}/{key}"
+    region = settings.region or ""
+    console = next((c for start, c in _CONSOLES.items() if region.startswith(start)), "console.aws.amazon.com")
+    kind = "buckets" if key.endswith("/") else "object"
+    query = urlencode({**({"region": region} if region else {}), "prefix": key})
+    return f"https://{console}/s3/{kind}/{quote(work.bucket)}?{query}"
+
+
+def spark_url(history: str | None, application: str | None) -> str | None:
+    """Where a person finds a Spark application after its end; None: nobody knows.
+
+    The UI of a running application ends with it, and is rarely reachable from where people are; what the history server
+    shows is the same, and stays.
+
+    Args:
+        history: address of the history server.
+        application: id of the application.
+    """
+    return f"{history.rstrip('/')}/history/{quote(application)}/" if history and application else None
+
+
+def _of_task(work: Work, key: Callable[[str], str]) -> str:
+    topics = list(work.runs)
+    if len(topics) == 1:
+        return object_url(work, key(topics[0]))
+    # What all topics have in common: `<topics_dir>/_kafka_s3/<pipeline>/`.
+    return object_url(work, work.runs[topics[0]].log.prefix.rstrip("/").rpartition("/")[0] + "/")
