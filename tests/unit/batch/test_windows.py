@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 from tests.protocol.engine import CONTROL, TOPIC, Engine, check_landed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class World:
@@ -51,6 +59,158 @@ class World:
 def offsets(*ranges: tuple[int, int], partition: int = 0) -> Offsets:
     """Ranges of one partition."""
     return Offsets({partition: ranges})
+
+
+class ReadOnce(SimulatedKafka):
+    """A cluster that remembers what was read of it."""
+
+    def __init__(self) -> None:
+        super().__init__(records_per_poll=2)
+        self.read_offsets: list[tuple[int, int]] = []
+
+    def read(self, topic: str, partition: int, start: int, end: int, isolation: Isolation) -> Iterator[pa.RecordBatch]:
+        self.read_offsets += [(partition, offset) for offset in range(start, end)]
+        return super().read(topic, partition, start, end, isolation)
+
+
+# -- windows of time --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_covered_is_never_read_again() -> None:
+    """Overlapping windows, of time and of offsets: each offset is read once."""
+    world = World()
+    world.kafka = kafka = ReadOnce()
+    kafka.create_topic(TOPIC)
+    world.records(*range(30))
+    for number, window in enumerate([(10, 20), (5, 15), (18, 25), {0: (0, 30)}, (0, 99)]):
+        world.lands(f"run-{number}", window)
+    assert sorted(kafka.read_offsets) == [(0, offset) for offset in range(30)]
+    world.check(complete=True, recovered=True)
+
+
+def test_a_gap_below_a_window_is_read_too_and_its_size_is_said_before_anything_is_planned(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Per partition; a process that dies right after it has said so and has planned nothing."""
+    world = World(2)
+    world.records(*range(0, 5000, 2))
+    world.records(*range(0, 20, 2), partition=1)
+    world.lands("first", (0, 10))
+    store = FaultyStore(world.bucket)
+    store.inject(Fault.CRASH_BEFORE, operation="put_new")
+    caplog.clear()
+    with caplog.at_level(logging.INFO), pytest.raises(SimulatedCrash):
+        Engine(store, world.kafka).run("above", "data_interval", window=(4000, 4100), max_slice_records=10_000)
+    assert "2000 of these offsets lie between the coverage and the window" in caplog.text
+    assert "1,995 of partition 0, 5 of partition 1" in caplog.text
+    assert len(list(world.bucket.list(f"{CONTROL}batches/"))) == 2
+    assert world.lands("above", (4000, 4100)).target == Offsets({0: [(5, 2050)], 1: [(5, 10)]})
+
+
+def test_a_window_without_a_gap_below_it_says_nothing_about_one(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the first window nor the one that follows it has one."""
+    world = World()
+    world.records(*range(30))
+    with caplog.at_level(logging.INFO):
+        world.lands("first", (10, 20))
+        world.lands("second", (20, 30))
+        world.lands("before", (0, 10))
+    assert "between the coverage and the window" not in caplog.text
+    assert "10 offsets to land" in caplog.text
+
+
+def test_late_records_belong_to_the_next_run() -> None:
+    """Their time lies in a window that was landed before they came: nobody else would ask for them."""
+    world = World()
+    world.records(1, 2, 12)
+    assert world.lands("first", (0, 10)).target == offsets((0, 2))
+    world.records(3, 13, 4, 22)
+    assert world.lands("second", (10, 20)).target == offsets((2, 6))
+    world.records(5)
+    assert world.lands("third", (20, 30)).target == offsets((6, 8))
+    world.records(6)
+    assert world.lands("fourth", (30, 40)).target == offsets((8, 9))
+    world.check(complete=True, recovered=True)
+
+
+def test_history_older_than_the_coverage_is_landed_in_any_order() -> None:
+    """Newest first, then the others: each lands its own window and no more."""
+    world = World()
+    world.records(*range(50))
+    for day in (4, 1, 3, 0, 2):
+        assert world.lands(f"day-{day}", (day * 10, day * 10 + 10)).target == offsets((day * 10, day * 10 + 10))
+    world.check(complete=True, recovered=True)
+
+
+class Lane:
+    """A run in a process of its own, that goes on step by step, dies, and is tried again."""
+
+    def __init__(self, world: World, run: str, window: tuple[int, int]) -> None:
+        self.world, self.run, self.window = world, run, window
+        self.result: TopicResult | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        self.engine = Engine(self.world.bucket, self.world.kafka)
+        self.request = self.engine.request(
+            self.run, "data_interval", window=self.window, max_records_per_batch=7, max_slice_records=3
+        )
+        self.attempt = self.engine.topic_run(self.request)
+        self.plan: Plan | None = None
+
+    def step(self) -> None:
+        if self.plan is not None:
+            self.engine.execute(self.plan, self.request)
+            self.plan = None
+            return
+        step = self.attempt.advance()
+        if isinstance(step, Plan):
+            self.plan = step
+        else:
+            self.result = step
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.data())
+def test_a_backfill_in_any_order_and_in_parallel_lands_every_record_once(data: st.DataObject) -> None:
+    """Days in random order, several at a time, with deaths, retries and records that come late meanwhile.
+
+    Each run succeeds, no gap is left below what is covered, and a repeat of all of them writes nothing.
+    """
+    world = World(partitions := data.draw(st.integers(1, 2)))
+    days = data.draw(st.integers(2, 5))
+    for _ in range(data.draw(st.integers(3, 25))):
+        day = data.draw(st.integers(0, days - 1))
+        world.records(day * 10 + data.draw(st.integers(0, 9)), partition=data.draw(st.integers(0, partitions - 1)))
+    order = data.draw(st.permutations(range(days)))
+    waiting = [(f"day-{day}", (day * 10, day * 10 + 10)) for day in order]
+    lanes: list[Lane] = []
+    while waiting or lanes:
+        if waiting and len(lanes) < 3:
+            lanes.append(Lane(world, *waiting.pop()))
+        lane = data.draw(st.sampled_from(lanes))
+        match data.draw(st.sampled_from(["step", "step", "step", "die", "late"])):
+            case "die":
+                lane.begin()
+            case "late":
+                world.records(data.draw(st.integers(0, days * 10 - 1)), partition=0)
+            case _:
+                lane.step()
+        if lane.result is not None:
+            assert lane.result.status in ("ok", "empty")
+            assert lane.result.target <= world.covered()
+            lanes.remove(lane)
+    world.check(recovered=True)
+    for ranges in dict(world.covered().items()).values():
+        assert len(ranges) == 1
+    # Runs that found nothing left no record: a repeat may find what came late. The repeat after that finds nothing.
+    for repeat in range(2):
+        before = snapshot(world.bucket)
+        for day in order:
+            world.lands(f"day-{day}", (day * 10, day * 10 + 10))
+        assert repeat == 0 or snapshot(world.bucket) == before
+    Engine(world.bucket, world.kafka).run("the rest", "incremental")
+    world.check(complete=True, recovered=True)
 
 
 # -- explicit offsets -------------------------------------------------------------------------------------------------
