@@ -25,7 +25,7 @@ AIRFLOW_TESTS := tests/airflow tests/packaging \
 .DELETE_ON_ERROR:
 # Output of two installations at once tells nobody anything, and the steps are few.
 .NOTPARALLEL:
-.PHONY: help demo test test-3.3 test-2.11 lint format bench simulate mutants lock setup setup-3.3 setup-2.11 jars check \
+.PHONY: help demo test test-3.3 test-2.11 lint format bench simulate mutants lock setup setup-3.3 setup-2.11 jars browser check \
   clean
 
 help: ## list the targets
@@ -36,7 +36,7 @@ demo: setup-3.3 ## real Kafka, S3 and Airflow on this machine: load the flights,
 
 test: lint test-3.3 test-2.11 ## set up, lint and run every test (ARGS="-k offsets" for some of them)
 
-test-3.3: setup-3.3 ## every test but those of an older Airflow
+test-3.3: setup-3.3 browser ## every test but those of an older Airflow
 	@$(RUN) -m pytest $(ARGS)
 
 # What ARGS choose may not depend on Airflow at all: then there is nothing to run a second time.
@@ -71,7 +71,7 @@ lock: $(UV) ## resolve the dependencies again and write the locks
 	    --output-file requirements/airflow-$$version.lock >/dev/null || exit 1; \
 	done
 
-setup: setup-3.3 setup-2.11 ## the virtual environments and the jars
+setup: setup-3.3 setup-2.11 browser ## the virtual environments, the jars and the browser
 
 setup-3.3: check $(INSTALLED) $(JARS) ## only the one with Airflow 3.3: .venv
 
@@ -79,11 +79,20 @@ setup-2.11: check $(INSTALLED_2) $(JARS) ## only the one with Airflow 2.11: .ven
 
 jars: $(JARS) ## only the jars: Spark's Kafka connector and a Kafka broker
 
+# Only root can install it. Whoever is not is told what to do.
+browser: ## only the browser: Chromium, for the tests of Airflow's UI
+	@sh dev/check.sh chromium 2>/dev/null || [ "$$(id -u)" != 0 ] || { \
+	  echo "Installing Chromium, for the tests of Airflow's UI ..."; mkdir -p $(BUILD); \
+	  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends chromium; } \
+	    >$(BUILD)/chromium.log 2>&1 || true; }
+	@sh dev/check.sh chromium
+
 check: ## whether this machine has what the set-up needs
 	@sh dev/check.sh python java
 
 clean: ## remove everything that make has made
-	rm -rf $(VENV) $(VENV_2) $(BUILD) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV_2) $(BUILD) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
+	  artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV):

@@ -1,7 +1,8 @@
 #!/bin/sh
 # What a machine must have before anything can be set up. A broken prerequisite is one line that names it and the fix.
 #
-#   sh dev/check.sh python java maven    check these, in this order; exit code 2 at the first that is missing
+#   sh dev/check.sh python java maven chromium
+#                                        check these, in this order; exit code 2 at the first that is missing
 #   sh dev/check.sh --python             print the Python to use; nothing if there is none
 #
 # Plain POSIX sh: it runs where there is not even a Python. PYTHON and JAVA_HOME say which ones to take.
@@ -56,10 +57,20 @@ check_maven() {
     command -v mvn >/dev/null 2>&1 || fail "Maven, which fetches the jars; install it (Debian: apt-get install maven)"
 }
 
+check_chromium() {
+    if [ -n "${CHROMIUM:-}" ]; then
+        command -v "$CHROMIUM" >/dev/null 2>&1 ||
+            fail "Chromium: CHROMIUM=$CHROMIUM cannot be run; correct it, or unset it to take chromium from PATH"
+    else
+        command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
+            fail "Chromium, for the tests of Airflow's UI; install it (Debian: apt-get install chromium, or make browser as root) or set CHROMIUM"
+    fi
+}
+
 for what in "$@"; do
     case $what in
         --python) find_python ;;
-        python | java | maven) "check_$what" ;;
-        *) echo "usage: sh dev/check.sh [--python] [python] [java] [maven]" >&2; exit 64 ;;
+        python | java | maven | chromium) "check_$what" ;;
+        *) echo "usage: sh dev/check.sh [--python] [python] [java] [maven] [chromium]" >&2; exit 64 ;;
     esac
 done

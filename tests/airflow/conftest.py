@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -26,11 +27,14 @@ from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, read_source
 from dev.airflow_home import AirflowHome
+from dev.airflow_servers import AirflowServers
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from mypy_boto3_s3 import S3Client
 
 BUCKET: Final = "airflow-lake"
 PIPELINE: Final = "tests"
@@ -39,6 +43,10 @@ AIRFLOW_2: Final = version("apache-airflow").startswith("2.")
 # What only one generation of Airflow can do says so in the name of its file: `test_…_2.py`, `test_…_3.py`.
 collect_ignore_glob = ["test_*_3.py" if AIRFLOW_2 else "test_*_2.py"]
 SECRET_KEY: Final = "canary/7c1d+aws-secret-key"
+SPARK_SECRET: Final = "canary/1e9b+spark-password"
+
+
+_DENIED: Final = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 
 
 class Gate:
@@ -49,12 +57,22 @@ class Gate:
         self._lock = threading.Condition()
         self._wanted: dict[tuple[str, str], int] = {}
         self._waiting: set[tuple[str, str]] = set()
+        self._refused: tuple[str, ...] = ()
         self.met: list[str] = []
 
     def hold(self, method: str, ending: str, count: int = 2) -> None:
         """Hold the next ``count`` requests of a method for a key with this ending."""
         with self._lock:
             self._wanted[method, ending] = count
+
+    @contextlib.contextmanager
+    def refuse(self, *parts: str) -> Iterator[None]:
+        """Refuse access to keys that hold one of these texts, as a bucket policy does, as long as the context lasts."""
+        self._refused = parts
+        try:
+            yield
+        finally:
+            self._refused = ()
 
     def wait_for(self, method: str, ending: str) -> None:
         """Return when a request is held that :meth:`hold` has asked for."""
@@ -64,6 +82,9 @@ class Gate:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Any:
         """Serve a request, later if it has to wait."""
         self._wait(environ["REQUEST_METHOD"], environ["PATH_INFO"])
+        if any(part in environ["PATH_INFO"] for part in self._refused):
+            start_response("403 Forbidden", [("Content-Type", "application/xml")])
+            return [b"" if environ["REQUEST_METHOD"] == "HEAD" else _DENIED]
         return self._application(environ, start_response)
 
     def _wait(self, method: str, path: str) -> None:
@@ -287,10 +308,58 @@ def second_worker(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
+def servers(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServers]:
+    """Airflow's servers with the DAGs of ``server_dags.py``, and the same connections as the other Airflows."""
+    dags = tmp_path_factory.mktemp("server-dags")
+    shutil.copy(Path(__file__).with_name("server_dags.py"), dags)
+    names = [n for n in airflow_home.environment if n.startswith("AIRFLOW_CONN_")]
+    home = AirflowHome(
+        tmp_path_factory.mktemp("airflow-servers"),
+        dags,
+        environment={
+            **{n: airflow_home.environment[n] for n in names},
+            # What they are about is tested elsewhere; here several drivers share the machine.
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
+                {"conn_type": "spark", "host": "local[1]", "login": "spark", "password": SPARK_SECRET}
+            ),
+            "SERVER_TESTS_BUCKET": BUCKET,
+            "SERVER_TESTS_PIPELINE": PIPELINE,
+        },
+    )
+    home.migrate()
+    with AirflowServers(home) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
 def store(s3_gate: tuple[str, Gate]) -> S3Store:
     """The bucket."""
     settings = S3Settings(endpoint_url=s3_gate[0], region="us-east-1", addressing_style="path")
     return S3Store(make_client(settings, S3Credentials(access_key_id="a", secret_access_key="b")), BUCKET)
+
+
+@pytest.fixture(scope="session")
+def bucket_client(s3_gate: tuple[str, Gate]) -> S3Client:
+    """The bucket for what the package itself never does with one."""
+    settings = S3Settings(endpoint_url=s3_gate[0], region="us-east-1", addressing_style="path")
+    return make_client(settings, S3Credentials(access_key_id="a", secret_access_key="b"))
+
+
+@pytest.fixture
+def delete_by_hand(bucket_client: S3Client) -> Callable[[str], object]:
+    """Delete an object, as somebody does who knows nothing of manifests."""
+    return lambda key: bucket_client.delete_object(Bucket=BUCKET, Key=key)
+
+
+@pytest.fixture
+def listing(bucket_client: S3Client) -> Callable[[], dict[str, Any]]:
+    """What the bucket's own listing says of every object: its ETag, and when it was written."""
+
+    def read() -> dict[str, Any]:
+        pages = bucket_client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        return {o["Key"]: (o["ETag"], o["LastModified"]) for page in pages for o in page.get("Contents", ())}
+
+    return read
 
 
 @pytest.fixture

@@ -162,6 +162,30 @@ def test_no_maven_is_named_with_the_package(machine: Machine) -> None:
     assert "apt-get install maven" in refused(machine.check("maven"))
 
 
+def test_no_chromium_is_named_with_the_package(machine: Machine) -> None:
+    """The tests of the UI fail without it; none of them is skipped."""
+    line = refused(machine.check("chromium"))
+
+    assert "apt-get install chromium" in line
+    assert "CHROMIUM" in line
+
+
+@pytest.mark.parametrize("name", ["chromium", "chromium-browser"])
+def test_chromium_passes_under_both_its_names(machine: Machine, name: str) -> None:
+    """Distributions differ."""
+    machine.has(name, "exit 0")
+
+    assert machine.check("chromium").returncode == 0
+
+
+def test_a_chromium_that_cannot_be_run_is_named(machine: Machine) -> None:
+    """Instead of silently taking another one."""
+    machine.has("chromium", "exit 0")
+    machine.environment["CHROMIUM"] = "/nowhere"
+
+    assert "CHROMIUM=/nowhere" in refused(machine.check("chromium"))
+
+
 def test_help_lists_every_target(tmp_path: Path) -> None:
     """`make help` needs nothing but make, and no target lacks its line."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
@@ -174,7 +198,7 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
     ).stdout
     listed = {line.split()[1] for line in text.splitlines()}
 
-    makefile = (CHECK.parents[1] / "Makefile").read_text()
+    makefile = (CHECK.parents[1] / "Makefile").read_text().replace("\\\n", "")
     (phony,) = [line for line in makefile.splitlines() if line.startswith(".PHONY:")]
     assert listed == set(phony.split()[1:])
 

@@ -1,0 +1,366 @@
+"""The servers of an Airflow 3 on loopback: API server with the UI, scheduler, DAG processor; and a client of their API.
+
+They are started piece by piece, because ``airflow standalone`` opens log servers on all of the machine's addresses. The
+executor is the local one: tasks are processes of the scheduler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import psutil
+
+from dev.airflow_home import AirflowHome
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["AirflowServers", "ApiError", "wait_for"]
+
+_ENDED: Final = ("success", "failed")
+
+_SETTINGS: Final = {
+    "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+    # That many idle workers are forked at once; the default is 32.
+    "AIRFLOW__CORE__PARALLELISM": "4",
+    # Whoever reaches the loopback address is an administrator, without a login.
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+    # The files do not change while the servers run, and parsing them again and again costs a core.
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+    # A task asks that often (seconds) whether it may go on; so long takes it to notice that somebody has stopped it.
+    "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+    # The UI asks for news that often (seconds).
+    "AIRFLOW__API__AUTO_REFRESH_INTERVAL": "1",
+}
+
+
+class ApiError(Exception):
+    """Airflow's API refused a request.
+
+    Attributes:
+        status: the HTTP status.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def wait_for(condition: Callable[[], Any], what: str, *, timeout: float = 300.0) -> Any:
+    """Ask again and again until the answer is true, and return it.
+
+    Args:
+        condition: what to ask.
+        what: for the message, such as ``"the run to end"``; or a function that makes it when it is too late.
+        timeout: seconds.
+
+    Raises:
+        TimeoutError: it did not become true in time.
+    """
+    deadline = time.monotonic() + timeout
+    while not (answer := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {timeout:.0f} s in vain for {what}")
+        time.sleep(0.1)
+    return answer
+
+
+class AirflowServers:
+    """API server, scheduler and DAG processor of an :class:`~dev.airflow_home.AirflowHome`; a context manager.
+
+    Attributes:
+        url: of the UI, without a slash at the end.
+        home: whose database and folders they use.
+    """
+
+    def __init__(self, home: AirflowHome, *, environment: Mapping[str, str] | None = None) -> None:
+        """Describe them; entering the context starts them.
+
+        Args:
+            home: migrated already.
+            environment: more variables for all of them.
+        """
+        self.home = home
+        port = _free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self._port = port
+        self._environment = {
+            **home.environment,
+            **_SETTINGS,
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__API__BASE_URL": f"{self.url}/",
+            "AIRFLOW__API__SECRET_KEY": secrets.token_hex(),
+            "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(),
+            **(environment or {}),
+        }
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._token = ""
+
+    # -- the processes ------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        """Start them, and wait until all say that they are well; about 20 seconds.
+
+        Raises:
+            RuntimeError: one ended; with the last that it said.
+            TimeoutError: they are not ready in two minutes.
+        """
+        try:
+            host = ("--host", "127.0.0.1", "--port", str(self._port))
+            self._start("api-server", *host, "--workers", "1")
+            self._start("scheduler", "--skip-serve-logs")
+            self._start("dag-processor")
+            wait_for(self._is_healthy, "the servers of Airflow")
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop them, and every task that still runs."""
+        self._stop()
+
+    def process_id(self, name: str) -> int:
+        """Of ``"api-server"``, ``"scheduler"`` or ``"dag-processor"``; tasks descend from the scheduler."""
+        return self._processes[name].pid
+
+    def log(self, name: str) -> str:
+        """What one of them has printed so far."""
+        return self._log_file(name).read_text(errors="replace")
+
+    def _log_file(self, name: str) -> Path:
+        return self.home.folder / f"{name}.log"
+
+    def _start(self, name: str, *arguments: str) -> None:
+        with self._log_file(name).open("wb") as log:
+            # A process group of its own, so that its children can be ended with it: Airflow leaves some behind.
+            self._processes[name] = subprocess.Popen(
+                _command([name, *arguments]),
+                cwd=self.home.folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _is_healthy(self) -> bool:
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                raise RuntimeError(f"airflow {name} ended with code {process.returncode}:\n{self.log(name)[-4000:]}")
+        try:
+            health = self._request("GET", "/api/v2/monitor/health", None, {})
+        except (ApiError, OSError, http.client.HTTPException):
+            return False
+        return all((health.get(part) or {}).get("status") == "healthy" for part in ("scheduler", "dag_processor"))
+
+    def _stop(self) -> None:
+        # Some of them have sessions of their own, so that ending the groups is not enough.
+        family = [
+            child
+            for process in self._processes.values()
+            if process.poll() is None
+            for child in psutil.Process(process.pid).children(recursive=True)
+        ]
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for child in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        self._processes.clear()
+
+    # -- the command line ---------------------------------------------------------------------------------------------
+
+    def command(self, *arguments: str) -> str:
+        """Run ``airflow`` with arguments and return what it printed.
+
+        SQLite knows one writer at a time, and a command may give up at once when the scheduler writes; then it is run
+        again.
+
+        Raises:
+            RuntimeError: it failed; with what it said.
+        """
+        for _ in range(5):
+            done = subprocess.run(
+                _command(arguments),
+                cwd=self.home.folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+            if done.returncode == 0:
+                return done.stdout
+            if "database is locked" not in done.stdout:
+                break
+        raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-6000:]}")
+
+    # -- the API ------------------------------------------------------------------------------------------------------
+
+    def api(self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Any:
+        """Call the REST API, such as ``api("GET", "/dags", limit=5)``, and return what it answers.
+
+        Args:
+            method: of HTTP.
+            path: below ``/api/v2``; its parts are quoted by :func:`urllib.parse.quote` if need be.
+            body: sent as JSON.
+            query: parameters.
+
+        Raises:
+            ApiError: it answered with an error; the message has what it said.
+        """
+        if not self._token:
+            self._token = self._request("GET", "/auth/token", None, {})["access_token"]
+        question = f"?{urllib.parse.urlencode(query)}" if query else ""
+        headers = {"Authorization": f"Bearer {self._token}"}
+        for attempt in range(5):
+            try:
+                return self._request(method, f"/api/v2{path}{question}", body, headers)
+            except ApiError as e:
+                # SQLite again: it gives up when another process writes.
+                if e.status not in (500, 503) or "locked" not in str(e) or attempt == 4:
+                    raise
+        raise AssertionError
+
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]) -> Any:
+        request = urllib.request.Request(
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", "Accept": "application/json", **headers},
+        )
+        # A proxy of the environment has no business here.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=60) as response:
+                text = response.read().decode()
+        except urllib.error.HTTPError as e:
+            with e:
+                said = e.read().decode(errors="replace")
+            raise ApiError(e.code, f"{method} {path}: {e.code} {said[:2000]}") from e
+        return json.loads(text) if text else None
+
+    # -- what tests want ----------------------------------------------------------------------------------------------
+
+    def wait_for_dag(self, dag_id: str) -> None:
+        """Return when a DAG is known: its file has been parsed."""
+
+        def known() -> bool:
+            with contextlib.suppress(ApiError):
+                self.api("GET", f"/dags/{dag_id}")
+                return True
+            return False
+
+        wait_for(known, f"DAG {dag_id} to be parsed")
+
+    def unpause(self, dag_id: str) -> None:
+        """Let the scheduler run a DAG, as soon as it is known."""
+        self.wait_for_dag(dag_id)
+        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+
+    def trigger(self, dag_id: str, **said: Any) -> str:
+        """Make a DAG run and return its run id; ``said`` as in the API: ``conf``, ``logical_date``, ``dag_run_id``."""
+        run: dict[str, Any] = self.api("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, **said})
+        return str(run["dag_run_id"])
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """All runs of a DAG, as the API tells of them, oldest interval first."""
+        found: list[dict[str, Any]] = self.api("GET", f"/dags/{dag_id}/dagRuns", order_by="run_after")["dag_runs"]
+        return found
+
+    def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        """A DAG run, as the API tells of it."""
+        found: dict[str, Any] = self.api("GET", f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}")
+        return found
+
+    def wait_for_run(self, dag_id: str, run_id: str, *, timeout: float = 300.0) -> str:
+        """The state in which a run ends: ``success`` or ``failed``."""
+        return str(
+            wait_for(
+                lambda: (state := self.run(dag_id, run_id)["state"]) in _ENDED and state,
+                f"run {run_id} of DAG {dag_id} to end",
+                timeout=timeout,
+            )
+        )
+
+    def task(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
+        """A task instance, as the API tells of it."""
+        quoted = urllib.parse.quote(run_id)
+        found: dict[str, Any] = self.api("GET", f"/dags/{dag_id}/dagRuns/{quoted}/taskInstances/{task_id}")
+        return found
+
+    def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        """What a task returned: its XCom; None: nothing."""
+        path = f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}/taskInstances/{task_id}/xcomEntries/return_value"
+        try:
+            return self.api("GET", path, deserialize="false", stringify="false")["value"]
+        except ApiError as e:
+            if e.status == 404:
+                return None
+            raise
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> str:
+        """The log of a try, as it lies on disk: JSON lines. Empty while there is none."""
+        folder = self.home.folder / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
+        file = folder / f"attempt={attempt}.log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def backfill(self, dag_id: str, first: str, last: str, *arguments: str, timeout: float = 600.0) -> dict[str, str]:
+        """``airflow backfill create``, and wait until its runs have ended.
+
+        Args:
+            dag_id: unpaused.
+            first: logical date of the first interval.
+            last: logical date of the last; it belongs to the backfill.
+            arguments: more of the command, such as ``--run-backwards``.
+            timeout: seconds for the runs.
+
+        Returns:
+            State of each run of the DAG in that range, by logical date (``YYYY-MM-DD``).
+        """
+        self.command("backfill", "create", "--dag-id", dag_id, "--from-date", first, "--to-date", last, *arguments)
+
+        def ended() -> dict[str, str]:
+            runs = [r for r in self.runs(dag_id) if r["logical_date"] and first <= r["logical_date"][:10] <= last]
+            states = {r["logical_date"][:10]: r["state"] for r in runs}
+            return states if all(state in _ENDED for state in states.values()) else {}
+
+        states: dict[str, str] = wait_for(ended, f"the backfill of DAG {dag_id}", timeout=timeout)
+        # The scheduler closes it within 30 seconds, and until then no other one can be made for the DAG.
+        for backfill in self.api("GET", "/backfills", dag_id=dag_id, active="true")["backfills"]:
+            with contextlib.suppress(ApiError):
+                self.api("PUT", f"/backfills/{backfill['id']}/cancel")
+        return states
+
+
+def _command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "airflow", *arguments]
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

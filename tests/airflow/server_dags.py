@@ -1,0 +1,53 @@
+"""DAGs for the tests with servers: each lands one topic; which one is in the environment, by the DAG's name.
+
+The servers parse this file once, before any topic exists; a test makes the topic of its DAG.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG
+from airflow.timetables.interval import CronDataIntervalTimetable
+
+from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+
+BUCKET = os.environ["SERVER_TESTS_BUCKET"]
+PIPELINE = os.environ["SERVER_TESTS_PIPELINE"]
+
+
+def land(dag_id: str, *, retries: int = 0, end: datetime | None = None, **said: Any) -> None:
+    """A DAG that lands the topic of the same name, with a task ``land``; the scheduler runs it unless it has ended."""
+    parameters = {
+        "topics": dag_id,
+        "bucket": BUCKET,
+        "pipeline": PIPELINE,
+        "format": "json",
+        "partitioner": "daily",
+        "offsets": "data_interval",
+        # Whoever meets the batch of another run works in parallel at once: more happens at the same time.
+        "adopt_wait": 0.0,
+        "conf": {"spark.ui.enabled": "false"},
+        "jars": os.environ["SPARK_KAFKA_JARS"],
+        **said,
+    }
+    with DAG(
+        dag_id,
+        schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
+        start_date=datetime(2013, 1, 1, tzinfo=UTC),
+        end_date=end,
+        catchup=False,
+    ):
+        KafkaToS3Operator(task_id="land", retries=retries, retry_delay=timedelta(seconds=1), **parameters)
+
+
+JANUARY_31 = datetime(2013, 1, 31, tzinfo=UTC)
+
+land("forwards", end=JANUARY_31)
+land("backwards", end=JANUARY_31)
+land("clicked", end=JANUARY_31)
+land("stopped", end=JANUARY_31)
+land("orphaned", end=JANUARY_31, retries=1)
+land("busy")
