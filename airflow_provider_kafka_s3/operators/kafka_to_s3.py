@@ -39,6 +39,7 @@ _OURS: Final = ("application", "application_args", "java_class", "conn_id")
 _CHANGED_TO_SUBMIT: Final = ("application", "application_args", "conf", "env_vars", "py_files", "_spark_binary")
 """Attributes of SparkSubmitOperator that tell it what to submit; afterwards they are the user's again."""
 
+_JOB: Final = "job.json"
 _RESULT: Final = "result.json"
 
 
@@ -399,6 +400,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
                 if self._killed:
                     raise
                 last_words = str(e)
+            except BaseException:
+                # A timeout, or the end of a killed task on Airflow 2.11, which comes by here before or after on_kill:
+                # what that would look for is forgotten in a moment.
+                launch.kill_job(str(Path(folder, _JOB)))
+                raise
             finally:
                 for name, value in mine.items():
                     setattr(self, name, value)
@@ -426,7 +432,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
             self.py_files = ",".join(filter(None, [self.py_files, str(package_zip(folder))]))
         self.env_vars = env or None
         self.conf = with_job_conf({name: str(value) for name, value in (self.conf or {}).items()})
-        job_file = folder / "job.json"
+        job_file = folder / _JOB
         work.job(plans, result_path=str(folder / _RESULT)).write(job_file)
         self.application = str(job_script())
         self.application_args = ["--job-file", str(job_file)]

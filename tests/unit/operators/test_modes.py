@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
+
 if TYPE_CHECKING:
     from tests.unit.operators.conftest import Bench
 
@@ -100,6 +102,64 @@ def test_an_open_window_is_read_to_the_current_end_and_later_to_its_own(orders: 
 
 
 # -- modes ---------------------------------------------------------------------------------------------------------
+
+
+def test_verify_reads_every_object_and_writes_nothing(orders: Bench) -> None:
+    """Of a run that is repeated, or of a new one over the same window; the report is in the XCom."""
+    first = orders.run(orders.task())
+    before = snapshot(orders.store)
+    for run_id in ("manual__1", "another"):
+        returned = orders.run(orders.task(), run_id=run_id, conf={"mode": "verify"})
+        assert (returned["mode"], returned["status"], returned["wrote"]) == ("verify", "ok", False)
+        assert returned["topics"]["orders"]["verification"] == {
+            "objects": 1,
+            "size": first["size"],
+            "missing": [],
+            "restored": [],
+            "accepted": [],
+            "uncovered": {},
+        }
+    check_unchanged(before, snapshot(orders.store))
+    assert len(orders.spark.commands) == 1
+
+
+def test_verify_says_what_of_a_window_is_not_landed_and_lands_nothing(orders: Bench) -> None:
+    """That is no error: a resume will land it."""
+    orders.run(orders.task(), run_id="r1", conf={"kafka_s3": {"window": JANUARY}})
+    before = snapshot(orders.store)
+    asked = {"mode": "verify", "kafka_s3": {"offsets": {"orders": {"0": [0, 5]}}}}
+    returned = orders.run(orders.task(), run_id="r2", conf=asked)
+    assert returned["topics"]["orders"]["verification"]["uncovered"] == {"0": [[2, 5]]}
+    check_unchanged(before, snapshot(orders.store))
+
+
+def test_an_object_that_was_deleted_is_named_and_restored_with_the_same_content(orders: Bench) -> None:
+    """The way of a person: the run is cleared, fails and names it, and is cleared once more with mode restore."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    orders.run(orders.task())
+    intact = orders.objects()
+    orders.store.delete(FIRST)
+    for conf in (None, {"mode": "verify"}):
+        with pytest.raises(AirflowFailException, match=rf"MissingObjectError: .*{FIRST.replace('+', '.')}.*restore"):
+            orders.run(orders.task(), try_number=2, conf=conf)
+        assert orders.objects() == {}
+    returned = orders.run(orders.task(), try_number=3, conf={"mode": "restore"})
+    assert returned["topics"]["orders"]["verification"]["restored"] == [FIRST]
+    assert (returned["mode"], returned["wrote"]) == ("restore", True)
+    assert orders.objects() == intact
+    assert len(orders.spark.commands) == 1
+
+
+def test_the_operator_s_mode_counts_if_nothing_else_is_said(orders: Bench) -> None:
+    """A DAG may verify every night; a run of it may be told to restore."""
+    orders.run(orders.task(), run_id="r1")
+    orders.store.delete(FIRST)
+    nightly = orders.task(mode="verify", on_missing="ignore")
+    found = orders.run(nightly, run_id="r2")["topics"]["orders"]["verification"]
+    assert (found["objects"], found["missing"]) == (0, [FIRST])
+    assert orders.run(nightly, run_id="r3", conf={"mode": "restore"})["mode"] == "restore"
+    assert list(orders.objects()) == [FIRST]
 
 
 def test_the_try_that_planned_a_batch_is_on_record(orders: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -171,7 +174,12 @@ def test_no_secret_is_in_the_command_the_environment_a_template_a_log_or_the_res
         with pytest.raises(AirflowException) as failed:
             orders.run(task)
         orders.spark.crash = None
-        returned = orders.run(task)
+        conf = {"mode": "resume", "kafka_s3": {"window": ["1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z"]}}
+        returned = [
+            orders.run(task),
+            orders.run(task, run_id="r2", conf=conf),
+            orders.run(task, run_id="r3", conf={"mode": "verify"}),
+        ]
     seen = {
         "commands": repr(orders.spark.commands),
         "environments": repr(orders.spark.environments),
@@ -267,6 +275,38 @@ def test_a_killed_task_kills_the_driver_and_submits_nothing_more(
     assert orders.run(orders.task(max_records_per_batch=1), try_number=2)["records"] == 2
 
 
+@pytest.mark.parametrize("on_kill_first", [True, False])
+def test_what_unwinds_a_task_takes_its_driver_along(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch, on_kill_first: bool
+) -> None:
+    """Airflow 2.11 calls on_kill and then raises; a timeout raises, and calls on_kill when the task has unwound."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers.common.compat.sdk import AirflowTaskTimeout
+
+    task = orders.task()
+    started: list[subprocess.Popen[bytes]] = []
+
+    def unwound_while_it_runs(hook: SparkSubmitHook, application: str = "") -> None:
+        job_file = task.application_args[-1]
+        code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()', *sys.argv[1:]])"
+        started.append(subprocess.Popen([sys.executable, "-c", code, job_file], stdin=subprocess.PIPE))
+        child = psutil.Process(started[0].pid)
+        while not child.children():
+            assert child.is_running()
+        if on_kill_first:
+            task.on_kill()
+        raise AirflowTaskTimeout("Timeout")
+
+    monkeypatch.setattr(orders.spark, "submit", unwound_while_it_runs)
+    with pytest.raises(AirflowTaskTimeout):
+        orders.run(task)
+    task.on_kill()
+    (driver,) = started
+    driver.communicate(timeout=5)
+    assert driver.returncode == -signal.SIGKILL
+    assert orders.objects() == {}
+
+
 def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) -> None:
     """There is no driver, so there is nobody to ask for."""
     orders.task(spark_conn_id="nowhere").on_kill()
@@ -326,8 +366,38 @@ def test_template_fields_are_ours_and_spark_s_without_those_that_carry_the_job(b
     assert not fields & {"application", "application_args", "env_vars"}
 
 
-# Spark jobs that outlive a try came with Airflow 3.3; before, the provider says that asking for one changes nothing.
-@pytest.mark.filterwarnings("ignore:`durable` has no effect on Airflow versions below 3.3:UserWarning")
+def test_the_provider_still_reads_the_attributes_that_a_job_is_told_by(bench: Bench) -> None:
+    """Some are private; if the provider reads others, what to change is in ``KafkaToS3Operator``."""
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    task = bench.task()
+    told = {
+        "conf": {"spark.a": "b"},
+        "env_vars": {"A": "B"},
+        "py_files": "mine.zip",
+        "_spark_binary": "spark3-submit",
+        "_deploy_mode": "client",
+    }
+    for name, value in told.items():
+        assert hasattr(task, name), f"SparkSubmitOperator has no {name} any more"
+        setattr(task, name, value)
+    assert task._hook is None
+    hook = SparkSubmitOperator._get_hook(task)
+    command = hook._build_spark_submit_command("job.py")
+    assert command[0] == "spark3-submit"
+    assert settings_of(command) == {"spark.a": "b"}
+    assert command[command.index("--py-files") + 1] == "mine.zip"
+    assert command[command.index("--deploy-mode") + 1] == "client"
+    assert hook._env == {"A": "B"}
+    task.application, task.application_args = "job.py", ["--job-file", "f"]
+    task._hook = hook
+    submitted: list[str] = []
+    hook.submit = submitted.append
+    SparkSubmitOperator.execute(task, {})  # type: ignore[arg-type,typeddict-item]
+    assert submitted == ["job.py"]
+    assert hasattr(hook, "_submit_sp")
+
+
 def test_defaults_of_the_dag_reach_ours_and_spark_s_parameters(bench: Bench) -> None:
     """default_args may hold parameters of both, and cannot make the task resume somebody else's Spark job."""
     from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_3_PLUS
@@ -340,8 +410,6 @@ def test_defaults_of_the_dag_reach_ours_and_spark_s_parameters(bench: Bench) -> 
 
 def test_importing_the_operator_is_light() -> None:
     """Airflow parses DAG files again and again: neither a client library nor one for data is loaded by it."""
-    import subprocess
-
     heavy = ("boto3", "botocore", "confluent_kafka", "numpy", "pandas", "pyarrow", "pyspark")
     code = (
         "import sys; import airflow_provider_kafka_s3.operators.kafka_to_s3; "
