@@ -53,11 +53,13 @@ class SparkTarget:
         master: as ``spark-submit`` takes it.
         deploy_mode: of the connection; None: Spark's default, ``client``.
         spark_binary: command that the connection names, or None.
+        history_url: address of the Spark history server, or None.
     """
 
     master: str
     deploy_mode: str | None
     spark_binary: str | None
+    history_url: str | None = None
 
     @property
     def is_local(self) -> bool:
@@ -155,7 +157,7 @@ def spark_target(conn_id: str) -> SparkTarget:
             f"spark_conn_id={conn_id!r}: Airflow submits to the Kubernetes master {master!r} with the help of another "
             f"provider; install apache-airflow-providers-cncf-kubernetes"
         )
-    return SparkTarget(master, extra.get("deploy-mode"), extra.get("spark-binary"))
+    return SparkTarget(master, extra.get("deploy-mode"), extra.get("spark-binary"), extra.get("history-url"))
 
 
 def _has_kubernetes() -> bool:

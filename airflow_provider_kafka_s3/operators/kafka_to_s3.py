@@ -41,6 +41,7 @@ _CHANGED_TO_SUBMIT: Final = ("application", "application_args", "conf", "env_var
 
 _JOB: Final = "job.json"
 _RESULT: Final = "result.json"
+_APPLICATION: Final = "application"
 
 
 class KafkaToS3Operator(SparkSubmitOperator):
@@ -409,6 +410,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
                 for name, value in mine.items():
                     setattr(self, name, value)
             told = launch.told_by(JobResult.read(Path(folder, _RESULT)), last_words, plans)
+            links.push(context, spark_url=links.spark_url(target.history_url, Path(folder, _APPLICATION)))
         try:
             work.renew(connections.s3_access(self.aws_conn_id))
         except KafkaS3Error as e:
@@ -418,7 +420,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
 
     def _get_ready(self, folder: Path, target: connections.SparkTarget, work: Work, plans: Mapping[str, Plan]) -> None:
         """Write the job file into a private folder, and set what SparkSubmitOperator will read."""
-        from airflow_provider_kafka_s3.spark.conf import with_job_conf
+        from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
         from airflow_provider_kafka_s3.spark.scripts import job_script
         from airflow_provider_kafka_s3.spark.ship import package_zip
 
@@ -432,6 +434,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
             self.py_files = ",".join(filter(None, [self.py_files, str(package_zip(folder))]))
         self.env_vars = env or None
         self.conf = with_job_conf({name: str(value) for name, value in (self.conf or {}).items()})
+        self.conf[APPLICATION_FILE] = str(folder / _APPLICATION)
         job_file = folder / _JOB
         work.job(plans, result_path=str(folder / _RESULT)).write(job_file)
         self.application = str(job_script())

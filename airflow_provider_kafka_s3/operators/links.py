@@ -7,6 +7,7 @@ its own process; Airflow 2.11 in the webserver, whenever somebody looks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -126,17 +127,19 @@ def object_url(work: Work, key: str) -> str:
     return f"https://{console}/s3/{kind}/{quote(work.bucket)}?{query}"
 
 
-def spark_url(history: str | None, application: str | None) -> str | None:
+def spark_url(history_url: str | None, application: Path) -> str | None:
     """Where a person finds a Spark application after its end; None: nobody knows.
 
     The UI of a running application ends with it, and is rarely reachable from where people are; what the history server
     shows is the same, and stays.
 
     Args:
-        history: address of the history server.
-        application: id of the application.
+        history_url: address of the history server, if there is one.
+        application: file that holds the id of the application; it may be missing.
     """
-    return f"{history.rstrip('/')}/history/{quote(application)}/" if history and application else None
+    if history_url is None or not application.is_file():
+        return None
+    return f"{history_url.rstrip('/')}/history/{quote(application.read_text())}/"
 
 
 def _of_task(work: Work, key: Callable[[str], str]) -> str:

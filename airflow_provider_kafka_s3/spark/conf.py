@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["JOB_CONF", "connector_package", "with_job_conf"]
+__all__ = ["APPLICATION_FILE", "JOB_CONF", "connector_package", "with_job_conf"]
 
 _SECRETS: Final = "(?i)secret|password|passwd|token|credential|access[._]?key|jaas|ssl[._]key|keystore"
 
@@ -37,6 +37,10 @@ JOB_CONF: Final[Mapping[str, str]] = MappingProxyType(
 A local master should be ``local[N,4]``: ``local[N]`` never tries a task again. ``spark.speculation`` is harmless and
 useless.
 """
+
+
+APPLICATION_FILE: Final = "spark.kafkaToS3.applicationFile"
+"""Setting that says where the driver writes the id of its Spark application, for whoever wants to look it up."""
 
 
 def with_job_conf(user: Mapping[str, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -34,7 +35,7 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.retry import Retrier
-from airflow_provider_kafka_s3.spark.conf import with_job_conf
+from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain, message_of, way_out
 from airflow_provider_kafka_s3.spark.frames import read_directly, record_frame
 from airflow_provider_kafka_s3.spark.progress import Progress
@@ -256,7 +257,10 @@ def _session() -> SparkSession:
     for name, value in with_job_conf(given).items():
         if given.get(name) != value:
             builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    if APPLICATION_FILE in given:
+        Path(given[APPLICATION_FILE]).write_text(session.sparkContext.applicationId)
+    return session
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections import defaultdict
 from datetime import datetime
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.providers.common.compat.sdk import (  # noqa: TID253 - after AIRFLOW_HOME is set, see conftest
+    AirflowException,
     AirflowFailException,
     Asset,
     AssetAlias,
@@ -171,11 +174,30 @@ def test_a_bucket_at_aws_is_shown_by_its_console(endpoint: str | None, region: s
     assert links.object_url(work, "a b/c") == expected
 
 
-def test_a_spark_application_is_shown_by_the_history_server() -> None:
-    """If there is one; the application's own UI ends with it."""
-    assert links.spark_url("https://history:18080/", "local-17") == "https://history:18080/history/local-17/"
-    assert links.spark_url(None, "local-17") is None
-    assert links.spark_url("https://history:18080/", None) is None
+@pytest.mark.parametrize("crash", [None, "Error code is: 137."])
+def test_a_spark_application_is_shown_by_the_history_server_that_the_connection_names(
+    topics: Bench, monkeypatch: pytest.MonkeyPatch, crash: str | None
+) -> None:
+    """Also one that crashed. Without a history server there is no button: the application's own UI ends with it."""
+    from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE
+
+    submit = topics.spark.submit
+
+    def with_an_id(hook: Any, application: str = "") -> None:
+        Path(hook._conf[APPLICATION_FILE]).write_text("local-17")
+        submit(hook, application)
+
+    monkeypatch.setattr(topics.spark, "submit", with_an_id)
+    topics.spark.crash = crash
+    for history, shown in (("https://history:18080/", "https://history:18080/history/local-17/"), (None, None)):
+        extra = {"history-url": history} if history else {}
+        connection = {"conn_type": "spark", "host": "local[2]", "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+        topics.pushed.clear()
+        topics.fill("orders", [{"n": 3}])
+        with contextlib.suppress(AirflowException):
+            topics.run(topics.task(), run_id=f"with {history}")
+        assert topics.pushed.get("spark_url") == shown
 
 
 # -- lineage ----------------------------------------------------------------------------------------------------------
