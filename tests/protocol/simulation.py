@@ -235,6 +235,8 @@ class World:
         # Only a run that has succeeded is told to restore: what it writes can only be what a user deleted.
         process.restoring = succeeded and rng.random() < 0.5
         process.intact = succeeded
+        # Some of those whose success needs no more than a look are told to look closely.
+        process.purpose = "resume" if not succeeded or self.now % 3 else "restore" if process.restoring else "verify"
         return process
 
     def _drive(self, process: Process) -> TopicResult:
@@ -245,6 +247,7 @@ class World:
             max_records_per_batch=self.rng.choice((4, 9, None)),
             on_data_loss=self.on_data_loss,
             on_missing="restore" if process.restoring else self.rng.choice(("fail", "ignore")),
+            purpose=process.purpose,
             adopt_wait=self.rng.choice((0.0, 4.0, 20.0)),
         )
         return drive(self, process, request)
@@ -257,6 +260,8 @@ class World:
             return
         outcome = process.result.status if process.result is not None else type(process.error).__name__
         self._judge_error(process)
+        if process.purpose != "resume":
+            self.seen[f"runs that were told to {process.purpose}"] += 1
         self.seen[f"runs that ended {outcome}"] += 1
         if outcome == "ok":
             marker = self.watch.state.marker

@@ -61,6 +61,8 @@ def test_the_simulation_meets_what_it_claims_to_simulate() -> None:
         "runs that ended BatchLossError",
         "runs that ended DataLossError",
         "runs that ended TopicRecreatedError",
+        "runs that were told to restore",
+        "runs that were told to verify",
         "sent_twice",
         "throttled",
         "throttled_after_apply",
