@@ -57,7 +57,7 @@ def inspect(committer: Committer, request: RunRequest, record: RunRecord | None)
         ForeignObjectError: keys hold something else than their manifests say; all others were looked at, and restored.
         BatchLossError: objects are gone and Kafka no longer has their records; all others were restored.
     """
-    marker = _marker(committer)
+    marker = _marker(committer, record)
     wanted, generation, undated = _wanted(committer, request, record, marker)
     covered = NO_OFFSETS if marker is None else marker.covered_in(generation)
     target, uncovered = wanted & covered, wanted - covered
@@ -101,9 +101,10 @@ def inspect(committer: Committer, request: RunRequest, record: RunRecord | None)
     )
 
 
-def _marker(committer: Committer) -> Marker | None:
+def _marker(committer: Committer, record: RunRecord | None) -> Marker | None:
     found = committer.log.read_marker()
-    if found is None and committer.log.read_plan(1) is not None:
+    # Runs and plans are recorded after the marker was made.
+    if found is None and (record is not None or committer.log.read_plan(1) is not None):
         found = committer.log.require_marker()
     return None if found is None else found[0]
 

@@ -286,7 +286,7 @@ class TopicRun:
         decision = self.log.read_manifest(plan.batch)
         if decision is None and plan.run != self.request.run:
             decision = self._wait_politely(plan)
-        elif decision is None and plan.batch not in self._planned:
+        elif plan.run == self.request.run and plan.batch not in self._planned:
             self._planned.add(plan.batch)
             log.info(
                 "topic %s: batch %d was planned by an earlier try of this run (%s) and is carried out now. If that "

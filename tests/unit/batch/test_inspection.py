@@ -315,6 +315,10 @@ def test_documents_that_are_gone_are_named(world: World) -> None:
     world.bucket.delete(keys.marker_key(CONTROL))
     with pytest.raises(MarkerMissingError):
         world.inspects("verify", "new")
+    for info in list(world.bucket.list(f"{CONTROL}batches/")):
+        world.bucket.delete(info.key)
+    with pytest.raises(MarkerMissingError):
+        world.inspects("verify", "hour-1", "data_interval", window=(10, 20))
 
 
 # -- restore ----------------------------------------------------------------------------------------------------------

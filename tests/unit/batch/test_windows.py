@@ -41,9 +41,9 @@ class World:
     def lands(self, run: str, window: Any, **settings: Any) -> TopicResult:
         return Engine(self.bucket, self.kafka).run(run, "data_interval", window=window, **settings)
 
-    def dies_after_planning(self, run: str, window: Any, **settings: Any) -> None:
+    def dies_after(self, document: str, run: str, window: Any, **settings: Any) -> None:
         store = FaultyStore(self.bucket)
-        store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
+        store.inject(Fault.CRASH_AFTER, operation="put_new", key=f"*.{document}.json")
         with pytest.raises(SimulatedCrash):
             Engine(store, self.kafka).run(run, "data_interval", window=window, **settings)
 
@@ -281,11 +281,14 @@ def test_offsets_that_retention_deleted_fail_before_the_run_is_bound_to_them_or_
 # -- who planned what is found ----------------------------------------------------------------------------------------
 
 
-def test_a_try_that_meets_the_plan_of_an_earlier_one_says_whose_it_is(caplog: pytest.LogCaptureFixture) -> None:
-    """Try, host and time; and that the two may work side by side."""
+@pytest.mark.parametrize("document", ["plan", "manifest"])
+def test_a_try_that_meets_the_plan_of_an_earlier_one_says_whose_it_is(
+    caplog: pytest.LogCaptureFixture, document: str
+) -> None:
+    """Try, host and time, whether it was decided or not; and that the two may work side by side."""
     world = World()
     world.records(1, 2, 3)
-    world.dies_after_planning("run", (0, 9), attempt="try 1 on worker-7")
+    world.dies_after(document, "run", (0, 9), attempt="try 1 on worker-7")
     with caplog.at_level(logging.INFO):
         world.lands("run", (0, 9), attempt="try 2 on worker-8")
     told = [r.getMessage() for r in caplog.records if "earlier try" in r.getMessage()]
@@ -308,7 +311,7 @@ def test_another_run_s_plan_is_met_with_the_name_of_the_try_that_made_it(caplog:
     """It is waited for, politely."""
     world = World()
     world.records(1, 2, 3)
-    world.dies_after_planning("theirs", (0, 9), attempt="try 3 on worker-7")
+    world.dies_after("plan", "theirs", (0, 9), attempt="try 3 on worker-7")
     with caplog.at_level(logging.INFO):
         world.lands("mine", (0, 9))
     assert "planned by another run, theirs (try 3 on worker-7 (" in caplog.text
