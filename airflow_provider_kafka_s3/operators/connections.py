@@ -54,12 +54,14 @@ class SparkTarget:
         deploy_mode: of the connection; None: Spark's default, ``client``.
         spark_binary: command that the connection names, or None.
         history_url: address of the Spark history server, or None.
+        connect_url: of a Spark Connect server, with its token; None: ``spark-submit`` starts the job.
     """
 
     master: str
     deploy_mode: str | None
     spark_binary: str | None
     history_url: str | None = None
+    connect_url: str | None = field(default=None, repr=False)
 
     @property
     def is_local(self) -> bool:
@@ -133,14 +135,16 @@ def s3_access(conn_id: str | None) -> S3Access:
 
 
 def spark_target(conn_id: str) -> SparkTarget:
-    """The master that ``spark-submit`` gets, by the rules of Airflow's Spark hook.
+    """The master that ``spark-submit`` gets, or the Spark Connect server, by the rules of Airflow's Spark hooks.
 
     Raises:
-        ConfigurationError: there is no such connection.
+        ConfigurationError: there is no such connection, or it names neither.
     """
     connection = _require(conn_id, "spark_conn_id")
     extra = _extra(connection, "spark_conn_id")
     host = connection.host or ""
+    if connection.conn_type == "spark_connect" or host.startswith("sc://"):
+        return _connect_target(connection)
     if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
         master = host
     else:
@@ -158,6 +162,25 @@ def spark_target(conn_id: str) -> SparkTarget:
             f"provider; install apache-airflow-providers-cncf-kubernetes"
         )
     return SparkTarget(master, extra.get("deploy-mode"), extra.get("spark-binary"), extra.get("history-url"))
+
+
+def _connect_target(connection: Connection) -> SparkTarget:
+    from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
+    if not (connection.host or "").removeprefix("sc://"):
+        raise ConfigurationError(
+            f"spark_conn_id={connection.conn_id!r}: the connection names no Spark Connect server; set its host and port"
+        )
+    try:
+        url = SparkConnectHook(connection.conn_id).get_connection_url()
+    except ValueError as e:
+        raise ConfigurationError(
+            f"spark_conn_id={connection.conn_id!r}: the host of a Spark Connect server has no path: put user and token "
+            f"into login and password, and use_ssl into the extra"
+        ) from e
+    if connection.password:
+        _mask(connection.password)
+    return SparkTarget(url.partition("/;")[0].rstrip("/"), None, None, connect_url=url)
 
 
 def _has_kubernetes() -> bool:

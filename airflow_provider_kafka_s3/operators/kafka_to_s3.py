@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_kafka_s3.batch.plan import Plan
     from airflow_provider_kafka_s3.batch.requests import RunRequest, Starting
+    from airflow_provider_kafka_s3.operators.remote import RemoteJob
     from airflow_provider_kafka_s3.operators.work import Work
     from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
@@ -110,7 +111,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             ``{"kafka.fetch.max.bytes": "1048576"}``. Secrets belong into the connection.
         kafka_conn_id: connection of type ``kafka``; its extra holds librdkafka's settings.
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
-        spark_conn_id: connection of type ``spark``.
+        spark_conn_id: connection of type ``spark``, or the one of a Spark Connect server (type ``spark_connect``, or a
+            host ``sc://…``), which executes the job without a JVM on the worker.
 
     Returns:
         See :func:`airflow_provider_kafka_s3.operators.results.to_xcom`.
@@ -212,6 +214,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.spark_conn_id = spark_conn_id
         self._killed = False
         self._lineage: RunLineage | None = None
+        self._remote: RemoteJob | None = None
         self._validate()
 
     # -- parameters ---------------------------------------------------------------------------------------------------
@@ -393,8 +396,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
         mine = {name: getattr(self, name) for name in _CHANGED_TO_SUBMIT}
         with tempfile.TemporaryDirectory(prefix="kafka-s3-") as folder:
             try:
-                self._get_ready(Path(folder), target, work, plans)
-                super().execute(context)
+                if target.connect_url is not None:
+                    last_words = self._execute_remotely(target.connect_url, work, plans, str(Path(folder, _RESULT)))
+                else:
+                    self._get_ready(Path(folder), target, work, plans)
+                    super().execute(context)
             except KafkaS3Error as e:
                 return dict.fromkeys(plans, e)
             except Exception as e:
@@ -417,6 +423,21 @@ class KafkaToS3Operator(SparkSubmitOperator):
             # What they are needed for will say so, topic by topic, if the old ones do not do any more.
             self.log.warning("going on with the credentials from before the job: %s", e)
         return told
+
+    def _execute_remotely(self, url: str, work: Work, plans: Mapping[str, Plan], result_path: str) -> str:
+        """Execute plans on a Spark Connect server; the last words of the driver."""
+        from airflow_provider_kafka_s3.operators.remote import RemoteJob, settings_of_server
+        from airflow_provider_kafka_s3.spark.spec import ConnectServer
+
+        if ignored := settings_of_server(self):
+            self.log.warning("the Spark Connect server was started without: %s", ", ".join(ignored))
+        conf = {name: str(value) for name, value in (self.conf or {}).items()}
+        spec = work.job(plans, result_path=result_path, connect=ConnectServer(url=url, conf=conf))
+        self._remote = RemoteJob(self.log)
+        _, last_words = self._remote.run(spec, self.env_vars or {})
+        if self._killed:
+            raise AirflowException("the task was killed")
+        return last_words
 
     def _get_ready(self, folder: Path, target: connections.SparkTarget, work: Work, plans: Mapping[str, Plan]) -> None:
         """Write the job file into a private folder, and set what SparkSubmitOperator will read."""
@@ -454,6 +475,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
     def on_kill(self) -> None:
         """Stop the driver. What is committed stays; what is decided, the next try completes."""
         self._killed = True
+        if self._remote is not None:
+            self._remote.kill()
         if self._hook is not None:
             # At once, before anything that may take its time: Airflow 3 ends the task itself after five seconds. The
             # base class would end the JVM alone; its Python driver could read nothing more, but would go on deciding.

@@ -12,7 +12,7 @@ import msgspec
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.operators import connections, parameters
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
-from airflow_provider_kafka_s3.spark.spec import JobSpec, PlanRef, UploadSettings
+from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef, UploadSettings
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
 
@@ -56,7 +56,7 @@ class Work:
     upload: UploadSettings
     on_data_loss: Literal["fail", "skip"]
 
-    def job(self, plans: Mapping[str, Plan], *, result_path: str) -> JobSpec:
+    def job(self, plans: Mapping[str, Plan], *, result_path: str, connect: ConnectServer | None = None) -> JobSpec:
         """What the driver has to know to execute one plan per topic; secrets are in it."""
         return JobSpec(
             run=self.run,
@@ -78,6 +78,7 @@ class Work:
             upload=self.upload,
             on_data_loss=self.on_data_loss,
             result_path=result_path,
+            connect=connect,
         )
 
     def renew(self, access: connections.S3Access) -> None:

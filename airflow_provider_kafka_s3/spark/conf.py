@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["APPLICATION_FILE", "JOB_CONF", "connector_package", "with_job_conf"]
+__all__ = [
+    "APPLICATION_FILE",
+    "JOB_CONF",
+    "SERVER_CONF",
+    "connector_package",
+    "of_server",
+    "session_conf",
+    "with_job_conf",
+]
 
 _SECRETS: Final = "(?i)secret|password|passwd|token|credential|access[._]?key|jaas|ssl[._]key|keystore"
 
@@ -30,6 +38,8 @@ JOB_CONF: Final[Mapping[str, str]] = MappingProxyType(
         "spark.sql.redaction.options.regex": f"{_SECRETS}|url",
         # The driver's log ends up in the task's log.
         "spark.log.level": "WARN",
+        # How often executors tell what running tasks have read, which the progress shows. Spark's own is 10 s.
+        "spark.executor.heartbeatInterval": "5s",
     }
 )
 """Settings of the job; correctness depends on none of them, memory, noise and secrecy do.
@@ -50,6 +60,45 @@ def with_job_conf(user: Mapping[str, str]) -> dict[str, str]:
         if name in user and JOB_CONF[name] not in user[name]:
             conf[name] = f"{JOB_CONF[name]}|{user[name]}"
     return conf
+
+
+SERVER_CONF: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{name: value for name, value in JOB_CONF.items() if not name.startswith("spark.sql.")},
+        # The warm session of the jobs ends when nobody has used it for so long. Spark's own is 1 hour.
+        "spark.connect.session.manager.defaultSessionTimeout": "6h",
+    }
+)
+"""What a Spark Connect server should be started with: settings that no session can have."""
+
+_OPTIONS_OF_READERS: Final = rf'(?s)key: "[^"]*{_SECRETS.replace("(?i)", "(?i:")})[^"]*"\s+value: "(?:[^"\\]|\\.)*"'
+
+"""A reader's option with a secret name and its value, as the text of a protocol buffer."""
+
+_SESSION_CONF: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{name: value for name, value in JOB_CONF.items() if name.startswith("spark.sql.")},
+        # The web interface of a Connect server shows the messages of its clients, with the options of readers.
+        "spark.sql.redaction.string.regex": _OPTIONS_OF_READERS,
+    }
+)
+
+
+def session_conf(user: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a session on a Spark Connect server: those of the job that a session may have, under the user's.
+
+    What the user set wins, except that redaction only grows.
+    """
+    conf = {**_SESSION_CONF, **{name: value for name, value in user.items() if name not in of_server(user)}}
+    for name in ("spark.sql.redaction.string.regex", "spark.sql.redaction.options.regex"):
+        if name in user and _SESSION_CONF[name] not in user[name]:
+            conf[name] = f"{_SESSION_CONF[name]}|{user[name]}"
+    return conf
+
+
+def of_server(user: Mapping[str, str]) -> list[str]:
+    """Names of settings that no session has: the server had to be started with them."""
+    return sorted(name for name in user if not name.startswith("spark.sql."))
 
 
 def connector_package() -> str:

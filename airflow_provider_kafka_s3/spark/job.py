@@ -38,8 +38,8 @@ from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain, message_of, way_out
 from airflow_provider_kafka_s3.spark.frames import read_directly, record_frame
-from airflow_provider_kafka_s3.spark.progress import Progress
-from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, from_bytes, gather, uploads_of
+from airflow_provider_kafka_s3.spark.progress import Progress, action_of
+from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, uploads_of
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -48,7 +48,7 @@ from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Job", "main"]
+__all__ = ["Job", "execute", "log_to_stderr", "main"]
 
 log = logging.getLogger(__name__)
 
@@ -162,21 +162,27 @@ class Job:
 
     def _read(self, spark: SparkSession, plans: Sequence[Plan]) -> list[Row]:
         spec = self._spec
-        total = sum(len(plan.slices) for plan in plans)
-        if not total:
+        if not any(plan.slices for plan in plans):
             return []
+        action = action_of(spark)
         options = {
             isolation: spark_options(spec.kafka, isolation=isolation, overrides=spec.kafka_overrides)
             for isolation in {plan.isolation for plan in plans}
         }
         task = SliceTask(
-            plans, bucket=spec.bucket, s3=spec.s3, credentials=spec.credentials, retry=spec.retry, upload=spec.upload
+            plans,
+            bucket=spec.bucket,
+            s3=spec.s3,
+            credentials=spec.credentials,
+            retry=spec.retry,
+            upload=spec.upload,
+            written=action.written,
         )
         read_directly(spark)
         # Rows only: one per object and one per slice.
         frame = record_frame(spark, plans, options).mapInArrow(task, ROW_DDL)
-        with Progress(spark.sparkContext, ", ".join(plan.topic for plan in plans), total):
-            return [from_bytes(r.row) for r in frame.collect()]
+        with Progress(action, plans):
+            return action.rows(frame)
 
     # -- after the action ---------------------------------------------------------------------------------------------
 
@@ -275,30 +281,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="kafka_to_s3", description="Execute planned batches of Kafka topics.")
     parser.add_argument("--job-file", required=True, help="what to do; the file is removed as soon as it is read")
     path: str = parser.parse_args(argv).job_file
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    for chatty in ("botocore", "py4j"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    log_to_stderr()
     try:
         spec = JobSpec.read(path)
     except TerminalError as e:
         log.error("%s", e)
         return 1
     try:
-        result = Job(spec, _session).run()
+        result = execute(spec, _session)
+    finally:
+        _stop()
+    result.write(spec.result_path)
+    return 0 if result.succeeded else 1
+
+
+def log_to_stderr() -> None:
+    """Log what the caller puts into the log of the task."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    for chatty in ("botocore", "py4j"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def execute(spec: JobSpec, session: Callable[[], SparkSession]) -> JobResult:
+    """Do what a job file says; whatever goes wrong is in the result.
+
+    Args:
+        spec: what to do.
+        session: makes the session to do it in.
+    """
+    try:
+        return Job(spec, session).run()
     except Exception as e:  # noqa: BLE001 - the caller reads the result file, not tracebacks
         error = explain(e)
         message = message_of(error)
         log.error("%s: %s", type(error).__name__, message)
-        result = JobResult(
+        return JobResult(
             topics=tuple(
                 TopicOutcome(topic=ref.topic, status="error", error=type(error).__name__, message=message)
                 for ref in spec.plans
             )
         )
-    finally:
-        _stop()
-    result.write(spec.result_path)
-    return 0 if result.succeeded else 1
 
 
 def _stop() -> None:

@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 
-__all__ = ["JobResult", "JobSpec", "PlanRef", "TopicOutcome", "UploadSettings"]
+__all__ = ["ConnectServer", "JobResult", "JobSpec", "PlanRef", "TopicOutcome", "UploadSettings"]
 
 _SECRET = "REDACTED"
 
@@ -52,6 +52,23 @@ class UploadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise ConfigurationError(f"upload memory={self.memory} bytes must be 1 MiB or more")
 
 
+class ConnectServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Spark Connect server. Its repr does not show the URL, since that may hold a token.
+
+    Attributes:
+        url: ``sc://host:port/;name=value;…``.
+        conf: settings of the session.
+    """
+
+    url: str
+    conf: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"ConnectServer(url={_SECRET}, conf={self.conf!r})"
+
+    __str__ = __repr__
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One submit of the job. Its repr shows no settings of clients, since these hold secrets.
 
@@ -68,6 +85,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         on_data_loss: what to do with a batch whose offsets are gone from Kafka: ``fail``, or ``skip``: abandon it, so
             that the run plans again from what is left.
         result_path: where the driver writes its :class:`JobResult`.
+        connect: the server whose session executes the plans; None: the session of the process.
     """
 
     run: str
@@ -81,6 +99,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     retry: RetryPolicy = RetryPolicy()
     upload: UploadSettings = UploadSettings()
     on_data_loss: Literal["fail", "skip"] = "fail"
+    connect: ConnectServer | None = None
 
     def __post_init__(self) -> None:
         topics = [ref.topic for ref in self.plans]
@@ -136,7 +155,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def __repr__(self) -> str:
         return (
             f"JobSpec(run={self.run!r}, plans={self.plans!r}, bucket={self.bucket!r}, s3={self.s3!r}, "
-            f"kafka={_SECRET}, kafka_overrides={_SECRET}, credentials={_SECRET}, on_data_loss={self.on_data_loss!r})"
+            f"kafka={_SECRET}, kafka_overrides={_SECRET}, credentials={_SECRET}, on_data_loss={self.on_data_loss!r}, "
+            f"connect={self.connect!r})"
         )
 
     __str__ = __repr__

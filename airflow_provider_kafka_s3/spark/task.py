@@ -29,6 +29,7 @@ from airflow_provider_kafka_s3.storage.uploads import UploadPool
 if TYPE_CHECKING:
     import pyarrow as pa
     from mypy_boto3_s3 import S3Client
+    from pyspark.accumulators import Accumulator
 
 __all__ = ["SliceTask"]
 
@@ -45,6 +46,7 @@ class SliceTask:
         credentials: None: boto3's own chain on the executor.
         retry: policy of the requests.
         upload: threads and memory.
+        written: where the bytes of a slice's objects are added when it ends, for the progress; None: nowhere.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class SliceTask:
         credentials: S3Credentials | None,
         retry: RetryPolicy,
         upload: UploadSettings,
+        written: Accumulator[int] | None = None,
     ) -> None:
         self._plans = tuple(plans)
         self._wire = Wire(plans)
@@ -64,6 +67,7 @@ class SliceTask:
         self._credentials = credentials
         self._retry = retry
         self._upload = upload
+        self._written = written
 
     def __repr__(self) -> str:
         return f"SliceTask({[(p.topic, p.batch) for p in self._plans]}, bucket={self._bucket!r})"
@@ -122,10 +126,13 @@ class SliceTask:
             spill_dir=self._upload.spill_dir,
         ) as pool:
             try:
-                return rows_of_slice(topic, attempt, write_slice(plan, slice_, self._wire.records(batches), pool.open))
+                rows = write_slice(plan, slice_, self._wire.records(batches), pool.open)
             except BaseException:
                 pool.abort_all()
                 raise
+        if self._written is not None:
+            self._written += sum(entry.size for entry in rows.objects)
+        return rows_of_slice(topic, attempt, rows)
 
 
 @functools.lru_cache(maxsize=1)

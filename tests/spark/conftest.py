@@ -12,7 +12,8 @@ import pytest
 
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
-from tests.spark.pipeline import MakePipeline, Pipeline, spark_conf
+from dev.spark_connect import SparkConnectServer
+from tests.spark.pipeline import JARS, MakePipeline, Pipeline, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +33,13 @@ def spark() -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_server() -> Iterator[SparkConnectServer]:
+    """A Spark Connect server with two cores and a web interface."""
+    with SparkConnectServer(sorted(JARS.glob("*.jar")), ui=True) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

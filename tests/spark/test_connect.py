@@ -1,0 +1,297 @@
+"""The job on a real Spark Connect server: the same guarantees, by a driver without a JVM."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.operators.remote import RemoteJob
+from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
+from dev.kafka_broker import KafkaBroker, Message
+from dev.s3_server import ThreadedS3Server
+from dev.spark_connect import SparkConnectServer
+from tests.spark.pipeline import CREDENTIALS, MakePipeline, Pipeline
+from tests.spark.probes import Gate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# pyspark leaves it to the garbage collector to close the socket that brings the rows of collect().
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.timeout(900),  # the first test starts a broker, a Spark and a server
+]
+
+MakeTopic = Callable[..., str]
+JSON = Layout(format=Format(kind="json"), part_size=5 * MIB)
+DAY = 86_400_000
+WORKER = """
+import logging, sys
+from airflow_provider_kafka_s3.operators.remote import RemoteJob
+from airflow_provider_kafka_s3.spark.spec import JobSpec
+RemoteJob(logging.getLogger()).run(JobSpec.read(sys.argv[1]), {})
+"""
+"""What stands for the process of an Airflow task."""
+
+
+class Runner:
+    """Runs jobs as the operator does, on one server."""
+
+    def __init__(self, server: SparkConnectServer, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+        self.server = server
+        self.folder = folder
+        self._log = logging.getLogger("tests.connect")
+        self._caplog = caplog
+        caplog.set_level(logging.INFO)
+        self._jobs = 0
+
+    def spec(self, pipeline: Pipeline, topic: str, **more: Any) -> JobSpec:
+        """What to do with the next batch of a topic."""
+        self._jobs += 1
+        folder = self.folder / str(self._jobs)
+        folder.mkdir()
+        connect = ConnectServer(url=self.server.url)
+        plan = pipeline.plan(topic, "run")
+        return pipeline.spec({topic: plan}, "run", folder / "result.json", connect=connect, **more)
+
+    def job(self) -> RemoteJob:
+        """One to run; what its driver says comes into the test's log."""
+        return RemoteJob(self._log)
+
+    def run(self, pipeline: Pipeline, topic: str, **more: Any) -> JobResult:
+        """Land the next batch of a topic."""
+        result, last_words = self.job().run(self.spec(pipeline, topic, **more), {})
+        assert result is not None, last_words
+        return result
+
+    @property
+    def said(self) -> str:
+        """By all drivers."""
+        return self._caplog.text
+
+    def tell(self, path: str) -> str:
+        """A page of the server's web interface."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.ui_port}/{path}", timeout=30) as page:
+            return str(page.read().decode())
+
+    def active_stages(self) -> list[Any]:
+        """What the server is reading."""
+        (application,) = json.loads(self.tell("api/v1/applications"))
+        found: list[Any] = json.loads(self.tell(f"api/v1/applications/{application['id']}/stages?status=active"))
+        return found
+
+
+@pytest.fixture
+def runner(connect_server: SparkConnectServer, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Runner:
+    """See the class."""
+    return Runner(connect_server, tmp_path, caplog)
+
+
+def records(count: int, *, partitions: int = 2, size: int = 0) -> list[Message]:
+    """Records of five days."""
+    fill = "x" * size
+    return [
+        Message(json.dumps({"n": n, "fill": fill}).encode(), partition=n % partitions, timestamp=n * 7 % 5 * DAY)
+        for n in range(count)
+    ]
+
+
+def daemons_of(server: SparkConnectServer) -> list[psutil.Process]:
+    """What forks the Python workers of a server."""
+    found = []
+    for process in psutil.Process(server.pid).children():
+        with contextlib.suppress(psutil.Error):  # short-lived helpers
+            if "pyspark.daemon" in process.cmdline():
+                found.append(process)
+    return found
+
+
+def driver_of(folder: Path) -> psutil.Process:
+    """The child process whose job file lies below a folder."""
+    for process in psutil.Process().children():
+        if str(folder) in " ".join(process.cmdline()):
+            return process
+    raise AssertionError("no driver runs")
+
+
+def test_a_connect_server_writes_the_same_bytes_as_a_spark_of_its_own(
+    spark: SparkSession,
+    kafka_broker: KafkaBroker,
+    make_topic: MakeTopic,
+    make_pipeline: MakePipeline,
+    runner: Runner,
+) -> None:
+    """Names and bytes are equal in two empty buckets, gzip, rotation and many slices included."""
+    topic = make_topic(2)
+    kafka_broker.produce(topic, records(2_000))
+    layout = Layout(
+        format=Format(kind="json", compression="gzip"),
+        partitioner=Partitioner(kind="daily"),
+        rotation=Rotation(flush_size=300),
+    )
+    settings = {"max_slice_records": 400}
+    submitted = make_pipeline(layout=layout, settings=settings)
+    remote = make_pipeline(layout=layout, settings=settings)
+    submitted.land(spark, topic)
+    result = runner.run(remote, topic)
+    assert result.succeeded, result
+    assert remote.topic_run(topic, "run").advance().status == "ok"  # type: ignore[union-attr]
+    assert remote.bodies() == submitted.bodies()
+    assert len(remote.bodies()) > 30
+    assert remote.lines() == Counter(m.value for m in records(2_000))
+
+
+def test_a_killed_driver_leaves_nothing_and_the_next_try_finishes(
+    kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline, runner: Runner
+) -> None:
+    """Kill -9 after a part was uploaded: nothing is visible, though the server goes on; every record is landed once."""
+    topic = make_topic(2)
+    sent = records(60_000, size=300)
+    kafka_broker.produce(topic, sent)
+    gate = Gate()
+    with ThreadedS3Server(middleware=gate) as server:
+        pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
+        spec = runner.spec(pipeline, topic)
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(runner.job().run, spec, {})
+            assert gate.held.wait(120)
+            driver_of(Path(spec.result_path).parent).send_signal(signal.SIGKILL)
+            result, last_words = first.result(60)
+        assert result is None
+        assert "exit code is -9" in last_words
+        gate.open()
+        assert pipeline.data_keys() == []
+        assert pipeline.decision(topic) is None
+
+        assert runner.run(pipeline, topic).succeeded
+        assert pipeline.topic_run(topic, "run").advance().status == "ok"  # type: ignore[union-attr]
+        assert pipeline.lines() == Counter(m.value for m in sent)
+        assert set(pipeline.data_keys()) == {o.key for o in pipeline.objects(topic)}
+
+
+def test_killing_a_task_stops_what_the_server_does_for_it_within_five_seconds(
+    kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline, runner: Runner
+) -> None:
+    """The driver is gone, the server reads nothing any more, and nothing is visible or decided."""
+    topic = make_topic(2)
+    kafka_broker.produce(topic, records(60_000, size=300))
+    gate = Gate()
+    with ThreadedS3Server(middleware=gate) as server:
+        pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
+        spec, job = runner.spec(pipeline, topic), runner.job()
+        running = Thread(target=job.run, args=(spec, {}))
+        running.start()
+        assert gate.held.wait(120)
+        driver = driver_of(Path(spec.result_path).parent)
+        assert runner.active_stages()
+        started = time.monotonic()
+        job.kill()
+        assert time.monotonic() - started < 5
+        running.join(10)
+        assert not driver.is_running()
+        wait_until(lambda: not runner.active_stages())
+        gate.open()
+        assert pipeline.data_keys() == []
+        assert pipeline.decision(topic) is None
+    assert "nothing more is decided" in runner.said
+
+
+def test_a_driver_ends_with_the_process_that_started_it(
+    kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline, runner: Runner
+) -> None:
+    """A worker killed with -9 leaves no orphan that decides: the driver interrupts its work and goes."""
+    topic = make_topic(2)
+    kafka_broker.produce(topic, records(60_000, size=300))
+    gate = Gate()
+    with ThreadedS3Server(middleware=gate) as server:
+        pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
+        spec = runner.spec(pipeline, topic)
+        told = Path(spec.result_path).with_name("told.json")
+        spec.write(told)
+        with subprocess.Popen([sys.executable, "-c", WORKER, str(told)], stderr=subprocess.DEVNULL) as worker:
+            assert gate.held.wait(120)
+            (driver,) = psutil.Process(worker.pid).children()
+            worker.kill()
+        driver.wait(10)
+        wait_until(lambda: not runner.active_stages())
+        gate.open()
+        assert pipeline.data_keys() == []
+        assert pipeline.decision(topic) is None
+
+
+def test_runs_at_once_share_a_warm_session_and_nothing_else(
+    kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline, runner: Runner
+) -> None:
+    """Two pipelines land at the same time; the server keeps one set of Python workers for all runs."""
+    topics = [make_topic(2), make_topic(1)]
+    pipelines = [make_pipeline(layout=JSON), make_pipeline(layout=JSON)]
+    for topic, partitions in zip(topics, (2, 1), strict=True):
+        kafka_broker.produce(topic, records(1_000, partitions=partitions))
+    specs = [runner.spec(pipeline, topic) for pipeline, topic in zip(pipelines, topics, strict=True)]
+    with ThreadPoolExecutor(2) as pool:
+        for result, last_words in pool.map(lambda spec: runner.job().run(spec, {}), specs):
+            assert result is not None, last_words
+            assert result.succeeded, result
+    for pipeline in pipelines:
+        assert pipeline.lines() == Counter(m.value for m in records(1_000))
+    assert len(set(re.findall(r"session ([0-9a-f-]{36})", runner.said))) == 1
+    assert len(daemons_of(runner.server)) == 1
+
+
+def test_a_server_shows_no_secret_of_a_job(
+    kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline, runner: Runner
+) -> None:
+    """Neither its pages, nor its log, nor the driver's."""
+    topic = make_topic(1)
+    kafka_broker.produce(topic, records(10, partitions=1))
+    jaas = 'org.example.Login required username="u" password="canary-of-kafka";'
+    result = runner.run(make_pipeline(layout=JSON), topic, kafka_overrides={"kafka.sasl.jaas.config": jaas})
+    assert result.succeeded, result
+    pages = [runner.tell(path) for path in ("connect/", "SQL/", "environment/", "stages/")]
+    # The last statement with all it has, and its plan.
+    links = re.findall(r'href="[^"]*?((?:connect/session|SQL/execution)/\?id=[^"]+)"', "".join(pages))
+    assert links
+    pages += [runner.tell(link.replace("&amp;", "&")) for link in sorted(set(links))]
+    # The statement with its options is among them.
+    assert any("kafka.isolation.level" in page and "(redacted)" in page for page in pages)
+    shown = "".join(pages) + runner.server.log.read_text() + runner.said
+    assert "canary-of-kafka" not in shown
+    assert CREDENTIALS.secret_access_key not in shown
+
+
+def test_an_error_of_a_task_reaches_the_result(
+    kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline, runner: Runner
+) -> None:
+    """A bucket that is gone is an error that names it."""
+    topic = make_topic(1)
+    kafka_broker.produce(topic, [Message(b"{", partition=0, timestamp=1)])
+    pipeline = make_pipeline(layout=JSON)
+    (outcome,) = runner.run(pipeline, topic).topics
+    assert outcome.error == "RecordError", outcome
+    assert f"{topic}" in str(outcome.message)
+    assert pipeline.data_keys() == []
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for a state that comes from outside."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
