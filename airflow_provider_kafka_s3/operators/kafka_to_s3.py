@@ -230,13 +230,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         windows.require_length(self.partition_length)
         for name in ("max_records_per_run", "max_records_per_batch", "max_slice_records"):
             parameters.require_whole(name, getattr(self, name), optional=name != "max_slice_records")
-        for name, value in (self.env_vars or {}).items():
-            if parameters.has_template(str(value)):
-                raise ConfigurationError(
-                    f"env_vars: {name} holds a template, and env_vars are not rendered here: Airflow stores what it "
-                    f"renders for everybody to see, and secrets are often in there. Use conf, which is rendered "
-                    f"(spark.executorEnv.{name} for executors), or set the variable on the worker"
-                )
+        parameters.require_plain_env(self.env_vars or {})
         if self.adopt_wait < 0:
             raise ConfigurationError(f"adopt_wait={self.adopt_wait} must be 0 or more seconds")
         if self.starting_offsets is None and self.offsets == "incremental":
@@ -295,7 +289,9 @@ class KafkaToS3Operator(SparkSubmitOperator):
 
         try:
             target = connections.spark_target(self.spark_conn_id)
-            self._require_client_mode(target)
+            launch.require_client_mode(
+                self._deploy_mode, target.deploy_mode, (self.conf or {}).get("spark.submit.deployMode")
+            )
             resolved = windows.resolve_window(
                 context,
                 offsets=self.offsets,
@@ -306,6 +302,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             )
             self.log.info("%s", resolved)
             work = prepare(self, context, resolved)
+            if not work.runs:
+                return self._unless_skipped(results.to_xcom({}, resolved), resolved)
             self._lineage = RunLineage.of(work)
             links.push(context, marker_url=links.marker_url(work))
         except TerminalError as e:
@@ -322,9 +320,13 @@ class KafkaToS3Operator(SparkSubmitOperator):
         returned = results.to_xcom(landed.results, resolved)
         self._lineage = RunLineage.of(work, returned)
         links.push(context, manifest_url=links.manifest_url(work, returned))
-        if returned["status"] == "empty" and self.on_empty == "skip":
-            raise AirflowSkipException(f"nothing to do: {resolved}, topics {', '.join(work.runs)}")
+        self._unless_skipped(returned, resolved)
         assets.announce(context, self.outlets, assets.event_extra(work, returned))
+        return returned
+
+    def _unless_skipped(self, returned: dict[str, Any], resolved: windows.Resolved) -> dict[str, Any]:
+        if returned["status"] == "empty" and self.on_empty == "skip":
+            raise AirflowSkipException(f"nothing to do for {self.topics}: {resolved}")
         return returned
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> Any:  # noqa: ARG002 - Airflow calls it so
@@ -373,15 +375,6 @@ class KafkaToS3Operator(SparkSubmitOperator):
         )
 
     # -- Spark --------------------------------------------------------------------------------------------------------
-
-    def _require_client_mode(self, target: connections.SparkTarget) -> None:
-        said = (self._deploy_mode, target.deploy_mode, (self.conf or {}).get("spark.submit.deployMode"))
-        mode = next((m for m in said if m), "client")
-        if mode != "client":
-            raise ConfigurationError(
-                f"deploy mode {mode!r}: the Spark driver has to run on the Airflow worker, where the private file lies "
-                f"that holds the credentials of the job; use deploy mode 'client'"
-            )
 
     def _submit(
         self, context: Context, target: connections.SparkTarget, work: Work, plans: Mapping[str, Plan]

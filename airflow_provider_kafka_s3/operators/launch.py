@@ -23,6 +23,7 @@ __all__ = [
     "last_words",
     "local_master",
     "python_of_local_master",
+    "require_client_mode",
     "require_java",
     "spark_submit",
     "told_by",
@@ -98,6 +99,23 @@ def spark_submit(*, local: bool) -> str | None:
         "`pip install 'airflow-provider-kafka-s3[spark]'` (pyspark at the version of pyspark-client), or name the "
         "command by spark_binary"
     )
+
+
+def require_client_mode(*said: object) -> None:
+    """Refuse a driver that runs elsewhere.
+
+    Args:
+        said: deploy modes, the one that counts first; what is empty says nothing.
+
+    Raises:
+        ConfigurationError: the mode is not ``client``.
+    """
+    mode = next((m for m in said if m), "client")
+    if mode != "client":
+        raise ConfigurationError(
+            f"deploy mode {mode!r}: the Spark driver has to run on the Airflow worker, where the private file lies "
+            f"that holds the credentials of the job; use deploy mode 'client'"
+        )
 
 
 def require_java(env: Mapping[str, object]) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "parse_upload",
     "require_choice",
     "require_layout",
+    "require_plain_env",
     "require_text",
     "require_whole",
     "starting_of",
@@ -59,6 +60,17 @@ def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Refuse a value that is none of the choices."""
     if value not in choices:
         raise ConfigurationError(f"{name}={value!r} is not known; use one of {', '.join(map(repr, choices))}")
+
+
+def require_plain_env(env_vars: Mapping[str, object]) -> None:
+    """Refuse environment variables of a job that would have to be rendered."""
+    for name, value in env_vars.items():
+        if has_template(str(value)):
+            raise ConfigurationError(
+                f"env_vars: {name} holds a template, and env_vars are not rendered here: Airflow stores what it "
+                f"renders for everybody to see, and secrets are often in there. Use conf, which is rendered "
+                f"(spark.executorEnv.{name} for executors), or set the variable on the worker"
+            )
 
 
 def require_whole(name: str, value: object, *, optional: bool) -> None:

@@ -187,12 +187,24 @@ def test_nothing_to_do_is_a_success_or_skips_by_choice(orders: Bench) -> None:
 
     skipping = orders.task(on_empty="skip")
     assert orders.run(skipping, run_id="r1")["records"] == 6
-    with pytest.raises(
-        AirflowSkipException, match=r"nothing to do: resume all records since the stored offsets.*orders"
-    ):
+    with pytest.raises(AirflowSkipException, match="nothing to do for orders: resume all records since the stored off"):
         orders.run(skipping, run_id="r2")
     assert orders.run(skipping, run_id="r1", try_number=2)["status"] == "ok"
     assert orders.run(orders.task(), run_id="r3")["status"] == "empty"
+
+
+@pytest.mark.parametrize("outlets", [[], ["lake"]])
+def test_a_task_whose_topics_are_all_left_out_has_nothing_to_do(orders: Bench, outlets: list[str]) -> None:
+    """As the other tasks of a DAG have it when a run is about one topic; it writes nothing."""
+    from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
+
+    conf = {"kafka_s3": {"offsets": {"clicks": {"0": [0, 1]}, "orders": {}}}}
+    said = {"outlets": [Asset(name) for name in outlets]}
+    returned = orders.run(orders.task(**said), conf=conf)
+    assert (returned["status"], returned["topics"], returned["wrote"]) == ("empty", {}, False)
+    with pytest.raises(AirflowSkipException, match=r"nothing to do for orders: resume given offsets \(conf\)"):
+        orders.run(orders.task(on_empty="skip", **said), conf=conf)
+    assert list(orders.store.list("")) == []
 
 
 @pytest.mark.parametrize(

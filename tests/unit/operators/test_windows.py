@@ -206,6 +206,28 @@ def test_timetables_with_intervals_give_windows_and_those_without_say_what_to_sc
             resolve(airflow_2(interval=(manual.start, manual.end)))
 
 
+def test_a_plain_cron_schedule_makes_intervals_on_airflow_2_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the table of schedules in docs/windows.md says of ``@hourly`` and the like, with Airflow's own defaults."""
+    from airflow.configuration import retrieve_configuration_description
+    from airflow.providers.common.compat.sdk import DAG
+    from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+    # Airflow has other defaults for unit tests, so those of its reference are set.
+    options = retrieve_configuration_description()["scheduler"]["options"]
+    for name in ("create_cron_data_intervals", "create_delta_data_intervals"):
+        monkeypatch.setenv(f"AIRFLOW__SCHEDULER__{name.upper()}", options[name]["default"])
+    start = pendulum.datetime(2026, 1, 1)
+    made = [
+        type(DAG("d", schedule=schedule, start_date=start).timetable).__name__
+        for schedule in ("@hourly", "0 * * * *", timedelta(hours=1), None, "@once")
+    ]
+    if AIRFLOW_V_3_0_PLUS:
+        assert made[:3] == ["CronTriggerTimetable", "CronTriggerTimetable", "DeltaTriggerTimetable"]
+    else:
+        assert made[:3] == ["CronDataIntervalTimetable", "CronDataIntervalTimetable", "DeltaDataIntervalTimetable"]
+    assert made[3:] == ["NullTimetable", "OnceTimetable"]
+
+
 @pytest.mark.parametrize(
     ("day", "hours"), [(datetime(2026, 3, 29, tzinfo=UTC), 23), (datetime(2026, 10, 25, tzinfo=UTC), 25)]
 )
