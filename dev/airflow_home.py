@@ -92,50 +92,27 @@ class AirflowHome:
         Raises:
             RuntimeError: Airflow could not; with what it said.
         """
-        status, output = self._airflow(["db", "migrate"])
+        status, output = self.run(["db", "migrate"])
         if status:
             raise RuntimeError(f"airflow db migrate failed:\n{output}")
 
-    def test(
+    def run(
         self,
-        dag_id: str,
-        logical_date: str | None = None,
+        arguments: list[str],
         *,
         environment: Mapping[str, str] | None = None,
         on_line: Callable[[str], object] = str,
-    ) -> DagRun:
-        """Run a DAG by ``airflow dags test``.
+    ) -> tuple[int, str]:
+        """Run an ``airflow`` command.
 
         Args:
-            dag_id: which.
-            logical_date: of the run, such as ``2013-01-02``; None: now.
-            environment: more variables for this run.
+            arguments: of the command, such as ``["dags", "list"]``.
+            environment: more variables for it.
             on_line: told of every line that is printed, while it is.
+
+        Returns:
+            Its exit status, and all that was printed.
         """
-        starts = len(self.java_commands)
-        # By the time, too: on Airflow 2 a run of the same date is the same run, and has the XComs of the last time.
-        known = {(run, time) for run, time, _, _ in self._xcoms(dag_id)}
-        arguments = ["dags", "test", dag_id, *([logical_date] if logical_date else [])]
-        status, output = self._airflow(arguments, on_line, environment)
-        returned = {
-            task: json.loads(value) for run, time, task, value in self._xcoms(dag_id) if (run, time) not in known
-        }
-        return DagRun(status == 0, output, returned, len(self.java_commands) - starts)
-
-    def command(self, dag_id: str, logical_date: str | None = None) -> list[str]:
-        """The command line of :meth:`test`."""
-        return self._command(["dags", "test", dag_id, *([logical_date] if logical_date else [])])
-
-    @staticmethod
-    def _command(arguments: list[str]) -> list[str]:
-        return [sys.executable, "-m", "airflow", *arguments]
-
-    def _airflow(
-        self,
-        arguments: list[str],
-        on_line: Callable[[str], object] = str,
-        environment: Mapping[str, str] | None = None,
-    ) -> tuple[int, str]:
         lines: list[str] = []
         # A process group of its own, so that an interrupt also ends the JVM and the workers of Spark.
         process = subprocess.Popen(
@@ -160,6 +137,40 @@ class AirflowHome:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise
+
+    def test(
+        self,
+        dag_id: str,
+        logical_date: str | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        on_line: Callable[[str], object] = str,
+    ) -> DagRun:
+        """Run a DAG by ``airflow dags test``.
+
+        Args:
+            dag_id: which.
+            logical_date: of the run, such as ``2013-01-02``; None: now.
+            environment: more variables for this run.
+            on_line: told of every line that is printed, while it is.
+        """
+        starts = len(self.java_commands)
+        # By the time, too: on Airflow 2 a run of the same date is the same run, and has the XComs of the last time.
+        known = {(run, time) for run, time, _, _ in self._xcoms(dag_id)}
+        arguments = ["dags", "test", dag_id, *([logical_date] if logical_date else [])]
+        status, output = self.run(arguments, on_line=on_line, environment=environment)
+        returned = {
+            task: json.loads(value) for run, time, task, value in self._xcoms(dag_id) if (run, time) not in known
+        }
+        return DagRun(status == 0, output, returned, len(self.java_commands) - starts)
+
+    def command(self, dag_id: str, logical_date: str | None = None) -> list[str]:
+        """The command line of :meth:`test`."""
+        return self._command(["dags", "test", dag_id, *([logical_date] if logical_date else [])])
+
+    @staticmethod
+    def _command(arguments: list[str]) -> list[str]:
+        return [sys.executable, "-m", "airflow", *arguments]
 
     def _xcoms(self, dag_id: str) -> list[tuple[str, str, str, str | bytes]]:
         connection = sqlite3.connect(self.folder / "airflow.db")

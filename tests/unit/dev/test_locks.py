@@ -1,0 +1,47 @@
+"""The locks: one for each generation of Airflow, and the same of all else that the package builds on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+REQUIREMENTS = Path(__file__).resolve().parents[3] / "requirements"
+VERSIONS = ("2.11", "3.3")
+
+
+def locked(version: str) -> dict[str, str]:
+    """What a lock holds: distribution -> version."""
+    lines = (REQUIREMENTS / f"airflow-{version}.lock").read_text().splitlines()
+    return dict(line.split("==") for line in lines if "==" in line)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_lock_is_for_the_airflow_that_it_is_named_after(version: str) -> None:
+    """Its minor version, that is; which patch is newest is for `make lock` to find."""
+    assert locked(version)["apache-airflow"].startswith(f"{version}.")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_pyspark_and_its_client_are_of_one_version(version: str) -> None:
+    """They install the same files."""
+    assert locked(version)["pyspark"] == locked(version)["pyspark-client"]
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        "apache-airflow-providers-amazon",
+        "apache-airflow-providers-apache-kafka",
+        "apache-airflow-providers-apache-spark",
+        "apache-airflow-providers-common-compat",
+        "boto3",
+        "confluent-kafka",
+        "numpy",
+        "pyarrow",
+        "pyspark",
+    ],
+)
+def test_both_airflows_are_tested_with_the_same(distribution: str) -> None:
+    """One set of providers serves both, and what is only tested once counts for both."""
+    assert len({locked(version)[distribution] for version in VERSIONS}) == 1
