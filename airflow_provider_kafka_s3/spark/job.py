@@ -255,9 +255,11 @@ def _raise(error: KafkaS3Error) -> None:
 
 
 def _session() -> SparkSession:
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    # Without the JVM a SparkConf is empty, and our settings would replace those that the user gave to spark-submit.
+    SparkContext._ensure_initialized()
     given = dict(SparkConf().getAll())
     builder = SparkSession.builder
     for name, value in with_job_conf(given).items():
