@@ -45,8 +45,8 @@ def test_the_hook_submits_to_the_master_that_it_is_told(monkeypatch: pytest.Monk
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "local[2]"}')
     hook = SparkSubmitHook(conn_id="spark_x")
     told = getattr(hook, "_connection", None)
-    assert isinstance(told, dict), "the provider keeps no _connection any more: change KafkaToS3Operator._get_hook"
-    assert told.get("master") == "local[2]", "_connection has no master any more: change KafkaToS3Operator._get_hook"
+    assert isinstance(told, dict), "the provider keeps no _connection any more: change PlanSubmitter._get_hook"
+    assert told.get("master") == "local[2]", "_connection has no master any more: change PlanSubmitter._get_hook"
     told["master"] = "local[2,4]"
     command = hook._build_spark_submit_command("job.py")
     assert command[command.index("--master") + 1] == "local[2,4]", "the hook ignores _connection['master']"

@@ -367,7 +367,7 @@ def test_template_fields_are_ours_and_spark_s_without_those_that_carry_the_job(b
 
 
 def test_the_provider_still_reads_the_attributes_that_a_job_is_told_by(bench: Bench) -> None:
-    """Some are private; if the provider reads others, what to change is in ``KafkaToS3Operator``."""
+    """Some are private; if the provider reads others, what to change is in ``PlanSubmitter``."""
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
     task = bench.task()

@@ -1,0 +1,165 @@
+"""Executing plans by Spark: what SparkSubmitOperator is told, what its driver answers, and how it is stopped."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator  # noqa: TID253 - it is the base class
+from airflow.providers.common.compat.sdk import AirflowException  # noqa: TID253 - light, and loaded
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error
+from airflow_provider_kafka_s3.operators import connections, launch, links
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_kafka_s3.batch.plan import Plan
+    from airflow_provider_kafka_s3.operators.remote import RemoteJob
+    from airflow_provider_kafka_s3.operators.work import Work
+
+__all__ = ["PlanSubmitter"]
+
+_OURS: Final = ("application", "application_args", "java_class", "conn_id")
+"""Parameters of SparkSubmitOperator that this operator decides itself."""
+
+_CHANGED_TO_SUBMIT: Final = ("application", "application_args", "conf", "env_vars", "py_files", "_spark_binary")
+"""Attributes of SparkSubmitOperator that tell it what to submit; afterwards they are the user's again."""
+
+_JOB: Final = "job.json"
+_RESULT: Final = "result.json"
+_APPLICATION: Final = "application"
+
+
+class PlanSubmitter(SparkSubmitOperator):
+    """A ``SparkSubmitOperator`` that executes plans, job by job, and takes its drivers along when it is killed."""
+
+    def __init__(self, *, spark_conn_id: str, aws_conn_id: str | None, **kwargs: Any) -> None:
+        for parameter in _OURS:
+            if parameter in kwargs:
+                hint = "use spark_conn_id" if parameter == "conn_id" else "remove it"
+                raise ConfigurationError(f"{parameter} is decided by {type(self).__name__}; {hint}")
+        super().__init__(application="", application_args=None, conn_id=spark_conn_id, **kwargs)
+        # After a crash the bucket tells what to go on with. Airflow's own memory of a Spark job would skip the commit.
+        self.durable = False
+        self.spark_conn_id = spark_conn_id
+        self.aws_conn_id = aws_conn_id
+        self._killed = False
+        self._remote: RemoteJob | None = None
+
+    def submit_plans(
+        self, context: Context, target: connections.SparkTarget, work: Work, plans: Mapping[str, Plan]
+    ) -> Mapping[str, Exception]:
+        """Execute plans in one Spark job.
+
+        Args:
+            context: of the task.
+            target: where Spark runs.
+            work: of the task; its credentials are new ones afterwards.
+            plans: per topic.
+
+        Returns:
+            What went wrong, per topic.
+
+        Raises:
+            AirflowException: the task was killed.
+        """
+        if self._killed:
+            raise AirflowException("the task was killed; no Spark job was submitted")
+        from airflow_provider_kafka_s3.spark.spec import JobResult
+
+        self.log.info("submitting %s", ", ".join(f"batch {p.batch} of topic {t}" for t, p in sorted(plans.items())))
+        last_words = ""
+        mine = {name: getattr(self, name) for name in _CHANGED_TO_SUBMIT}
+        with tempfile.TemporaryDirectory(prefix="kafka-s3-") as folder:
+            try:
+                if target.connect_url is not None:
+                    last_words = self._execute_remotely(target.connect_url, work, plans, str(Path(folder, _RESULT)))
+                else:
+                    self._get_ready(Path(folder), target, work, plans)
+                    super().execute(context)
+            except KafkaS3Error as e:
+                return dict.fromkeys(plans, e)
+            except Exception as e:
+                if self._killed:
+                    raise
+                last_words = str(e)
+            except BaseException:
+                # A timeout, or the end of a killed task on Airflow 2.11, which comes by here before or after on_kill:
+                # what that would look for is forgotten in a moment.
+                launch.kill_job(str(Path(folder, _JOB)))
+                raise
+            finally:
+                for name, value in mine.items():
+                    setattr(self, name, value)
+            told = launch.told_by(JobResult.read(Path(folder, _RESULT)), last_words, plans)
+            links.push(context, spark_url=links.spark_url(target.history_url, Path(folder, _APPLICATION)))
+        try:
+            work.renew(connections.s3_access(self.aws_conn_id))
+        except KafkaS3Error as e:
+            # What they are needed for will say so, topic by topic, if the old ones do not do any more.
+            self.log.warning("going on with the credentials from before the job: %s", e)
+        return told
+
+    def _execute_remotely(self, url: str, work: Work, plans: Mapping[str, Plan], result_path: str) -> str:
+        """Execute plans on a Spark Connect server; the last words of the driver."""
+        from airflow_provider_kafka_s3.operators.remote import RemoteJob, settings_of_server
+        from airflow_provider_kafka_s3.spark.spec import ConnectServer
+
+        if ignored := settings_of_server(self):
+            self.log.warning("the Spark Connect server was started without: %s", ", ".join(ignored))
+        conf = {name: str(value) for name, value in (self.conf or {}).items()}
+        spec = work.job(plans, result_path=result_path, connect=ConnectServer(url=url, conf=conf))
+        self._remote = RemoteJob(self.log)
+        _, last_words = self._remote.run(spec, self.env_vars or {})
+        if self._killed:
+            raise AirflowException("the task was killed")
+        return last_words
+
+    def _get_ready(self, folder: Path, target: connections.SparkTarget, work: Work, plans: Mapping[str, Plan]) -> None:
+        """Write the job file into a private folder, and set what SparkSubmitOperator will read."""
+        from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
+        from airflow_provider_kafka_s3.spark.scripts import job_script
+        from airflow_provider_kafka_s3.spark.ship import package_zip
+
+        env = dict(self.env_vars or {})
+        launch.require_java(env)
+        if not self._spark_binary and not target.spark_binary:
+            self._spark_binary = launch.spark_submit(local=target.is_local)
+        if target.is_local:
+            env |= launch.python_of_local_master(self.conf or {}, env)
+        else:
+            self.py_files = ",".join(filter(None, [self.py_files, str(package_zip(folder))]))
+        self.env_vars = env or None
+        self.conf = with_job_conf({name: str(value) for name, value in (self.conf or {}).items()})
+        self.conf[APPLICATION_FILE] = str(folder / _APPLICATION)
+        job_file = folder / _JOB
+        work.job(plans, result_path=str(folder / _RESULT)).write(job_file)
+        self.application = str(job_script())
+        self.application_args = ["--job-file", str(job_file)]
+        # A new hook for every job; the base class makes it when its conf is complete.
+        self._hook = None
+
+    def _get_hook(self) -> SparkSubmitHook:
+        hook = super()._get_hook()
+        # There is no public way to give the hook a master. Without it all works, but no task is tried again.
+        master = hook._connection["master"]
+        if launch.local_master(master) != master:
+            hook._connection["master"] = launch.local_master(master)
+            self.log.info("master %s becomes %s, so that tasks are tried again", master, hook._connection["master"])
+        return hook
+
+    def on_kill(self) -> None:
+        """Stop the driver. What is committed stays; what is decided, the next try completes."""
+        self._killed = True
+        if self._remote is not None:
+            self._remote.kill()
+        if self._hook is not None:
+            # At once, before anything that may take its time: Airflow 3 ends the task itself after five seconds. The
+            # base class would end the JVM alone; its Python driver could read nothing more, but would go on deciding.
+            if self.application_args:
+                launch.kill_job(self.application_args[-1])
+            super().on_kill()
