@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
+from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry, SliceRows
 from airflow_provider_kafka_s3.batch.marker import fold
@@ -169,7 +170,7 @@ class Committer:
                 f"batch {plan.batch} of topic {plan.topic!r} was not read as planned: {e}. Nothing was decided; try "
                 "again"
             ) from e
-        require_topic_id(self.source, plan.topic, plan.topic_id)
+        require_topic_id(self.source, self.log, plan.topic_id)
         decision = self.log.create_manifest(manifest)
         # Only a decision that was read proves that nobody will complete the uploads which it does not list.
         listed = {o.upload_id for o in decision.objects}
@@ -316,10 +317,16 @@ class Committer:
                     return False
             elif entry.key not in self.log.amended_keys(plan.batch)[0]:
                 partition = plan.slices[entry.slices[0]].partition
+                # To a batch that is complete already, its loss cannot be a reason to stay open.
+                accept = (
+                    f"Complete the batch without what cannot be written: {commands.accept_loss(self.log, plan.batch)}"
+                    if only_unresolved
+                    else f"Accept that it is gone: {commands.accept_deleted(self.log, [plan.batch])}"
+                )
                 raise BatchLossError(
                     f"object {self.store.url(entry.key)} of batch {plan.batch} (topic {plan.topic!r}, partition "
                     f"{partition}, offsets {entry.min_offset} to {entry.max_offset}, {entry.records} records) is gone "
-                    f"and cannot be written again from Kafka: {built}. The marker was not changed. {_accept_loss(plan)}"
+                    f"and cannot be written again from Kafka: {built}. The marker was not changed. {accept}"
                 )
         return True
 
@@ -344,9 +351,9 @@ class Committer:
                     yield entry, _fit(plan, entry, built.pop(entry.key, None), why)
 
     def _read_again(self, plan: Plan, s: Slice, wanted: Sequence[str]) -> Mapping[str, BuiltObject]:
-        require_topic_id(self.source, plan.topic, plan.topic_id)
+        require_topic_id(self.source, self.log, plan.topic_id)
         built = self._build(plan, s, wanted, self.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation))
-        require_topic_id(self.source, plan.topic, plan.topic_id)
+        require_topic_id(self.source, self.log, plan.topic_id)
         return built
 
     def put_again(self, plan: Plan, entry: ObjectEntry, built: BuiltObject, *, only_unresolved: bool) -> bool:
@@ -391,13 +398,6 @@ def _fit(plan: Plan, entry: ObjectEntry, built: BuiltObject | None, why: str) ->
             f"what planned the batch ({plan.writer}) and run again"
         )
     return built
-
-
-def _accept_loss(plan: Plan) -> str:
-    return (
-        f"To complete the batch without what cannot be written, call "
-        f"airflow_provider_kafka_s3.batch.exits.accept_loss(committer, {plan.batch}, reason=…, operator=…)"
-    )
 
 
 def matches(info: ObjectInfo, batch: int, entry: ObjectEntry) -> bool:

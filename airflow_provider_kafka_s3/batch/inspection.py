@@ -13,6 +13,7 @@ from typing import Final
 
 from isal import isal_zlib
 
+from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.bounds import window_of
 from airflow_provider_kafka_s3.batch.commit import CONTENT_METADATA, CRC32_METADATA, Committer, matches
 from airflow_provider_kafka_s3.batch.log import RunRecord
@@ -124,7 +125,7 @@ def _wanted(
         return Offsets({p: [bounds] for p, bounds in request.window.items()}) | pinned, generation, NO_OFFSETS
     source, topic = committer.source, committer.log.topic
     if marker is not None:
-        require_topic_id(source, topic, marker.topic_id)
+        require_topic_id(source, committer.log, marker.topic_id)
     partitions = source.describe(topic).partitions
     earliest = source.earliest(topic, partitions)
     ends = source.ends(topic, partitions, request.isolation)
@@ -162,6 +163,7 @@ class _Inspection:
     accepted: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    lost_batches: list[int] = field(default_factory=list)
 
     def read(self, covering: Iterator[Covering]) -> None:
         """Read the objects of all these batches."""
@@ -211,6 +213,7 @@ class _Inspection:
             where = self.committer.store.url(entry.key)
             if isinstance(built, str):
                 partition = plan.slices[entry.slices[0]].partition
+                self.lost_batches.append(plan.batch)
                 self.lost.append(
                     f"{where} of batch {plan.batch} (partition {partition}, offsets {entry.min_offset} to "
                     f"{entry.max_offset}, {entry.records} records: {built})"
@@ -237,7 +240,8 @@ class _Inspection:
             told.append(
                 f"{len(self.lost)} objects of topic {topic!r} are gone and cannot be written again from Kafka: "
                 f"{few(self.lost)}. Bring them back, with their metadata, from a backup or an earlier version (if the "
-                f"bucket keeps versions), or accept that they are gone with on_missing='ignore'"
+                f"bucket keeps versions), or accept that they are gone: for this run with on_missing='ignore', for "
+                f"good by {commands.accept_deleted(self.committer.log, self.lost_batches)}"
             )
         if self.missing and self.request.on_missing == "ignore":
             log.warning(

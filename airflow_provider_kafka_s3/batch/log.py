@@ -7,9 +7,10 @@ marker is read anew every time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.documents import Document, decode, encode, write_stamp
 from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
 from airflow_provider_kafka_s3.batch.marker import Marker
@@ -29,7 +30,7 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
-__all__ = ["Owner", "RunRecord", "TopicLog"]
+__all__ = ["Owner", "RunRecord", "TopicLog", "prove_conditions"]
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +75,21 @@ class Owner(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class TopicLog:
     """The control documents of one topic of a pipeline."""
 
-    def __init__(self, store: DurableStore, *, topics_dir: str, pipeline: str, topic: str) -> None:
-        """Name a log; nothing is read or written yet."""
+    def __init__(
+        self, store: DurableStore, *, topics_dir: str, pipeline: str, topic: str, cli_options: Sequence[str] = ()
+    ) -> None:
+        """Name a log; nothing is read or written yet.
+
+        Args:
+            store: the bucket.
+            topics_dir: prefix of all keys.
+            pipeline: name of the pipeline.
+            topic: name of the topic.
+            cli_options: how the command line reaches the same store and cluster, such as ``("--kafka-conn-id",
+                "kafka_default")``: errors print commands that a person may copy.
+        """
         self.store = store
+        self.cli_options = tuple(cli_options)
         self.topics_dir = topics_dir
         self.pipeline = pipeline
         self.topic = topic
@@ -104,8 +117,11 @@ class TopicLog:
         stored = self.store.get(keys.marker_key(self.prefix))
         if stored is None:
             return None
-        marker, _ = decode(Marker, stored.body, self.marker_url())
-        self._check_topic(marker.topic, self.marker_url())
+        try:
+            marker, _ = decode(Marker, stored.body, self.marker_url())
+            self._check_topic(marker.topic, self.marker_url())
+        except CorruptControlError as e:
+            raise CorruptControlError(f"{e}, or build it again from the log: {commands.repair(self)}") from e
         return marker, stored.etag
 
     def require_marker(self) -> tuple[Marker, str]:
@@ -118,8 +134,8 @@ class TopicLog:
         if found is None:
             raise MarkerMissingError(
                 f"marker {self.marker_url()} is gone although batches of topic {self.topic!r} exist. Nothing was "
-                f"changed. Restore its last version (bucket versioning); deleting the log does not help, it would land "
-                f"everything twice"
+                f"changed. Restore its last version (bucket versioning), or build it again from the log: "
+                f"{commands.repair(self)}. Deleting the log does not help, it would land everything twice"
             )
         return found
 
@@ -147,29 +163,8 @@ class TopicLog:
                 self.pipeline,
             )
         else:
-            self._probe(key, stored)
+            prove_conditions(self.store, key, stored)
         self.store.create(keys.marker_key(self.prefix), encode(marker, write_stamp()))
-
-    def _probe(self, key: str, stored: bytes) -> None:
-        """Prove on an existing object that writes which must fail do fail.
-
-        On a store that ignores conditions it is rewritten with the same bytes, so nothing is lost either way.
-        """
-        raw, retrier = self.store.store, self.store.retrier
-        for what, request in {
-            "If-None-Match": lambda: raw.put_new(key, stored),
-            "If-Match": lambda: raw.put_if_match(key, stored, etag='"00000000000000000000000000000000"'),
-        }.items():
-            try:
-                retrier.call(_undecided(request), what=f"probe {what} on {self.store.url(key)}")
-            except PreconditionFailed:
-                continue
-            raise UnsupportedStoreError(
-                f"the store behind {self.store.url(key)} ignored {what}: it does not support conditional writes, so "
-                f"two runs at the same time could lose or duplicate records. Use a store that does (AWS S3, R2, MinIO, "
-                f"Ceph, versitygw, …). If you can guarantee that only one run of this pipeline ever runs at a time, "
-                f"and accept the risk, pass unsafe_single_writer=True"
-            )
 
     def replace_marker(self, marker: Marker, etag: str) -> bool:
         """Compare-and-swap the marker; False means: read it again (it may be our own write)."""
@@ -324,6 +319,36 @@ class TopicLog:
         return CorruptControlError(
             f"control document {where} cannot be trusted: {why}. Nothing was changed. Restore the object's earlier "
             f"version (bucket versioning)"
+        )
+
+
+def prove_conditions(store: DurableStore, key: str, stored: bytes) -> None:
+    """Prove on an existing object that writes which must fail do fail.
+
+    On a store that ignores conditions it is rewritten with the same bytes, so nothing is lost either way.
+
+    Args:
+        store: the bucket.
+        key: of an object that exists.
+        stored: its bytes.
+
+    Raises:
+        UnsupportedStoreError: the store ignores a condition.
+    """
+    raw, retrier = store.store, store.retrier
+    for what, request in {
+        "If-None-Match": lambda: raw.put_new(key, stored),
+        "If-Match": lambda: raw.put_if_match(key, stored, etag='"00000000000000000000000000000000"'),
+    }.items():
+        try:
+            retrier.call(_undecided(request), what=f"probe {what} on {store.url(key)}")
+        except PreconditionFailed:
+            continue
+        raise UnsupportedStoreError(
+            f"the store behind {store.url(key)} ignored {what}: it does not support conditional writes, so "
+            f"two runs at the same time could lose or duplicate records. Use a store that does (AWS S3, R2, MinIO, "
+            f"Ceph, versitygw, …). If you can guarantee that only one run of this pipeline ever runs at a time, "
+            f"and accept the risk, pass unsafe_single_writer=True"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -135,8 +135,17 @@ def claimable(
     earliest: Mapping[int, int],
     ends: Mapping[int, int],
     on_data_loss: Literal["fail", "skip"],
+    accept: Callable[[Offsets], str] = str,
 ) -> Claimable:
     """Tell apart what Kafka still has of a claim from what is gone.
+
+    Args:
+        topic: name of the topic.
+        claim: offsets that a plan would claim.
+        earliest: per partition the first offset that is still there.
+        ends: per partition the end of what can be read.
+        on_data_loss: whether what is gone is an error, or skipped.
+        accept: the command that records offsets as lost, for the error.
 
     Raises:
         DataLossError: offsets are gone and ``on_data_loss`` is ``fail``, or they lie past the end of the log.
@@ -152,7 +161,7 @@ def claimable(
     if gone and on_data_loss == "fail":
         raise DataLossError(
             f"topic {topic!r}: offsets {gone} were deleted by retention before they were landed (the log starts at "
-            f"{dict(earliest)}). Nothing was planned. Accept the gap with on_data_loss='skip': it is then recorded in "
-            f"the plan and as lost in the marker"
+            f"{dict(earliest)}). Nothing was planned. Accept the gap, which is then recorded as lost in plan and "
+            f"marker: {accept(gone)}, then run again; or accept every such gap with on_data_loss='skip'"
         )
     return Claimable(read=claim - gone, skipped=gone)

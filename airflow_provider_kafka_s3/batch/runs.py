@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.bounds import explicit_start, window_of
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.exits import finish_reset
@@ -109,7 +110,7 @@ class TopicRun:
             if (pending := view.open_reset) is None:
                 break
             finish_reset(self.committer, view, pending)
-        require_topic_id(self.source, self.topic, view.marker.topic_id)
+        require_topic_id(self.source, self.log, view.marker.topic_id)
         partitions = self.source.describe(self.topic).partitions
         ends = self.source.ends(self.topic, partitions, self.request.isolation)
         refuse_shorter_log(self.source, self.topic, view.marker, ends)
@@ -233,7 +234,7 @@ class TopicRun:
         if (pending := view.open_reset) is not None:
             finish_reset(self.committer, view, pending)
             return None
-        require_topic_id(self.source, self.topic, view.marker.topic_id)
+        require_topic_id(self.source, self.log, view.marker.topic_id)
         free = record.target - covered - view.claims
         if free:
             plan = self._append(view, free)
@@ -279,7 +280,14 @@ class TopicRun:
 
     def _claimable(self, claim: Offsets, ends: Mapping[int, int]) -> Claimable:
         earliest = self.source.earliest(self.topic, tuple(claim))
-        return claimable(self.topic, claim, earliest=earliest, ends=ends, on_data_loss=self.request.on_data_loss)
+        return claimable(
+            self.topic,
+            claim,
+            earliest=earliest,
+            ends=ends,
+            on_data_loss=self.request.on_data_loss,
+            accept=lambda gone: commands.accept_gone(self.log, gone),
+        )
 
     def _finish(self, plan: Plan) -> Plan | None:
         """Carry an open plan out if it is decided, else hand it out to be executed."""

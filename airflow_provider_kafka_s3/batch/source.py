@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.exceptions import DataLossError, TopicRecreatedError
 from airflow_provider_kafka_s3.kafka.options import Isolation
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_kafka_s3.batch.log import TopicLog
     from airflow_provider_kafka_s3.batch.offsets import Offsets
 
 __all__ = ["Isolation", "Source", "Stored", "TopicView", "refuse_shorter_log", "require_topic_id"]
@@ -73,18 +75,20 @@ class Source(Protocol):
         ...
 
 
-def require_topic_id(source: Source, topic: str, expected: str) -> None:
-    """Raise TopicRecreatedError unless the live topic is the incarnation with this id.
+def require_topic_id(source: Source, topic_log: TopicLog, expected: str) -> None:
+    """Raise TopicRecreatedError unless the live topic of a log is the incarnation with this id.
 
     Topic ids are never reused (KIP-516), so equal ids before and after a read mean that all of it hit that incarnation.
     An empty ``expected`` belongs to brokers without topic ids and passes.
     """
+    topic = topic_log.topic
     live = source.describe(topic).topic_id or ""
     if expected and live != expected:
         raise TopicRecreatedError(
             f"topic {topic!r} was deleted and created again: the stored offsets belong to topic id {expected}, the "
             f"live topic has {live or 'none'}. Nothing was read or written. If the new topic should be landed from its "
-            f"beginning, reset the pipeline's topic"
+            f"beginning, turn to it: {commands.reset(topic_log)}. What was planned before ends for good, new runs land "
+            f"the new topic"
         )
 
 

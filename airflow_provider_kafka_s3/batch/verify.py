@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry
@@ -152,5 +153,7 @@ def missing_objects(committer: Committer, batches: Sequence[int], missing: Seque
     return MissingObjectError(
         f"{len(missing)} objects of committed batches {few([str(b) for b in sorted(set(batches))])} of topic "
         f"{committer.log.topic!r} are gone: {few([committer.store.url(key) for key in missing])}. Nothing was changed. "
-        f"Write them again from Kafka with mode='restore', or accept that they are gone with on_missing='ignore'"
+        f"Write them again from Kafka: with mode='restore', or {commands.restore(committer.log, batches)}. Or accept "
+        f"that they are gone: for this run with on_missing='ignore', for good by "
+        f"{commands.accept_deleted(committer.log, batches)}"
     )

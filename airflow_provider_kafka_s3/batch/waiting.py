@@ -37,7 +37,7 @@ def lag(log: TopicLog, source: Source, isolation: Isolation) -> int:
         # The first run, or the one that carries out the reset, begins with what is there.
         starts = source.earliest(topic, partitions)
         return sum(max(0, ends[p] - starts[p]) for p in partitions)
-    require_topic_id(source, topic, view.marker.topic_id)
+    require_topic_id(source, log, view.marker.topic_id)
     refuse_shorter_log(source, topic, view.marker, ends)
     return len(incremental_target(view, ends))
 

@@ -21,11 +21,15 @@ __all__ = [
     "amend_key",
     "control_prefix",
     "data_key",
+    "data_prefix",
     "encode_part",
     "manifest_key",
     "marker_key",
     "owner_key",
+    "owners_prefix",
+    "parse_data_key",
     "plan_key",
+    "probe_key",
     "run_key",
     "run_name",
     "validate_delimiters",
@@ -148,6 +152,29 @@ def data_key(
     return validate_key(layout.directory_delim.join((*folders, name + layout.format.object_extension)))
 
 
+def data_prefix(layout: Layout, topic: str) -> str:
+    """What all data keys of a topic begin with."""
+    folders = (layout.topics_dir, topic, "") if layout.topics_dir else (topic, "")
+    return layout.directory_delim.join(folders)
+
+
+def parse_data_key(layout: Layout, topic: str, key: str) -> tuple[int, int, int] | None:
+    """Kafka partition, first offset and generation of an object, read back from its key; None if it is not such a key.
+
+    Args:
+        layout: that the key was made with.
+        topic: name of the Kafka topic.
+        key: made by :func:`data_key`, or anything else.
+    """
+    delim, extension = re.escape(layout.file_delim), re.escape(layout.format.object_extension)
+    name = f"{re.escape(topic)}{delim}([0-9]+){delim}([0-9]+)(?:{delim}g([0-9]+))?{extension}"
+    # The delimiter of folders may be anything, also a part of names: what the key ends with tells.
+    found = re.search(f"{re.escape(layout.directory_delim)}{name}\\Z", key)
+    if found is None or not key.startswith(data_prefix(layout, topic)):
+        return None
+    return int(found[1]), int(found[2]), int(found[3] or 0)
+
+
 def control_prefix(topics_dir: str, pipeline: str, topic: str) -> str:
     """Where the control documents of one topic of a pipeline live; ends in ``/``.
 
@@ -160,7 +187,17 @@ def control_prefix(topics_dir: str, pipeline: str, topic: str) -> str:
 
 def owner_key(topics_dir: str, topic: str) -> str:
     """Who lands this topic under ``topics_dir``; pipelines cannot be called ``_owners``."""
-    return check_key(f"{_control_root(topics_dir)}_owners/{validate_topic(topic)}.json")
+    return check_key(f"{owners_prefix(topics_dir)}{validate_topic(topic)}.json")
+
+
+def owners_prefix(topics_dir: str) -> str:
+    """Where the documents lie that tell who lands which topic under ``topics_dir``; ends in ``/``."""
+    return f"{_control_root(topics_dir)}_owners/"
+
+
+def probe_key(topics_dir: str) -> str:
+    """The object on which ``kafka-s3 doctor`` tries what a store does; pipelines cannot be called ``_doctor``."""
+    return check_key(f"{_control_root(topics_dir)}_doctor/probe.json")
 
 
 def marker_key(prefix: str) -> str:

@@ -21,7 +21,7 @@ from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
-__all__ = ["S3Access", "SparkTarget", "kafka_config", "mask_options", "s3_access", "spark_target"]
+__all__ = ["S3Access", "SparkTarget", "cli_options", "kafka_config", "mask_options", "s3_access", "spark_target"]
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +132,12 @@ def s3_access(conn_id: str | None) -> S3Access:
         log.warning("connection %s: these config_kwargs are not used for S3: %s", conn_id, ", ".join(ignored))
     explicit = aws.aws_access_key_id or aws.role_arn or aws.profile_name or aws.assume_role_method
     return S3Access(S3Settings(**settings), _credentials(conn_id, hook) if explicit else None)
+
+
+def cli_options(kafka_conn_id: str, aws_conn_id: str | None) -> tuple[str, ...]:
+    """Options by which ``kafka-s3`` uses the same connections, for the commands that errors print."""
+    aws = () if aws_conn_id is None else ("--aws-conn-id", aws_conn_id)
+    return ("--kafka-conn-id", kafka_conn_id, *aws)
 
 
 def spark_target(conn_id: str) -> SparkTarget:

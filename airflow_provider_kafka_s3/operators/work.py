@@ -43,6 +43,7 @@ class Work:
         retry: of every request.
         upload: how tasks upload.
         on_data_loss: see the operator.
+        cli_options: by which the command line reaches the same store and cluster.
     """
 
     run: str
@@ -55,6 +56,7 @@ class Work:
     retry: RetryPolicy
     upload: UploadSettings
     on_data_loss: Literal["fail", "skip"]
+    cli_options: tuple[str, ...]
 
     def job(self, plans: Mapping[str, Plan], *, result_path: str, connect: ConnectServer | None = None) -> JobSpec:
         """What the driver has to know to execute one plan per topic; secrets are in it."""
@@ -77,6 +79,7 @@ class Work:
             retry=self.retry,
             upload=self.upload,
             on_data_loss=self.on_data_loss,
+            cli_options=self.cli_options,
             result_path=result_path,
             connect=connect,
         )
@@ -125,6 +128,7 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
     store = DurableStore(open_store(access, bucket), retrier)
     starting = parameters.parse_starting_offsets(task.starting)
     build = object_builder(store, **msgspec.structs.asdict(task.upload))
+    cli_options = connections.cli_options(task.kafka_conn_id, task.aws_conn_id)
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     run = keys.run_name(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
@@ -141,7 +145,7 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
             mode=resolved.mode,
             attempt=f"try {ti.try_number} on {platform.node()}",
         )
-        log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic)
+        log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic, cli_options=cli_options)
         runs[topic] = TopicRun(Committer(log, source, build), request)
     return Work(
         run=run,
@@ -154,4 +158,5 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
         retry=task.request_retry,
         upload=task.upload,
         on_data_loss=task.on_data_loss,
+        cli_options=cli_options,
     )

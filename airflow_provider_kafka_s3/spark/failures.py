@@ -20,7 +20,7 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.spark.conf import connector_package
 
-__all__ = ["explain", "message_of", "way_out"]
+__all__ = ["explain", "message_of"]
 
 _LONGEST: Final = 1_500
 _TRACE: Final = re.compile(r"^\s*(at |\.\.\. \d+ more)")
@@ -69,15 +69,6 @@ def explain(error: Exception) -> KafkaS3Error:
             f"and spark.driver.memory, or let a batch make fewer objects (partitioner, rotation, max_records_per_batch)"
         )
     return SparkJobError(f"the Spark job failed: {reason}")
-
-
-def way_out(batch: int) -> str:
-    """How a person gives up a batch that is not decided, since its plan stays what it is."""
-    return (
-        f"batch {batch} keeps the offsets and the layout it was planned with. To plan its offsets again with changed "
-        f"settings, change them and abandon it: `airflow_provider_kafka_s3.batch.exits.abandon(committer, {batch}, "
-        f'release="debt", reason=…, operator=…)`; with release="lost" its records are left out'
-    )
 
 
 def message_of(error: BaseException) -> str:

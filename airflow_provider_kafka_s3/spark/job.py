@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import SliceRows
@@ -36,7 +37,7 @@ from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
-from airflow_provider_kafka_s3.spark.failures import explain, message_of, way_out
+from airflow_provider_kafka_s3.spark.failures import explain, message_of
 from airflow_provider_kafka_s3.spark.frames import read_directly, record_frame
 from airflow_provider_kafka_s3.spark.progress import Progress, action_of
 from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, uploads_of
@@ -118,7 +119,13 @@ class Job:
         found: list[_Topic] = []
 
         def look() -> None:
-            topic_log = TopicLog(self._store, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
+            topic_log = TopicLog(
+                self._store,
+                topics_dir=ref.topics_dir,
+                pipeline=ref.pipeline,
+                topic=ref.topic,
+                cli_options=self._spec.cli_options,
+            )
             committer = Committer(topic_log, self._source, self._build)
             plan, _ = topic_log.require_plan(ref.batch)
             decision = topic_log.read_manifest(ref.batch)
@@ -130,7 +137,7 @@ class Job:
                     f"batch {ref.batch} of topic {ref.topic!r} is a reset: there is nothing to read. Run the pipeline, "
                     f"it finishes resets by itself"
                 )
-            require_topic_id(self._source, plan.topic, plan.topic_id)
+            require_topic_id(self._source, topic_log, plan.topic_id)
             found.append(_Topic(plan, committer))
 
         outcome = _outcome(ref.topic, look)
@@ -191,7 +198,7 @@ class Job:
         if isinstance(found, KafkaS3Error):
             # Not of AccessDeniedError and its like, whose causes are outside the plan.
             if type(found) in (RecordError, ConfigurationError):
-                found.add_note(way_out(plan.batch))
+                found.add_note(commands.way_out(topic.committer.log, plan.batch))
             raise found
         decision = topic.committer.decide(plan, found, run=self._spec.run)
         topic.committer.carry_out(plan, decision)
@@ -209,10 +216,10 @@ class Job:
         """Raise what the failure of a topic's action means, or abandon the batch if the policy says so."""
         plan = topic.plan
         # A topic that was deleted, or created again, fails in many ways: the reason is this one.
-        require_topic_id(self._source, plan.topic, plan.topic_id)
+        require_topic_id(self._source, topic.committer.log, plan.topic_id)
         if not isinstance(error, DataLossError):
             if type(error) is TerminalError:  # the driver cannot take what the batch makes
-                error.add_note(way_out(plan.batch))
+                error.add_note(commands.way_out(topic.committer.log, plan.batch))
             raise error
         partitions = tuple(plan.read)
         earliest = self._source.earliest(plan.topic, partitions)
@@ -226,8 +233,8 @@ class Job:
         what = f"topic {plan.topic!r}: offsets {gone} of batch {plan.batch} are gone from Kafka"
         if self._spec.on_data_loss == "fail":
             raise DataLossError(
-                f"{what} (retention, deletion of records, or a log that was cut off). Nothing was decided. Run again "
-                f"with on_data_loss='skip' to record the gap and go on. Or else: {way_out(plan.batch)}"
+                f"{what} (retention, deletion of records, or a log that was cut off). Nothing was decided. "
+                f"{commands.skip_gap(topic.committer.log, plan.batch)}"
             )
         log.warning("%s; the batch is abandoned and what is left of it planned again (on_data_loss='skip')", what)
         decision = topic.committer.abandon(

@@ -90,12 +90,13 @@ class LagQuestion:
 
         source = _source(self.kafka_conn_id)
         store = DurableStore(open_store(connections.s3_access(self.aws_conn_id), self.bucket), Retrier(RetryPolicy()))
-        lags = {
-            topic: lag(
-                TopicLog(store, topics_dir=self.topics_dir, pipeline=self.pipeline, topic=topic), source, self.isolation
+        cli_options = connections.cli_options(self.kafka_conn_id, self.aws_conn_id)
+        lags = {}
+        for topic in self.topics:
+            log = TopicLog(
+                store, topics_dir=self.topics_dir, pipeline=self.pipeline, topic=topic, cli_options=cli_options
             )
-            for topic in self.topics
-        }
+            lags[topic] = lag(log, source, self.isolation)
         total = sum(lags.values())
         told = ", ".join(f"{topic}: {count:,}" for topic, count in lags.items())
         said = f"{total:,} of {self.min_records:,} offsets wait to be landed ({told})"

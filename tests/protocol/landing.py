@@ -13,7 +13,6 @@ from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.source import require_topic_id
 from airflow_provider_kafka_s3.exceptions import DataLossError
-from tests.protocol.engine import TOPIC
 from tests.protocol.process import Process
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def drive(world: World, process: Process, request: RunRequest) -> TopicResult:
 def _spark_job(world: World, process: Process, plan: Plan, request: RunRequest) -> None:
     """What the Spark driver does. It lives on when the process that submitted it dies."""
     committer = process.engine.committer
-    require_topic_id(world.kafka, TOPIC, plan.topic_id)
+    require_topic_id(world.kafka, process.engine.log, plan.topic_id)
     try:
         rows = _read_slices(world, process, plan)
     except DataLossError:

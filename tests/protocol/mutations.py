@@ -302,13 +302,8 @@ MUTATIONS: Final = (
                 "    if built.content != entry.content:\n",
                 "    if False:\n",
             ),
-            Edit(
-                f"{BATCH}/commit.py",
-                "    if built.size != entry.size:\n",
-                "    if False:\n",
-            ),
         ),
-        first=60,
+        first=30,
     ),
     Mutation(
         "gone-is-done",
@@ -345,7 +340,7 @@ MUTATIONS: Final = (
                 "",
             ),
         ),
-        first=45,
+        first=25,
     ),
     Mutation(
         "slices-missing",

@@ -62,7 +62,8 @@ class Landing:
         """Execute a plan."""
         self._patch.setattr(Job, "_read", lambda _job, _spark, plans: read(plans))
         ref = PlanRef(topics_dir="topics", pipeline="lake", topic="flights", batch=plan.batch)
-        spec = JobSpec(run="run", plans=(ref,), kafka={}, bucket="lake", result_path="unused")
+        options = ("--kafka-conn-id", "broker")
+        spec = JobSpec(run="run", plans=(ref,), kafka={}, bucket="lake", result_path="unused", cli_options=options)
         spark = object()
         result = Job(spec, lambda: spark, source=self.kafka, store=self.store).run()  # type: ignore[arg-type,return-value]
         return result.topics[0]
@@ -87,8 +88,8 @@ def test_a_plan_that_cannot_be_executed_comes_with_the_way_out_and_that_works(
     outcome = landing.job(landing.plan(JSON), ends_with(error))
     assert outcome.error == type(error).__name__
     assert str(outcome.message).startswith(f"{error}; batch 1 keeps the offsets and the layout it was planned with.")
-    said = 'airflow_provider_kafka_s3.batch.exits.abandon(committer, 1, release="debt", reason=…, operator=…)'
-    assert said in str(outcome.message)
+    said = "--topics-dir topics --pipeline lake --topic flights --batch 1 --release debt`"
+    assert f"`kafka-s3 abandon --kafka-conn-id broker --bucket memory {said}" in str(outcome.message)
 
     assert landing.plan(BYTES).layout == JSON
     abandon(landing.committer(), 1, release="debt", reason="no JSON", operator="test")
@@ -114,7 +115,7 @@ def test_more_rows_than_the_driver_takes_end_the_topic(landing: Landing) -> None
     outcome = landing.job(landing.plan(JSON), read)
     assert outcome.error == "TerminalError"
     assert "Raise spark.driver.maxResultSize" in str(outcome.message)
-    assert "abandon(committer, 1, " in str(outcome.message)
+    assert "--batch 1 --release debt`" in str(outcome.message)
 
 
 def test_notes_of_an_error_are_told(landing: Landing) -> None:
@@ -140,4 +141,5 @@ def test_offsets_that_are_gone_come_with_the_way_out(landing: Landing) -> None:
     outcome = landing.job(plan, read)
     assert outcome.error == "DataLossError"
     assert "offsets 0: [0, 2)" in str(outcome.message)
-    assert "abandon(committer, 1, " in str(outcome.message)
+    assert "--topic flights --on-data-loss skip`" in str(outcome.message)
+    assert "--batch 1 --release lost`" in str(outcome.message)

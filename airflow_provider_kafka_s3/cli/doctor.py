@@ -1,0 +1,26 @@
+"""``kafka-s3 doctor``: whether store, Kafka, Spark and this machine are fit; each finding comes with its fix."""
+
+from __future__ import annotations
+
+from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.findings import Finding
+from airflow_provider_kafka_s3.cli.machine_checks import check_kafka, check_machine
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer
+from airflow_provider_kafka_s3.cli.store_checks import check_store
+
+__all__ = ["doctor"]
+
+_SIGNS = {"ok": "ok     ", "unknown": "unknown", "warning": "WARNING", "error": "ERROR  "}
+
+
+def doctor(access: Access) -> Answer:
+    """Check everything."""
+    found = [*check_store(access), *check_kafka(access), *check_machine(access.said.jars)]
+    lines = [line for finding in found for line in _lines(finding)]
+    wrong = any(finding.level == "error" for finding in found)
+    return Answer({"findings": [vars(finding) for finding in found]}, lines, FINDINGS if wrong else OK)
+
+
+def _lines(finding: Finding) -> list[str]:
+    told = [f"{_SIGNS[finding.level]}  {finding.check}: {finding.message}"]
+    return [*told, f"         fix: {finding.fix}"] if finding.fix else told

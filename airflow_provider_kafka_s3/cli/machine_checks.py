@@ -1,0 +1,176 @@
+"""Checks of ``kafka-s3 doctor`` on this machine: pyspark, Java, Spark's connector, and Kafka seen from here."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider_kafka_s3.cli.findings import Finding, good, guarded
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.cli.access import Access
+
+__all__ = ["check_jars", "check_kafka", "check_machine", "pyspark_findings"]
+
+_TOGETHER: Final = ("pyspark", "pyspark-client")
+_INSTALL: Final = "pip install --force-reinstall 'pyspark=={0}' 'pyspark-client=={0}'"
+_NAMED: Final = 3
+_JARS: Final = ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10", "kafka-clients", "commons-pool2")
+
+
+def check_machine(jars: str | None) -> list[Finding]:
+    """Everything that Spark needs here."""
+    return [
+        *guarded("pyspark", lambda: pyspark_findings(_installed())),
+        *guarded("java", _java),
+        *guarded("connector", lambda: check_jars(jars)),
+    ]
+
+
+def _installed() -> list[importlib.metadata.Distribution]:
+    found = []
+    for name in _TOGETHER:
+        try:
+            found.append(importlib.metadata.distribution(name))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def pyspark_findings(installed: list[importlib.metadata.Distribution]) -> Iterator[Finding]:
+    """Whether pyspark is there, and is one pyspark: two distributions install the same files.
+
+    Args:
+        installed: those of pyspark and pyspark-client that are there.
+    """
+    versions = {d.name: d.version for d in installed}
+    if "pyspark" not in versions:
+        yield Finding(
+            "pyspark",
+            "error",
+            "pyspark is not installed here, so a local master and the driver cannot run",
+            "pip install 'airflow-provider-kafka-s3[spark]' (at the version of pyspark-client), unless the driver runs "
+            "from a Spark of its own",
+        )
+        return
+    fix = _INSTALL.format(versions["pyspark"])
+    if len(set(versions.values())) > 1:
+        told = ", ".join(f"{name} {version}" for name, version in versions.items())
+        yield Finding("pyspark", "error", f"{told} overwrite one another's files", fix)
+        return
+    changed = [f"{file}" for d in installed for file in _changed(d)]
+    if changed:
+        named = ", ".join(changed[:_NAMED]) + (f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else "")
+        yield Finding("pyspark", "error", f"files of pyspark are not those of its version: {named}", fix)
+        return
+    yield good("pyspark", f"pyspark {versions['pyspark']} is whole, and agrees with what shares its files")
+
+
+def _changed(distribution: importlib.metadata.Distribution) -> Iterator[str]:
+    """Files that are not what the distribution says it installed."""
+    for file in distribution.files or ():
+        if file.suffix != ".py" or file.hash is None:
+            continue
+        try:
+            digest = hashlib.new(file.hash.mode, file.read_binary()).digest()
+        except OSError:
+            yield f"{file} (missing)"
+            continue
+        if base64.urlsafe_b64encode(digest).decode().rstrip("=") != file.hash.value:
+            yield str(file)
+
+
+def _java() -> Iterator[Finding]:
+    from airflow_provider_kafka_s3.operators.launch import require_java, spark_submit
+
+    require_java({})
+    command = spark_submit(local=True) or "spark-submit"
+    yield good("java", f"Java is found, and Spark is submitted by {command}")
+
+
+def check_jars(jars: str | None) -> Iterator[Finding]:
+    """Whether the jars that the operator gets are those that this pyspark needs.
+
+    Args:
+        jars: paths, separated by commas; None: it gets packages.
+    """
+    from airflow_provider_kafka_s3.spark.conf import connector_package
+
+    wanted = connector_package()
+    if not jars:
+        yield good("connector", f"not looked at; use packages={wanted!r}, or name the operator's jars by --jars")
+        return
+    paths = [Path(path.strip()) for path in jars.split(",") if path.strip()]
+    if unreadable := [str(path) for path in paths if not os.access(path, os.R_OK)]:
+        yield Finding(
+            "connector", "error", f"these jars cannot be read: {', '.join(unreadable)}", "correct their paths"
+        )
+        return
+    names = [path.name for path in paths]
+    missing = [jar for jar in _JARS if not any(name.startswith((f"{jar}_", f"{jar}-")) for name in names)]
+    if missing:
+        yield Finding(
+            "connector", "error", f"{', '.join(missing)} is not among the jars", f"add it, or use packages={wanted!r}"
+        )
+    version = wanted.rpartition(":")[2]
+    for name in names:
+        found = re.fullmatch(r"spark-(?:sql|token-provider)-kafka-0-10_([\d.]+)-(.+)\.jar", name)
+        if found is not None and (found[1], found[2]) != ("2.13", version):
+            yield Finding(
+                "connector", "error", f"{name} does not fit pyspark {version} (Scala 2.13)", f"use the jars of {wanted}"
+            )
+            return
+    if not missing:
+        yield good("connector", f"the jars fit pyspark {version}")
+
+
+def check_kafka(access: Access) -> list[Finding]:
+    """Whether Kafka answers, and lets topics be described and read. Nothing is consumed: no group is joined."""
+    if not access.has_kafka:
+        return [
+            Finding("kafka", "unknown", "not asked; name it by --kafka-conn-id, --kafka-config or --bootstrap-server")
+        ]
+    found = guarded("kafka options", lambda: _options(access))
+    topics = access.said.topic or sorted({log.topic for log in access.topic_logs()})
+    if not topics:
+        found.append(Finding("kafka", "unknown", "no topic to ask for; name one by --pipeline and --topic"))
+    for topic in topics:
+        found += guarded(f"topic {topic}", lambda: _topic(access, topic))  # noqa: B023 - called at once
+    return found
+
+
+def _options(access: Access) -> Iterator[Finding]:
+    from airflow_provider_kafka_s3.kafka.options import spark_options
+
+    spark_options(access.kafka_config)
+    yield good("kafka options", "every setting has a translation for Spark")
+
+
+def _topic(access: Access, topic: str) -> Iterator[Finding]:
+    source, check = access.source, f"topic {topic}"
+    info = source.describe(topic)
+    if info.topic_id is None:
+        yield Finding(
+            check,
+            "warning",
+            "the brokers give no topic ids (before Kafka 2.8): a topic that is deleted and created again is only "
+            "noticed when it is shorter than the stored offsets",
+            "upgrade the brokers",
+        )
+    starts = source.earliest(topic, info.partitions)
+    ends = source.ends(topic, info.partitions, "read_committed")
+    with_records = [p for p in info.partitions if ends[p] > starts[p]]
+    if not with_records:
+        yield good(check, f"{len(info.partitions)} partitions, no records; whether they may be read is not known")
+        return
+    # The last offset: the first one may be deleted any moment.
+    partition = with_records[0]
+    for _ in source.read(topic, partition, ends[partition] - 1, ends[partition], "read_committed"):
+        pass
+    yield good(check, f"{len(info.partitions)} partitions, may be described and read")

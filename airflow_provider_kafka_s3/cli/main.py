@@ -1,0 +1,172 @@
+"""The command ``kafka-s3``: options, the table of commands, errors as messages and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import logging
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from airflow_provider_kafka_s3 import __version__
+from airflow_provider_kafka_s3.cli import acting, doctor, looking
+from airflow_provider_kafka_s3.cli.access import Access, add_options
+from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError
+
+__all__ = ["main", "parser"]
+
+log = logging.getLogger(__name__)
+
+Command = Callable[[Access], Answer]
+
+_EPILOG: Final = (
+    "exit codes: 0 done; 1 done, and something was found; 2 an option, connection or setting is wrong; 3 a person has "
+    "to act first, the error says how; 4 try again later. Secrets are no options: they come from Airflow connections, "
+    "from the file of --kafka-config and from boto3's own chain."
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of all commands."""
+    top = argparse.ArgumentParser(
+        prog="kafka-s3", description="Look at pipelines from Kafka to S3, and mend them.", epilog=_EPILOG
+    )
+    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def add(
+        name: str, run: Command, what: str, *, topics: str = "one", dry_run: bool = True
+    ) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=what, description=what, epilog=_EPILOG)
+        command.set_defaults(run=run)
+        which = command.add_argument_group("which log")
+        which.add_argument("--topics-dir", default="topics", help="prefix of all keys (default: %(default)s)")
+        which.add_argument("--pipeline", required=topics == "one", help="name of the pipeline")
+        if topics == "one":
+            which.add_argument("--topic", required=True, help="name of the topic")
+        else:
+            which.add_argument("--topic", action="append", help="name of a topic; repeatable; default: all")
+        add_options(command)
+        command.add_argument("--json", action="store_true", help="answer with JSON on stdout")
+        command.add_argument("--verbose", "-v", action="store_true", help="tell on stderr what is being done")
+        if dry_run:
+            command.add_argument("--dry-run", action="store_true", help="write nothing; say what would be done")
+        return command
+
+    def signed(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--reason", default="none given", help="why, for the record")
+        command.add_argument(
+            "--operator", default=_operator(), help="who says so, for the record (default: %(default)s)"
+        )
+
+    status = add(
+        "status",
+        looking.status,
+        "How far topics are landed, what is open, how far behind.",
+        topics="many",
+        dry_run=False,
+    )
+    status.add_argument(
+        "--last", type=int, default=5, metavar="N", help="show the last N batches (default: %(default)s)"
+    )
+
+    verify = add("verify", looking.verify, "Read objects back and compare them with their manifests.", topics="many")
+    verify.add_argument("--batch", type=int, action="append", help="only this batch; repeatable")
+    verify.add_argument("--offsets", help="only these, as PARTITION:START-END[,…], the end excluded")
+    verify.add_argument("--restore", action="store_true", help="write again from Kafka what is missing")
+
+    recover = add(
+        "recover", acting.recover, "Finish every open batch, and land what abandoned ones owe, without Spark."
+    )
+    recover.add_argument("--decided-only", action="store_true", help="complete what is decided; read no records")
+    recover.add_argument(
+        "--on-data-loss", choices=("fail", "skip"), default="fail", help="offsets that are gone (default: %(default)s)"
+    )
+    recover.add_argument(
+        "--wait", type=float, default=0.0, metavar="SECONDS", help="let another run decide its batch (default: 0)"
+    )
+    signed(recover)
+
+    abandon = add("abandon", acting.abandon, "Give an undecided batch up.")
+    abandon.add_argument("--batch", type=int, required=True)
+    abandon.add_argument(
+        "--release",
+        choices=("debt", "lost"),
+        required=True,
+        help="debt: its offsets are planned again, with the settings of then; lost: they are never landed",
+    )
+    signed(abandon)
+
+    accept = add("accept-loss", acting.accept_loss, "Record what cannot be landed any more as lost, and go on.")
+    accept.add_argument("--batch", type=int, action="append", help="complete it without what cannot be had; repeatable")
+    accept.add_argument("--deleted", action="store_true", help="of complete batches: what is gone stays away")
+    accept.add_argument(
+        "--offsets", help="offsets that retention deleted, as PARTITION:START-END[,…], the end excluded"
+    )
+    signed(accept)
+
+    signed(add("reset", acting.reset, "Turn to the topic that was created again under the same name."))
+
+    repair = add("repair", acting.repair, "Build the marker again from the log.")
+    repair.add_argument(
+        "--starting-offsets",
+        metavar="OFFSETS",
+        help="where partitions begin that no batch ever touched: earliest, latest or PARTITION:OFFSET[,…] (default: "
+        "earliest if Kafka can be asked, else 0)",
+    )
+
+    collect = add("gc", acting.collect, "Abort uploads that nobody can complete any more.", topics="many")
+    collect.add_argument(
+        "--older-than", type=float, default=7.0, metavar="DAYS", help="since S3 began them (default: %(default)s)"
+    )
+
+    check = add("doctor", doctor.doctor, "Look whether store, Kafka, Spark and this machine are fit.", topics="many")
+    check.add_argument("--jars", help="the jars that the operator gets, separated by commas")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: its arguments; None: of the process.
+
+    Returns:
+        The exit code, see :mod:`airflow_provider_kafka_s3.cli.output`.
+    """
+    said = parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.INFO if said.verbose else logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr
+    )
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    try:
+        answer = said.run(Access(said))
+    except KafkaS3Error as e:
+        return _fail(e, as_json=said.json)
+    except KeyboardInterrupt:
+        print("kafka-s3: interrupted; the same command may be given again", file=sys.stderr)
+        return INTERRUPTED
+    print(json.dumps(answer.data, indent=2) if said.json else "\n".join(answer.lines))
+    return int(answer.code)
+
+
+def _fail(error: KafkaS3Error, *, as_json: bool) -> int:
+    code = USAGE if isinstance(error, ConfigurationError) else FAILED if isinstance(error, TerminalError) else RETRY
+    message = "; ".join([str(error), *getattr(error, "__notes__", ())])
+    if as_json:
+        told: dict[str, Any] = {"type": type(error).__name__, "message": message, "terminal": code != RETRY}
+        print(json.dumps({"error": told}, indent=2))
+    print(f"kafka-s3: {type(error).__name__}: {message}", file=sys.stderr)
+    return code
+
+
+def _operator() -> str:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        user = "unknown"
+    return f"{user}@{platform.node()}"

@@ -1,0 +1,147 @@
+"""The command line with Kafka and the store in memory, and a pipeline to get into trouble with."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.objects import object_builder
+from airflow_provider_kafka_s3.batch.recovery import execute
+from airflow_provider_kafka_s3.batch.requests import Mode, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.cli import access, main
+from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.storage.port import ObjectStore
+from airflow_provider_kafka_s3.testing.invariants import check_bucket
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
+
+TOPIC, PIPELINE, TOPICS_DIR = "orders", "orders to lake".replace(" ", "-"), "raw topics"
+BYTES = Layout(topics_dir=TOPICS_DIR, format=Format(kind="bytes"))
+JSON = Layout(topics_dir=TOPICS_DIR, format=Format(kind="json"))
+
+
+def no_wait() -> Retrier:
+    """Retries without waiting; time passes by itself."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    return Retrier(sleep=sleep, monotonic=lambda: now[0])
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said: exit code, stdout, stderr."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Of a command with ``--json``."""
+        read: dict[str, Any] = json.loads(self.out)
+        return read
+
+
+def commands_in(message: str) -> list[list[str]]:
+    """The command lines that an error prints, as a shell would split them."""
+    return [shlex.split(line)[1:] for line in re.findall(r"`(kafka-s3 [^`]+)`", message)]
+
+
+class World:
+    """One topic of a pipeline with six records, and the command line."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.now = 1_000_000_000.0
+        self.bucket = MemoryStore("lake", clock=lambda: self.now)
+        self.kafka = SimulatedKafka()
+        self.kafka.create_topic(TOPIC)
+        self.fill(6)
+        self._capsys = capsys
+
+    def fill(self, count: int) -> None:
+        """Append records that are JSON."""
+        for i in range(count):
+            self.kafka.append(TOPIC, 0, b"%d" % i, timestamp=i)
+
+    def committer(self, store: ObjectStore | None = None) -> Committer:
+        """Of a process that knows nothing yet."""
+        durable = DurableStore(store or self.bucket, no_wait())
+        log = TopicLog(durable, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC)
+        return Committer(log, self.kafka, object_builder(durable))
+
+    def run(
+        self, run: str, mode: Mode = "incremental", *, store: ObjectStore | None = None, **settings: Any
+    ) -> TopicResult:
+        """A run from beginning to end, as operator and Spark job share it."""
+        committer = self.committer(store)
+        said: dict[str, Any] = {"layout": BYTES, "starting": "earliest", "max_slice_records": 3, "adopt_wait": 0.0}
+        request = RunRequest(run=run, mode=mode, **(said | settings))
+        attempt = TopicRun(committer, request)
+        while not isinstance(step := attempt.advance(), TopicResult):
+            execute(committer, step, run=run, on_data_loss=request.on_data_loss)
+        return step
+
+    def die(self, at: str, run: str = "died", **settings: Any) -> None:
+        """A run that dies after it created a document."""
+        store = FaultyStore(self.bucket)
+        store.inject(Fault.CRASH_AFTER, operation="put_new", key=at)
+        with pytest.raises(SimulatedCrash):
+            self.run(run, store=store, **settings)
+
+    def cli(self, *arguments: str) -> Said:
+        """Give a command."""
+        self._capsys.readouterr()
+        code = main.main(arguments)
+        told = self._capsys.readouterr()
+        return Said(code, told.out, told.err)
+
+    def about(self, command: str, *arguments: str) -> Said:
+        """Give a command about the topic."""
+        where = ("--bucket", "lake", "--topics-dir", TOPICS_DIR, "--pipeline", PIPELINE, "--topic", TOPIC)
+        return self.cli(command, *where, *arguments)
+
+    def check(self, **how: Any) -> None:
+        """The bucket holds what Kafka held, and the marker says so."""
+        check_bucket(
+            self.bucket,
+            topics_dir=TOPICS_DIR,
+            pipeline=PIPELINE,
+            topic=TOPIC,
+            source=self.kafka.all_records(),
+            **({"recovered": True} | how),
+        )
+
+    def data_keys(self) -> list[str]:
+        """Keys of the visible objects."""
+        return [info.key for info in self.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")]
+
+
+@pytest.fixture
+def world(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> World:
+    """See the class."""
+    made = World(capsys)
+    monkeypatch.setattr(access, "open_store", lambda *_: (made.bucket, None))
+    monkeypatch.setattr(access, "open_source", lambda *_: made.kafka)
+    monkeypatch.setattr(access, "Retrier", no_wait)
+    for name in ("BUCKET", "AWS_CONN_ID", "KAFKA_CONN_ID", "KAFKA_CONFIG", "ENDPOINT_URL"):
+        monkeypatch.delenv(f"KAFKA_S3_{name}", raising=False)
+    monkeypatch.setenv("KAFKA_S3_BOOTSTRAP_SERVER", "broker:9092")
+    return made
+
+
+Trouble = Callable[[World], str]
