@@ -39,6 +39,7 @@ def land(dag_id: str, *, retries: int = 0, end: datetime | None = None, **said: 
         start_date=datetime(2013, 1, 1, tzinfo=UTC),
         end_date=end,
         catchup=False,
+        max_active_runs=4,
     ):
         KafkaToS3Operator(task_id="land", retries=retries, retry_delay=timedelta(seconds=1), **parameters)
 

@@ -1,0 +1,164 @@
+"""Airflow 2's backfills of five daily intervals, by its own processes, Kafka, Spark, and an S3 server over HTTP."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, make_client
+from dev.airflow_home import AirflowHome
+from tests.airflow.conftest import BUCKET, PIPELINE
+from tests.airflow.days import RECORDS, check_days, make_days
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.storage.s3 import S3Store
+    from airflow_provider_kafka_s3.testing.invariants import BucketSummary
+    from dev.kafka_broker import KafkaBroker
+    from tests.airflow.conftest import Gate
+
+# Ten small Spark jobs, several at a time.
+pytestmark = pytest.mark.timeout(900)
+
+DAYS: Final = [f"2013-01-0{n}" for n in range(1, 6)]
+
+
+@dataclass(frozen=True)
+class Task:
+    """How the task of a day ended.
+
+    Attributes:
+        state: ``success`` or ``failed``.
+        tries: how often it was tried.
+        start: of the last try.
+        end: of the last try.
+    """
+
+    state: str
+    tries: int
+    start: str
+    end: str
+
+
+class Backfills:
+    """What ``airflow dags backfill --local`` does, and what is known about its tasks afterwards."""
+
+    def __init__(self, home: AirflowHome) -> None:
+        self.home = home
+
+    def run(self, dag_id: str, *options: str) -> tuple[int, str]:
+        """Backfill the five days; the exit status, and what was printed."""
+        said = ["dags", "backfill", "--local", "--yes", "-s", DAYS[0], "-e", DAYS[-1], *options, dag_id]
+        return self.home.run(said)
+
+    def tasks(self, dag_id: str) -> dict[str, Task]:
+        """The tasks by the day of their data interval."""
+        connection = sqlite3.connect(self.home.folder / "airflow.db", timeout=30)
+        try:
+            rows = connection.execute(
+                "SELECT substr(r.data_interval_start, 1, 10), t.state, t.try_number, t.start_date, t.end_date "
+                "FROM task_instance t JOIN dag_run r ON r.dag_id = t.dag_id AND r.run_id = t.run_id "
+                "WHERE t.dag_id = ? ORDER BY 1",
+                (dag_id,),
+            ).fetchall()
+        finally:
+            connection.close()
+        return {day: Task(*row) for day, *row in rows}
+
+    def states(self, dag_id: str) -> dict[str, tuple[str, int]]:
+        """State and number of tries by day."""
+        return {day: (task.state, task.tries) for day, task in self.tasks(dag_id).items()}
+
+    def at_once(self, dag_id: str) -> int:
+        """How many of the tasks ran at the same time, by the times that Airflow has written down."""
+        tasks = self.tasks(dag_id).values()
+        return max(sum(other.start <= task.start < other.end for other in tasks) for task in tasks)
+
+
+@pytest.fixture(scope="module")
+def backfills(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> Backfills:
+    """An Airflow with the DAGs of ``server_dags.py``, and the same connections as the other Airflows."""
+    folder, dags = tmp_path_factory.mktemp("airflow-backfills"), tmp_path_factory.mktemp("backfill-dags")
+    shutil.copy(airflow_home.folder / "airflow.db", folder)
+    shutil.copy(Path(__file__).with_name("server_dags.py"), dags)
+    connections = {n: v for n, v in airflow_home.environment.items() if n.startswith("AIRFLOW_CONN_")}
+    settings = {
+        **connections,
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        # That many workers are started for every backfill; the default is 32.
+        "AIRFLOW__CORE__PARALLELISM": "4",
+        "SERVER_TESTS_BUCKET": BUCKET,
+        "SERVER_TESTS_PIPELINE": PIPELINE,
+    }
+    return Backfills(AirflowHome(folder, dags, environment=settings))
+
+
+@pytest.fixture
+def listing(s3_gate: tuple[str, Gate]) -> Callable[[], dict[str, Any]]:
+    """What the bucket's own listing says of every object: its ETag, and when it was written."""
+    settings = S3Settings(endpoint_url=s3_gate[0], region="us-east-1", addressing_style="path")
+    client = make_client(settings, S3Credentials(access_key_id="a", secret_access_key="b"))
+
+    def read() -> dict[str, Any]:
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        return {o["Key"]: (o["ETag"], o["LastModified"]) for page in pages for o in page.get("Contents", ())}
+
+    return read
+
+
+def test_a_backfill_lands_every_day_once_and_again_changes_nothing(
+    backfills: Backfills,
+    store: S3Store,
+    kafka_broker: KafkaBroker,
+    check: Callable[..., BucketSummary],
+    listing: Callable[[], dict[str, Any]],
+    gate: Gate,
+) -> None:
+    """Five days, four at a time, of which the first may not be written; then every way to run them again."""
+    topic = "forwards"
+    make_days(kafka_broker, topic)
+    with gate.refuse(f"/topics/{topic}/year=2013/month=01/day=01/"):
+        status, output = backfills.run(topic)
+    assert status == 1
+    # Airflow begins no further day when one has failed; those at the same time end as they would.
+    assert backfills.states(topic) == {**dict.fromkeys(DAYS[:4], ("success", 1)), DAYS[0]: ("failed", 1)}, output
+    assert backfills.at_once(topic) == 4
+    check_days(store, topic, range(2, 5))
+
+    status, output = backfills.run(topic, "--rerun-failed-tasks")
+    assert status == 0, output
+    assert backfills.states(topic) == {**dict.fromkeys(DAYS, ("success", 1)), DAYS[0]: ("success", 2)}
+    check_days(store, topic, range(1, 6))
+    assert check(topic, complete=False).records == 5 * RECORDS
+
+    before, starts = listing(), len(backfills.home.java_commands)
+    status, output = backfills.run(topic)
+    assert status == 0, output
+    assert listing() == before
+
+    status, output = backfills.run(topic, "--reset-dagruns")
+    assert status == 0, output
+    assert backfills.states(topic) == {**dict.fromkeys(DAYS, ("success", 2)), DAYS[0]: ("success", 3)}
+    assert listing() == before
+    assert len(backfills.home.java_commands) == starts
+
+
+def test_a_backfill_may_go_backwards(
+    backfills: Backfills, store: S3Store, kafka_broker: KafkaBroker, check: Callable[..., BucketSummary]
+) -> None:
+    """The newest days first: each run lands its own day, below what is covered, and nothing twice."""
+    topic = "backwards"
+    make_days(kafka_broker, topic)
+    status, output = backfills.run(topic, "--run-backwards")
+    assert status == 0, output
+    tasks = backfills.tasks(topic)
+    assert backfills.states(topic) == dict.fromkeys(DAYS, ("success", 1))
+    assert tasks[DAYS[0]].start > max(task.start for day, task in tasks.items() if day != DAYS[0])
+    check_days(store, topic, range(1, 6))
+    assert check(topic, complete=False).records == 5 * RECORDS
