@@ -19,7 +19,7 @@ UV_FLAGS := --quiet --system-certs
 # The tests that depend on the version of Airflow, so run on each: whole DAGs, the installation, and the rooms of the
 # package that may import Airflow.
 AIRFLOW_TESTS := tests/airflow tests/packaging \
-  $(wildcard $(addprefix tests/unit/,operators sensors triggers hooks links))
+  $(wildcard $(addprefix tests/unit/,cli operators sensors triggers hooks links))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
