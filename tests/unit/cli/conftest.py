@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +26,8 @@ from airflow_provider_kafka_s3.testing.invariants import check_bucket
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 
-TOPIC, PIPELINE, TOPICS_DIR = "orders", "orders to lake".replace(" ", "-"), "raw topics"
+# A prefix that a shell would split.
+TOPIC, PIPELINE, TOPICS_DIR = "orders", "orders-to-lake", "raw topics"
 BYTES = Layout(topics_dir=TOPICS_DIR, format=Format(kind="bytes"))
 JSON = Layout(topics_dir=TOPICS_DIR, format=Format(kind="json"))
 
@@ -142,6 +142,3 @@ def world(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.delenv(f"KAFKA_S3_{name}", raising=False)
     monkeypatch.setenv("KAFKA_S3_BOOTSTRAP_SERVER", "broker:9092")
     return made
-
-
-Trouble = Callable[[World], str]
