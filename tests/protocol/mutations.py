@@ -302,8 +302,13 @@ MUTATIONS: Final = (
                 "    if built.content != entry.content:\n",
                 "    if False:\n",
             ),
+            Edit(
+                f"{BATCH}/commit.py",
+                "    if built.size != entry.size:\n",
+                "    if False:\n",
+            ),
         ),
-        first=30,
+        first=60,
     ),
     Mutation(
         "gone-is-done",
@@ -340,7 +345,7 @@ MUTATIONS: Final = (
                 "",
             ),
         ),
-        first=25,
+        first=45,
     ),
     Mutation(
         "slices-missing",
