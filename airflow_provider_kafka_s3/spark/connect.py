@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 _SESSIONS: Final = 1_000
 """Ids to try; the server remembers no more closed ones than that."""
 
+_RETRIES: Final = {"max_retries": 6, "max_backoff": 20_000}
+"""37 seconds in all, where pyspark's client would go on for ten minutes: beyond that Airflow tries the task again."""
+
 _ENDED: Final = re.compile(r"INVALID_HANDLE\.SESSION_(CLOSED|CHANGED|NOT_FOUND)")
 _REFUSED: Final = re.compile(r"StatusCode\.(UNAUTHENTICATED|PERMISSION_DENIED)")
 _UNREACHABLE: Final = re.compile(r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED")
@@ -82,8 +85,7 @@ def _open(server: ConnectServer, session: str, conf: dict[str, str], package: Pa
     url = server.url if "/;" in server.url else f"{server.url.rstrip('/')}/"
     spark = SparkSession(f"{url};session_id={session}")
     try:
-        # 37 seconds in all, where the client would go on for ten minutes: beyond that Airflow tries the task again.
-        spark.client.set_retry_policies([DefaultPolicy(max_retries=6, max_backoff=20_000)])
+        spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
         version = spark.version
         for name, value in conf.items():
             spark.conf.set(name, value)

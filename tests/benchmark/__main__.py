@@ -21,6 +21,7 @@ import psutil
 
 from dev.kafka_broker import KafkaBroker
 from tests.benchmark.data import load
+from tests.benchmark.small import RECORDS, small_runs
 from tests.benchmark.stores import store
 from tests.spark.pipeline import ROOT
 
@@ -58,8 +59,10 @@ def main() -> int:
             "folder": folder,
         }
         results = [result for case in CASES for result in _drive({**config, "case": case})]
+        print("Small runs, by spark-submit and by a Spark Connect server …", flush=True)
+        small = small_runs(config)
         name = server.name
-    summary = summarise(results, options.records, name)
+    summary = {**summarise(results, options.records, name), "small_runs": small}
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(summary, indent=1) + "\n")
     print(table(summary))
@@ -151,7 +154,8 @@ def table(summary: dict[str, Any]) -> str:
             f"{name:28}{case['wall']:8.2f}{case['floors']:8.2f}{case['cpu_job']:8.2f}{rate:12.0f}{size:>8}{rss:>11}"
             f"{case['cpu_s3']:10.2f}{case['cpu_broker']:14.2f}"
         )
-    lines.append("")
+    told = ", ".join(f"{wall:.1f} s by {way}" for way, wall in summary["small_runs"].items())
+    lines += ["", f"  a run of {RECORDS:,} records, driver included: {told}", ""]
     for goal in summary["goals"]:
         verdict = "kept" if goal["met"] else "MISSED"
         lines.append(f"  {goal['what']}: {goal['value']} ({goal['relation']} {goal['bound']:g}) {verdict}")

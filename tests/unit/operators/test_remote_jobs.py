@@ -1,0 +1,147 @@
+"""A Spark connection that names a Spark Connect server."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.operators.remote import RemoteJob
+from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec
+
+if TYPE_CHECKING:
+    from tests.unit.operators.conftest import Bench
+
+TOKEN = "canary-of-the-token"
+
+
+class FakeServer:
+    """Takes the place of the driver: executes plans as it would."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.specs: list[JobSpec] = []
+        self.environments: list[dict[str, object]] = []
+        self.answers = True
+        self.kill: Any = None
+
+        def run(job: RemoteJob, spec: JobSpec, environment: dict[str, object]) -> tuple[JobResult | None, str]:
+            self.specs.append(spec)
+            self.environments.append(environment)
+            if self.kill is not None:
+                self.kill()
+                return None, "killed"
+            if not self.answers:
+                return None, "Its exit code is -9. It said: reading 4 slices"
+            result = JobResult(topics=tuple(bench.spark._outcome(spec, ref) for ref in spec.plans))
+            result.write(spec.result_path)
+            return result, ""
+
+        monkeypatch.setattr(RemoteJob, "run", run)
+
+
+@pytest.fixture
+def server(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> FakeServer:
+    """See the class; one record is not landed yet."""
+    said = {"conn_type": "spark_connect", "host": "spark", "port": 15002, "password": TOKEN, "login": "me"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(said))
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}])
+    return FakeServer(bench, monkeypatch)
+
+
+def test_a_job_runs_on_the_server_without_java_or_spark_submit(bench: Bench, server: FakeServer) -> None:
+    """The records are landed; no command line was made, though there is no Java."""
+    returned = bench.run(bench.task(conf={"spark.sql.shuffle.partitions": 3}, env_vars={"A": "b"}))
+    assert (returned["status"], returned["records"]) == ("ok", 1)
+    assert bench.spark.commands == []
+    (spec,) = server.specs
+    assert spec.connect is not None
+    assert spec.connect.url == f"sc://spark:15002/;user_id=me;token={TOKEN}"
+    assert spec.connect.conf == {"spark.sql.shuffle.partitions": "3"}
+    assert server.environments == [{"A": "b"}]
+
+
+def test_what_only_a_new_spark_can_have_is_named(
+    bench: Bench, server: FakeServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The task lands its records and warns of what has no effect."""
+    with caplog.at_level(logging.WARNING):
+        bench.run(bench.task(packages="g:a:1", executor_memory="9g", conf={"spark.executor.cores": 2}))
+    # Airflow 3 writes the log of a task itself.
+    shown = caplog.text + "".join(capfd.readouterr())
+    assert "was started without: packages, executor_memory, spark.executor.cores" in shown
+    assert TOKEN not in shown
+
+
+def test_a_driver_without_a_result_is_a_failure_that_a_retry_cures(bench: Bench, server: FakeServer) -> None:
+    """Its last words are in the message, and the next try lands the records."""
+    from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+    server.answers = False
+    with pytest.raises(AirflowException, match=r"exit code is -9\. It said: reading 4 slices") as raised:
+        bench.run(bench.task())
+    assert not isinstance(raised.value, AirflowFailException)
+    assert bench.objects() == {}
+    server.answers = True
+    assert bench.run(bench.task())["records"] == 1
+
+
+def test_a_killed_task_kills_its_driver_and_fails(
+    bench: Bench, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is landed and no other job is begun."""
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    killed: list[RemoteJob] = []
+
+    def kill(job: RemoteJob) -> None:
+        killed.append(job)
+
+    monkeypatch.setattr(RemoteJob, "kill", kill)
+    task = bench.task()
+    server.kill = task.on_kill
+    with pytest.raises(AirflowException, match="killed"):
+        bench.run(task)
+    assert len(killed) == 1
+    assert len(server.specs) == 1
+    assert bench.objects() == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "url"),
+    [
+        ({"conn_type": "spark", "host": "sc://spark", "port": 15002}, "sc://spark:15002/"),
+        ({"conn_type": "spark", "host": "sc://spark:15002"}, "sc://spark:15002/"),
+        (
+            {"conn_type": "spark_connect", "host": "sc://spark:1", "extra": {"use_ssl": True}},
+            "sc://spark:1/;use_ssl=True",
+        ),
+    ],
+)
+def test_a_connection_names_a_server_as_airflows_own_hook_has_it(
+    said: dict[str, Any], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its host or by its type; what the log may show has no token."""
+    from airflow_provider_kafka_s3.operators.connections import spark_target
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", json.dumps(said))
+    target = spark_target("spark_x")
+    assert target.connect_url == url
+    assert target.master == url.partition("/;")[0].rstrip("/")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", json.dumps(said | {"password": TOKEN}))
+    assert TOKEN not in repr(spark_target("spark_x"))
+    assert TOKEN in str(spark_target("spark_x").connect_url)
+
+
+@pytest.mark.parametrize("host", ["", "sc://", "sc://spark:1/path"])
+def test_a_connection_without_a_server_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says what to set."""
+    from airflow_provider_kafka_s3.operators.connections import spark_target
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", json.dumps({"conn_type": "spark_connect", "host": host}))
+    with pytest.raises(ConfigurationError, match="Spark Connect server"):
+        spark_target("spark_x")

@@ -1,0 +1,150 @@
+"""How a session of a Spark Connect server is named, set up and refused."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, SparkJobError
+from airflow_provider_kafka_s3.operators.remote import RemoteJob
+from airflow_provider_kafka_s3.spark import connect
+from airflow_provider_kafka_s3.spark.conf import JOB_CONF, SERVER_CONF, of_server, session_conf
+from airflow_provider_kafka_s3.spark.connect import open_session, session_id
+from airflow_provider_kafka_s3.spark.remote import KILLED
+from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+from dev.kafka_broker import free_ports
+
+WEEK = (2026, 47)
+TOKEN = "canary-of-the-token"
+
+
+def test_a_session_is_shared_by_runs_of_the_same_code_and_settings_only() -> None:
+    """Same id for the same; another one for other code, settings, a later week, or after the server ended it."""
+    first = session_id("a.zip", {"x": "1", "y": "2"}, WEEK, 0)
+    assert uuid.UUID(first).version == 4
+    assert first == session_id("a.zip", {"y": "2", "x": "1"}, WEEK, 0)
+    others = [
+        session_id("b.zip", {"x": "1", "y": "2"}, WEEK, 0),
+        session_id("a.zip", {"x": "1"}, WEEK, 0),
+        session_id("a.zip", {"x": "1", "y": "2"}, (2026, 48), 0),
+        session_id("a.zip", {"x": "1", "y": "2"}, WEEK, 1),
+    ]
+    assert len({first, *others}) == 5
+
+
+def test_every_setting_of_the_job_is_the_sessions_or_the_servers() -> None:
+    """None is forgotten, and what a person sets wins where a session can have it."""
+    assert JOB_CONF.keys() <= SERVER_CONF.keys() | session_conf({}).keys()
+    conf = session_conf({"spark.sql.session.timeZone": "Europe/Berlin", "spark.executor.memory": "9g"})
+    assert conf["spark.sql.session.timeZone"] == "Europe/Berlin"
+    assert "spark.executor.memory" not in conf
+    assert of_server({"spark.sql.x": "1", "spark.executor.memory": "9g"}) == ["spark.executor.memory"]
+
+
+def test_redaction_of_a_session_only_grows() -> None:
+    """A person's pattern comes on top."""
+    conf = session_conf({"spark.sql.redaction.options.regex": "mine"})
+    assert conf["spark.sql.redaction.options.regex"] == f"{JOB_CONF['spark.sql.redaction.options.regex']}|mine"
+
+
+def test_what_a_server_shows_of_a_message_hides_secret_options() -> None:
+    """The value of a secret option is hidden up to its end, quotes and line ends in it included; others stay."""
+    shown = (
+        'options {\n  key: "kafka.sasl.jaas.config"\n  value: "Login required password=\\"canary-1\\" x;"\n}\n'
+        'options {\n  key: "kafka.ssl.keystore.key"\n  value: "-----BEGIN\\ncanary-2\\n"\n}\n'
+        'options {\n  key: "kafka.bootstrap.servers"\n  value: "broker:9092"\n}\n'
+    )
+    redacted = re.sub(session_conf({})["spark.sql.redaction.string.regex"], "***", shown)
+    assert "canary" not in redacted
+    assert 'value: "broker:9092"' in redacted
+    assert redacted.count("***") == 2
+
+
+def test_a_server_that_does_not_answer_is_named_and_its_token_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trying again may help; the message says what to check."""
+    monkeypatch.setattr(connect, "_RETRIES", {"max_retries": 1})
+    (port,) = free_ports(1)
+    with pytest.raises(SparkJobError) as raised:
+        open_session(ConnectServer(url=f"sc://127.0.0.1:{port}/;token={TOKEN}"))
+    assert f"127.0.0.1:{port} of spark_conn_id does not answer. Check that it runs" in str(raised.value)
+    assert TOKEN not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("<_InactiveRpcError of RPC: status = StatusCode.UNAUTHENTICATED", AccessDeniedError),
+        ('[CANNOT_MODIFY_CONFIG] Cannot modify "spark.sql.warehouse.dir".', ConfigurationError),
+        ("something else", SparkJobError),
+    ],
+)
+def test_what_a_server_refuses_is_told_apart(said: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token and a setting are for a person to correct."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(connect, "_open", refuse)
+    with pytest.raises(kind) as raised:
+        open_session(ConnectServer(url="sc://h:1"))
+    assert type(raised.value) is kind
+
+
+def test_a_session_that_the_server_has_ended_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id that is over is never used again."""
+    asked: list[str] = []
+
+    def third(_server: object, session: str, *_: object) -> str:
+        asked.append(session)
+        if len(asked) < 3:
+            raise RuntimeError("[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid. Session was closed.")
+        return session
+
+    monkeypatch.setattr(connect, "_open", third)
+    assert open_session(ConnectServer(url="sc://h:1")) == asked[2]
+    assert len(set(asked)) == 3
+
+
+def test_no_repr_shows_the_url_with_its_token() -> None:
+    """Neither that of the server nor that of the job."""
+    server = ConnectServer(url=f"sc://h:1/;token={TOKEN}")
+    ref = PlanRef(topics_dir="topics", pipeline="lake", topic="orders", batch=1)
+    spec = JobSpec(run="run", plans=(ref,), kafka={}, bucket="lake", result_path="unused", connect=server)
+    assert TOKEN not in repr(server) + str(server) + repr(spec) + str(spec)
+
+
+def test_a_driver_that_cannot_begin_says_why_by_its_last_words(tmp_path: Path) -> None:
+    """A job without a server is answered, and its file, which holds secrets, is gone."""
+    ref = PlanRef(topics_dir="topics", pipeline="lake", topic="orders", batch=1)
+    result_path = str(tmp_path / "result.json")
+    spec = JobSpec(run="run", plans=(ref,), kafka={}, bucket="lake", result_path=result_path)
+    result, last_words = RemoteJob(logging.getLogger()).run(spec, {})
+    assert result is None
+    assert "exit code is 1" in last_words
+    assert "names no Spark Connect server" in last_words
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_that_is_killed_before_it_begins_ends_at_once(tmp_path: Path) -> None:
+    """A signal may come at any moment."""
+    ref = PlanRef(topics_dir="topics", pipeline="lake", topic="orders", batch=1)
+    spec = JobSpec(
+        run="run",
+        plans=(ref,),
+        kafka={"bootstrap.servers": "127.0.0.1:1"},
+        bucket="lake",
+        s3=S3Settings(endpoint_url="http://127.0.0.1:1", region="us-east-1"),
+        credentials=S3Credentials(access_key_id="test", secret_access_key="test"),
+        result_path=str(tmp_path / "result.json"),
+        connect=ConnectServer(url="sc://127.0.0.1:1"),
+    )
+    job = RemoteJob(logging.getLogger())
+    job.kill()
+    result, last_words = job.run(spec, {})
+    assert result is None
+    assert f"exit code is {KILLED}" in last_words

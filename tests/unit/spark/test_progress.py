@@ -1,0 +1,113 @@
+"""What the log of a task tells while Spark reads."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.objects import object_builder
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.requests import RunRequest
+from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.spark.progress import Count, Progress, progress_line
+from airflow_provider_kafka_s3.spark.rows import Row
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def count(records: int, *, slices: int = 0, size: int = 0, live: bool = True) -> Count:
+    """How far an action is."""
+    return Count(slices=slices, records=records, size=size, live=live)
+
+
+def test_a_line_tells_slices_records_bytes_rate_and_the_time_left() -> None:
+    """From what was read so far, and how long that took."""
+    line = progress_line(count(1_000_000, slices=3, size=182_000_000), 8, 4_000_000, 10)
+    assert line == (
+        "3 of 8 slices, 1,000,000 of 4,000,000 records (25 %), 182.0 MB written by ended slices, 100,000 records/s, "
+        "about 30 s left"
+    )
+
+
+def test_a_line_says_when_running_slices_do_not_count() -> None:
+    """On Spark Connect nobody knows how far they are."""
+    line = progress_line(count(500, slices=1, live=False), 2, 1_000, 10)
+    assert "500 of 1,000 records (50 %) counted as slices end, " in line
+
+
+@pytest.mark.parametrize(("records", "offsets"), [(0, 100), (0, 0)])
+def test_without_records_a_line_foretells_nothing(records: int, offsets: int) -> None:
+    """There is no rate to go by."""
+    line = progress_line(count(records), 1, offsets, 5)
+    assert "records/s" not in line
+    assert "left" not in line
+
+
+class Told:
+    """An action that is as far as it is told, and knows how often it was asked."""
+
+    written = None
+
+    def __init__(self, *counts: Count | Exception) -> None:
+        self.counts = list(counts)
+        self.exhausted = threading.Event()
+
+    def rows(self, frame: DataFrame) -> list[Row]:
+        return []
+
+    def count(self) -> Count:
+        told = self.counts[0]
+        if len(self.counts) > 1:
+            self.counts.pop(0)
+        else:
+            self.exhausted.set()
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+
+@pytest.fixture
+def plan() -> Plan:
+    """One slice of ten offsets."""
+    kafka = SimulatedKafka()
+    kafka.create_topic("orders")
+    for _ in range(10):
+        kafka.append("orders", 0, b"1")
+    store = DurableStore(MemoryStore(), Retrier())
+    log = TopicLog(store, topics_dir="topics", pipeline="lake", topic="orders")
+    request = RunRequest(run="run", mode="incremental", layout=Layout(format=Format(kind="json")), starting="earliest")
+    step = TopicRun(Committer(log, kafka, object_builder(store)), request).advance()
+    assert isinstance(step, Plan)
+    return step
+
+
+def test_the_log_tells_what_changed_and_takes_nothing_back(plan: Plan, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark forgets its counts when a query ends; a look that finds the same, or less, is not told."""
+    caplog.set_level(logging.INFO)
+    action = Told(count(0), count(4), count(4), count(9), count(0, slices=0), count(3))
+    with Progress(action, [plan], every=0.001):
+        assert action.exhausted.wait(30)
+    told = [message for message in caplog.messages if " records (" in message]
+    assert [line.split(" slices, ")[1].split(" records")[0] for line in told] == ["4 of 10", "9 of 10"]
+    assert "orders: reading 1 slices, 10 offsets" in caplog.messages
+    assert caplog.messages[-1].startswith("orders: 1 slices read in ")
+
+
+def test_progress_that_cannot_be_told_is_no_error(plan: Plan, caplog: pytest.LogCaptureFixture) -> None:
+    """The action goes on; the log has its beginning and its end."""
+    caplog.set_level(logging.INFO)
+    action = Told(RuntimeError("the session is gone"))
+    with Progress(action, [plan], every=0.001):
+        assert action.exhausted.wait(30)
+    assert len(caplog.messages) - sum("offsets to land" in m or "claims" in m for m in caplog.messages) == 2
