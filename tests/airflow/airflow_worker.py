@@ -14,23 +14,37 @@ from typing import Any
 
 
 def run(command: dict[str, Any]) -> dict[str, Any]:
-    """Run a DAG of one operator; returns its state and run id.
+    """Run a DAG of one operator, or one of a folder; returns its state and run id.
 
-    The command: ``{"dag_id", "parameters", "date", "conf", "environment"}``.
+    The command: ``{"dag_id", "date", "conf", "environment"}``, and ``"parameters"`` of the operator or ``"folder"``.
     """
+    os.environ.update(command["environment"])
+    dag = _dag_of_folder(command) if "folder" in command else _dag_of_one_operator(command)
+    date = datetime.fromisoformat(command["date"]) if command["date"] else datetime.now(UTC)
+    test = _test_on_2 if version("apache-airflow").startswith("2.") else _test_on_3
+    state, run_id = test(dag, date, command["conf"])
+    return {"state": str(getattr(state, "value", state)), "run_id": run_id}
+
+
+def _dag_of_one_operator(command: dict[str, Any]) -> Any:
     from airflow.providers.common.compat.sdk import DAG
     from airflow.timetables.interval import CronDataIntervalTimetable
 
     from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 
-    os.environ.update(command["environment"])
     schedule = CronDataIntervalTimetable("@daily", timezone="UTC") if command["date"] else None
     with DAG(command["dag_id"], schedule=schedule, start_date=datetime(2013, 1, 1, tzinfo=UTC), catchup=False) as dag:
         KafkaToS3Operator(task_id="land", **command["parameters"])
-    date = datetime.fromisoformat(command["date"]) if command["date"] else datetime.now(UTC)
-    test = _test_on_2 if version("apache-airflow").startswith("2.") else _test_on_3
-    state, run_id = test(dag, date, command["conf"])
-    return {"state": str(getattr(state, "value", state)), "run_id": run_id}
+    return dag
+
+
+def _dag_of_folder(command: dict[str, Any]) -> Any:
+    if version("apache-airflow").startswith("2."):
+        from airflow.models.dagbag import DagBag
+    else:
+        from airflow.dag_processing.dagbag import DagBag
+
+    return DagBag(dag_folder=command["folder"]).dags[command["dag_id"]]
 
 
 def _test_on_3(dag: Any, date: datetime, conf: dict[str, Any] | None) -> tuple[Any, str]:

@@ -26,7 +26,7 @@ import pytest
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, read_source
-from dev.airflow_home import AirflowHome
+from dev.airflow_home import AirflowHome, DagRun
 from dev.airflow_servers import AirflowServers
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
@@ -180,8 +180,6 @@ class Worker:
             environment: variables, from now on.
             said: its parameters; what is not said is what most tests want.
         """
-        assert self._process is not None
-        assert self._process.stdin is not None
         parameters = {
             "bucket": BUCKET,
             "pipeline": PIPELINE,
@@ -193,14 +191,38 @@ class Worker:
         if parameters["offsets"] == "incremental":
             parameters.setdefault("starting_offsets", "earliest")
         dag_id = dag_id or f"dag-{uuid.uuid4()}"
+        result, log, starts = self._ask(
+            {
+                "dag_id": dag_id,
+                "parameters": parameters,
+                "date": date,
+                "conf": conf,
+                "environment": environment or {},
+            }
+        )
+        returned = self._xcoms(dag_id, result["run_id"]).get("land")
+        return TaskRun(result["state"] == "success", returned, log, starts)
+
+    def run_dag(
+        self, folder: Path, dag_id: str, date: str | None = None, *, environment: dict[str, str] | None = None
+    ) -> DagRun:
+        """Run a DAG of a folder once, all its tasks.
+
+        Args:
+            folder: with DAG files.
+            dag_id: which.
+            date: its logical date; None: now.
+            environment: variables, from now on; those that the files read are read anew.
+        """
+        command = {"folder": str(folder), "dag_id": dag_id, "date": date, "conf": None}
+        result, log, starts = self._ask({**command, "environment": environment or {}})
+        return DagRun(result["state"] == "success", log, self._xcoms(dag_id, result["run_id"]), starts)
+
+    def _ask(self, command: dict[str, Any]) -> tuple[dict[str, Any], str, int]:
+        """The worker's answer to a command, what was printed meanwhile, and how many JVMs were started."""
+        assert self._process is not None
+        assert self._process.stdin is not None
         began, starts = self.log_file.stat().st_size, len(self.home.java_commands)
-        command = {
-            "dag_id": dag_id,
-            "parameters": parameters,
-            "date": date,
-            "conf": conf,
-            "environment": environment or {},
-        }
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
         answer = self._results.readline()
@@ -209,9 +231,7 @@ class Worker:
             self._process.wait(20)
         log = self.log_file.read_bytes()[began:].decode(errors="replace")
         assert answer, f"the Airflow process died:\n{log[-5000:]}"
-        result = json.loads(answer)
-        returned = self._xcom(dag_id, result["run_id"])
-        return TaskRun(result["state"] == "success", returned, log, len(self.home.java_commands) - starts)
+        return json.loads(answer), log, len(self.home.java_commands) - starts
 
     def descendants(self) -> list[psutil.Process]:
         """The processes that it has started and these in turn: Spark's, while a job runs."""
@@ -223,16 +243,17 @@ class Worker:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
 
-    def _xcom(self, dag_id: str, run_id: str) -> dict[str, Any] | None:
+    def _xcoms(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        """What each task of a run returned; of a mapped one, what one of its instances returned."""
         connection = sqlite3.connect(self.home.folder / "airflow.db", timeout=30)
         try:
-            row = connection.execute(
-                "SELECT value FROM xcom WHERE dag_id = ? AND run_id = ? AND key = 'return_value'", (dag_id, run_id)
-            ).fetchone()
+            rows = connection.execute(
+                "SELECT task_id, value FROM xcom WHERE dag_id = ? AND run_id = ? AND key = 'return_value'",
+                (dag_id, run_id),
+            ).fetchall()
         finally:
             connection.close()
-        value: dict[str, Any] | None = None if row is None else json.loads(row[0])
-        return value
+        return {task: json.loads(value) for task, value in rows}
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,37 +14,47 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
-from airflow_provider_kafka_s3.testing.invariants import check_bucket, read_source
-from dev.airflow_home import AirflowHome
+from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
 from dev.kafka_broker import Message
 from tests.airflow.conftest import BUCKET
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.s3 import S3Store
     from airflow_provider_kafka_s3.testing.invariants import BucketSummary
+    from dev.airflow_home import AirflowHome, DagRun
     from dev.kafka_broker import KafkaBroker
+    from tests.airflow.conftest import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
+JVMS_OF_A_JOB = 2
+"""spark-submit starts one that only writes the command of the other."""
 
 PARSE = """
 import json, sys
-from airflow.dag_processing.dagbag import DagBag
-from airflow.serialization.serialized_objects import DagSerialization
-bag = DagBag(dag_folder=sys.argv[1])
+try:
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.serialization.serialized_objects import DagSerialization
+except ImportError:  # Airflow 2.11
+    from airflow.models.dagbag import DagBag
+    from airflow.serialization.serialized_objects import SerializedDAG as DagSerialization
 found = {}
-for dag_id, dag in bag.dags.items():
-    again = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
-    found[dag_id] = [[task.task_id, task.task_type] for task in again.tasks]
-print(json.dumps({"errors": {k: str(v) for k, v in bag.import_errors.items()}, "dags": found}))
+for folder in sys.argv[1:]:
+    bag = DagBag(dag_folder=folder)
+    dags = {}
+    for dag_id, dag in bag.dags.items():
+        again = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
+        dags[dag_id] = [[task.task_id, task.task_type] for task in again.tasks]
+    found[folder] = {"errors": {k: str(v) for k, v in bag.import_errors.items()}, "dags": dags}
+print(json.dumps(found))
 """
 
 
-def parse(home: AirflowHome, folder: Path) -> dict[str, Any]:
-    """What Airflow's DAG processor makes of a folder, without any connection."""
+def parse(home: AirflowHome, *folders: Path) -> dict[Path, dict[str, Any]]:
+    """What Airflow's DAG processor makes of folders, each for itself, without any connection."""
     environment = {n: v for n, v in home.environment.items() if not n.startswith("AIRFLOW_CONN_")}
     done = subprocess.run(
-        [sys.executable, "-c", PARSE, str(folder)],
+        [sys.executable, "-c", PARSE, *map(str, folders)],
         cwd=home.folder,
         env=environment,
         capture_output=True,
@@ -52,45 +62,58 @@ def parse(home: AirflowHome, folder: Path) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    parsed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return parsed
+    return {Path(folder): parsed for folder, parsed in json.loads(done.stdout.splitlines()[-1]).items()}
 
 
 def test_the_examples_are_parsed_and_serialised_without_connections(airflow_home: AirflowHome) -> None:
     """No error, and every DAG survives what Airflow does to store it."""
-    assert parse(airflow_home, ROOT / "dags") == {
+    assert parse(airflow_home, ROOT / "dags")[ROOT / "dags"] == {
         "errors": {},
         "dags": {
             "flights_daily": [["land_day", "KafkaToS3Operator"]],
             "flights_incremental": [["land_new", "KafkaToS3Operator"]],
             "kafka_to_s3_daily": [["land_day", "KafkaToS3Operator"]],
             "kafka_to_s3_hourly": [["land", "KafkaToS3Operator"]],
+            "kafka_to_s3_complete_hours": [
+                ["complete", "KafkaWindowClosedSensor"],
+                ["land_hour", "KafkaToS3Operator"],
+            ],
+            "kafka_to_s3_enough_records": [["enough", "KafkaLagSensor"], ["land_events", "KafkaToS3Operator"]],
             "kafka_to_s3_mapped": [["topics_of", "_PythonDecoratedOperator"], ["land", "KafkaToS3Operator"]],
+            "kafka_to_s3_new_layout": [["land_again", "KafkaToS3Operator"]],
         },
     }
 
 
 def test_the_dags_of_the_documentation_are_some(airflow_home: AirflowHome, tmp_path: Path) -> None:
     """What a newcomer copies works as it stands: each snippet that makes a DAG is parsed as a file of its own."""
-    written = 0
+    folders = []
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
             if "DAG(" in code:
-                written += 1
-                (tmp_path / f"{page.stem.lower()}_{written}.py").write_text(code)
-    parsed = parse(airflow_home, tmp_path)
-    assert parsed["errors"] == {}
-    assert ["land", "KafkaToS3Operator"] in parsed["dags"]["orders"]
-    assert len(parsed["dags"]) >= written
+                folders.append(tmp_path / f"{page.stem}_{len(folders)}")
+                folders[-1].mkdir()
+                (folders[-1] / "snippet.py").write_text(code)
+    parsed = parse(airflow_home, *folders)
+    assert {folder.name: p["errors"] for folder, p in parsed.items() if p["errors"]} == {}
+    assert parsed[tmp_path / "README_0"]["dags"] == {"orders": [["land", "KafkaToS3Operator"]]}
 
 
-@pytest.fixture(scope="module")
-def examples(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> AirflowHome:
-    """An Airflow whose DAG folder is the examples'."""
-    folder = tmp_path_factory.mktemp("examples")
-    shutil.copy(airflow_home.folder / "airflow.db", folder)
-    connections = {n: v for n, v in airflow_home.environment.items() if n.startswith("AIRFLOW_CONN_")}
-    return AirflowHome(folder, ROOT / "dags", environment={"KAFKA_TO_S3_BUCKET": BUCKET, **connections})
+@pytest.fixture
+def example(worker: Worker) -> Callable[..., DagRun]:
+    """Run an example, all its tasks: ``example(dag_id, date)``."""
+
+    def run(dag_id: str, date: datetime | None = None) -> DagRun:
+        done = worker.run_dag(
+            ROOT / "dags",
+            dag_id,
+            None if date is None else date.isoformat(),
+            environment={"KAFKA_TO_S3_BUCKET": BUCKET},
+        )
+        assert done.succeeded, done.output
+        return done
+
+    return run
 
 
 def fill(broker: KafkaBroker, topic: str, *, day: datetime = DAY, hours: int = 24) -> None:
@@ -115,58 +138,76 @@ def check(store: S3Store, broker: KafkaBroker, pipeline: str, topic: str, topics
     )
 
 
-def spark_jobs(home: AirflowHome) -> list[str]:
-    """The command lines of the Spark drivers so far; spark-submit starts another JVM that only writes the command."""
-    return [command for command in home.java_commands if "org.apache.spark.launcher.Main" not in command]
-
-
 def folders(store: S3Store, prefix: str) -> set[str]:
     """The encoded partitions that objects lie in below a topic's prefix."""
     return {o.key.removeprefix(prefix).rpartition("/")[0] for o in store.list(prefix)}
 
 
 def test_the_hourly_example_lands_what_is_new_and_then_nothing(
-    examples: AirflowHome, kafka_broker: KafkaBroker, store: S3Store
+    example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
 ) -> None:
     """Two topics by one Spark job; the next hour finds nothing new, and starts no JVM."""
     for topic in ("orders", "payments"):
         fill(kafka_broker, topic)
-    before = len(spark_jobs(examples))
-    run = examples.test("kafka_to_s3_hourly")
-    assert run.succeeded, run.output
-    assert len(spark_jobs(examples)) - before == 1
+    run = example("kafka_to_s3_hourly")
+    assert run.java_starts == JVMS_OF_A_JOB
     for topic in ("orders", "payments"):
         assert check(store, kafka_broker, "shop", topic).records == 24
         assert len(folders(store, f"topics/{topic}/")) == 24
-    again = examples.test("kafka_to_s3_hourly")
-    assert again.succeeded, again.output
+    again = example("kafka_to_s3_hourly")
     assert again.returned["land"]["status"] == "empty"
     assert again.java_starts == 0
 
 
-def test_the_daily_example_lands_the_day_of_its_data_interval(
-    examples: AirflowHome, kafka_broker: KafkaBroker, store: S3Store
+def test_a_day_is_landed_and_later_again_with_another_layout(
+    example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
 ) -> None:
-    """The records of that day, in that day's folder; the next day's stay in Kafka."""
+    """The records of a data interval, by day; then those of January, by hour and beside the first ones."""
     fill(kafka_broker, "clicks")
-    add(kafka_broker, "clicks", day=DAY + timedelta(days=1))
     # The interval of a run by hand is the last one that is over at its date.
-    run = examples.test("kafka_to_s3_daily", f"{DAY + timedelta(days=1):%Y-%m-%d}")
-    assert run.succeeded, run.output
-    assert run.returned["land_day"]["records"] == 24
-    assert folders(store, "topics/clicks/") == {f"year={DAY:%Y}/month={DAY:%m}/day={DAY:%d}"}
+    example("kafka_to_s3_daily", DAY + timedelta(days=1))
+    assert check(store, kafka_broker, "clicks", "clicks").records == 24
+    assert folders(store, "topics/clicks/") == {"year=2026/month=01/day=05"}
+    before = snapshot(store, "topics/")
+
+    add(kafka_broker, "clicks", day=DAY + timedelta(days=30))
+    run = example("kafka_to_s3_new_layout")
+    assert run.returned["land_again"]["records"] == 24
+    assert folders(store, "topics-by-hour/clicks/") == {f"year=2026/month=01/day=05/hour={h:02}" for h in range(24)}
+    check_unchanged(before, snapshot(store, "topics/"))
 
 
 def test_the_mapped_example_lands_each_topic_of_its_prefix(
-    examples: AirflowHome, kafka_broker: KafkaBroker, store: S3Store
+    example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
 ) -> None:
     """One task instance per topic; one that holds nothing yet costs no Spark job."""
     fill(kafka_broker, "device.heat")
     fill(kafka_broker, "device.light", hours=0)
-    before = len(spark_jobs(examples))
-    run = examples.test("kafka_to_s3_mapped")
-    assert run.succeeded, run.output
+    run = example("kafka_to_s3_mapped")
     assert run.returned["topics_of"] == ["device.heat", "device.light"]
-    assert len(spark_jobs(examples)) - before == 1
+    assert run.java_starts == JVMS_OF_A_JOB
     assert check(store, kafka_broker, "devices", "device.heat").records == 24
     assert check(store, kafka_broker, "devices", "device.light").records == 0
+
+
+def test_an_hour_is_landed_when_every_partition_has_passed_it(
+    example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
+) -> None:
+    """One partition has a record of the next hour, the other is quiet."""
+    fill(kafka_broker, "returns", hours=11)
+    run = example("kafka_to_s3_complete_hours", DAY + timedelta(hours=10))
+    assert run.returned["complete"]["topics"] == {"returns": {"passed": [0], "quiet": [1]}}
+    assert run.returned["land_hour"]["records"] == 1
+    assert folders(store, "topics/returns/") == {"year=2026/month=01/day=05/hour=09"}
+
+
+def test_records_are_landed_when_there_are_enough_of_them(
+    example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
+) -> None:
+    """All of them, by one Spark job."""
+    kafka_broker.create_topic("events", 2)
+    kafka_broker.produce("events", [Message(b"{}", partition=n % 2) for n in range(10_000)])
+    run = example("kafka_to_s3_enough_records")
+    assert run.returned["enough"] == {"events": 10_000}
+    assert run.returned["land_events"]["records"] == 10_000
+    assert check(store, kafka_broker, "events", "events").records == 10_000

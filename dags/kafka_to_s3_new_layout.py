@@ -1,0 +1,49 @@
+"""Write history again with another layout: the clicks of ``kafka_to_s3_daily``, by hour and not compressed.
+
+A pipeline keeps what it has landed. Another layout of the same records is therefore another pipeline with another
+``topics_dir``, beside the first one and independent of it; ``docs/changing-layout.md`` tells the whole way. The window
+is explicit: that of ``params``, or another one in the conf of a run, such as
+
+    {"kafka_s3": {"window": ["2026-02-01T00:00:00+00:00", "2026-03-01T00:00:00+00:00"]}}
+
+Windows may be landed in any order and at the same time, and one that is landed already costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+
+from airflow.providers.common.compat.sdk import DAG
+
+from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+
+# Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
+CONNECTOR = (
+    {"jars": os.environ["SPARK_KAFKA_JARS"]}
+    if "SPARK_KAFKA_JARS" in os.environ
+    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"}
+)
+
+with DAG(
+    dag_id="kafka_to_s3_new_layout",
+    schedule=None,
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=4,
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True},
+    params={"kafka_s3": {"window": ["2026-01-01T00:00:00+00:00", "2026-02-01T00:00:00+00:00"]}},
+    tags=["kafka", "s3"],
+):
+    KafkaToS3Operator(
+        task_id="land_again",
+        topics="clicks",
+        bucket=os.environ.get("KAFKA_TO_S3_BUCKET", "lake"),
+        # Both are new, so that neither the stored offsets nor the objects of the first pipeline are touched.
+        pipeline="clicks-by-hour",
+        topics_dir="topics-by-hour",
+        offsets="data_interval",
+        format="json",
+        partitioner="hourly",
+        **CONNECTOR,
+    )
