@@ -337,3 +337,19 @@ def test_after_windows_an_incremental_run_begins_untouched_partitions_at_their_e
     bench.run(bench.task(offsets="data_interval"), run_id="r1", interval=day)
     returned = bench.run(bench.task(starting_offsets="latest"), run_id="r2")
     assert returned["topics"]["orders"]["batches"][0]["offsets"] == {"1": [[0, 1]]}
+
+
+def test_an_error_prints_a_command_with_the_connections_of_the_task(bench: Bench) -> None:
+    """Whoever copies it reaches the same bucket and cluster."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}])
+    bench.run(bench.task())
+    bench.kafka.create_topic("orders")
+    with pytest.raises(AirflowFailException) as told:
+        bench.run(bench.task(), run_id="manual__2")
+    assert (
+        "`kafka-s3 reset --kafka-conn-id kafka_default --aws-conn-id aws_default --bucket lake --topics-dir topics "
+        "--pipeline orders-to-lake --topic orders`"
+    ) in str(told.value)
