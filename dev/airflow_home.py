@@ -72,6 +72,8 @@ class AirflowHome:
             "AIRFLOW_HOME": str(folder),
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            # Half a minute is Airflow's own limit, which the first import of everything may need on a busy machine.
+            "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "240",
             "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
             "JAVA_HOME": str(java.parent.parent),
             "NO_PROXY": "127.0.0.1,localhost",
