@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -45,6 +45,8 @@ _SETTINGS: Final = {
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
     # A task asks that often (seconds) whether it may go on; so long takes it to notice that somebody has stopped it.
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+    # So long (seconds) Airflow waits for the children of a task that was killed, before it sees to the next try.
+    "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "1",
     # The UI asks for news that often (seconds).
     "AIRFLOW__API__AUTO_REFRESH_INTERVAL": "1",
 }
@@ -62,7 +64,7 @@ class ApiError(Exception):
         self.status = status
 
 
-def wait_for(condition: Callable[[], Any], what: str, *, timeout: float = 300.0) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, *, timeout: float = 600.0) -> Any:
     """Ask again and again until the answer is true, and return it.
 
     Args:
@@ -153,7 +155,7 @@ class AirflowServers:
         with self._log_file(name).open("wb") as log:
             # A process group of its own, so that its children can be ended with it: Airflow leaves some behind.
             self._processes[name] = subprocess.Popen(
-                _command([name, *arguments]),
+                [sys.executable, "-m", "airflow", name, *arguments],
                 cwd=self.home.folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -201,22 +203,12 @@ class AirflowServers:
             RuntimeError: it failed; with what it said.
         """
         for _ in range(5):
-            done = subprocess.run(
-                _command(arguments),
-                cwd=self.home.folder,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                check=False,
-            )
-            if done.returncode == 0:
-                return done.stdout
-            if "database is locked" not in done.stdout:
+            status, output = self.home.run(list(arguments), environment=self._environment)
+            if status == 0:
+                return output
+            if "database is locked" not in output:
                 break
-        raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-6000:]}")
+        raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{output[-6000:]}")
 
     # -- the API ------------------------------------------------------------------------------------------------------
 
@@ -296,7 +288,7 @@ class AirflowServers:
         found: dict[str, Any] = self.api("GET", f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}")
         return found
 
-    def wait_for_run(self, dag_id: str, run_id: str, *, timeout: float = 300.0) -> str:
+    def wait_for_run(self, dag_id: str, run_id: str, *, timeout: float = 600.0) -> str:
         """The state in which a run ends: ``success`` or ``failed``."""
         return str(
             wait_for(
@@ -328,11 +320,11 @@ class AirflowServers:
         file = folder / f"attempt={attempt}.log"
         return file.read_text(errors="replace") if file.exists() else ""
 
-    def backfill(self, dag_id: str, first: str, last: str, *arguments: str, timeout: float = 600.0) -> dict[str, str]:
+    def backfill(self, dag_id: str, first: str, last: str, *arguments: str, timeout: float = 900.0) -> dict[str, str]:
         """``airflow backfill create``, and wait until its runs have ended.
 
         Args:
-            dag_id: unpaused.
+            dag_id: which; it is not paused afterwards.
             first: logical date of the first interval.
             last: logical date of the last; it belongs to the backfill.
             arguments: more of the command, such as ``--run-backwards``.
@@ -341,7 +333,10 @@ class AirflowServers:
         Returns:
             State of each run of the DAG in that range, by logical date (``YYYY-MM-DD``).
         """
+        # Runs that begin while others are still being made would meet in SQLite, and leave half a backfill.
+        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
         self.command("backfill", "create", "--dag-id", dag_id, "--from-date", first, "--to-date", last, *arguments)
+        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
 
         def ended() -> dict[str, str]:
             runs = [r for r in self.runs(dag_id) if r["logical_date"] and first <= r["logical_date"][:10] <= last]
@@ -354,10 +349,6 @@ class AirflowServers:
             with contextlib.suppress(ApiError):
                 self.api("PUT", f"/backfills/{backfill['id']}/cancel")
         return states
-
-
-def _command(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "airflow", *arguments]
 
 
 def _free_port() -> int:

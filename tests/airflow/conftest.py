@@ -77,7 +77,7 @@ class Gate:
     def wait_for(self, method: str, ending: str) -> None:
         """Return when a request is held that :meth:`hold` has asked for."""
         with self._lock:
-            assert self._lock.wait_for(lambda: (method, ending) in self._waiting, timeout=100), f"no {method} {ending}"
+            assert self._lock.wait_for(lambda: (method, ending) in self._waiting, timeout=300), f"no {method} {ending}"
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Any:
         """Serve a request, later if it has to wait."""
@@ -100,7 +100,7 @@ class Gate:
                 self.met.append(held[1])
             self._lock.notify_all()
             # Whoever is alone goes on in the end; the test then sees that nobody met.
-            self._lock.wait_for(lambda: held not in self._wanted, timeout=150)
+            self._lock.wait_for(lambda: held not in self._wanted, timeout=300)
 
 
 @dataclass(frozen=True)
@@ -334,11 +334,15 @@ def servers(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactory)
     dags = tmp_path_factory.mktemp("server-dags")
     shutil.copy(Path(__file__).with_name("server_dags.py"), dags)
     names = [n for n in airflow_home.environment if n.startswith("AIRFLOW_CONN_")]
+    # A request that is held must not be sent again meanwhile.
+    aws = json.loads(airflow_home.environment["AIRFLOW_CONN_AWS_DEFAULT"])
+    aws["extra"]["config_kwargs"]["read_timeout"] = 600
     home = AirflowHome(
         tmp_path_factory.mktemp("airflow-servers"),
         dags,
         environment={
             **{n: airflow_home.environment[n] for n in names},
+            "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(aws),
             # What they are about is tested elsewhere; here several drivers share the machine.
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
                 {"conn_type": "spark", "host": "local[1]", "login": "spark", "password": SPARK_SECRET}

@@ -1,0 +1,170 @@
+"""A person before the UI of Airflow 3: a real browser that clicks, and keeps pictures of what it saw.
+
+The pictures lie in ``artifacts/ui`` of the checkout. Only roles, labels and texts that a person sees are looked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from playwright.sync_api import Browser, Locator, Playwright
+
+PICTURES = Path(__file__).resolve().parents[2] / "artifacts" / "ui"
+
+PATIENCE = 120_000
+"""Milliseconds that a page may take on a busy machine."""
+
+
+def find_chromium() -> str:
+    """The browser: ``CHROMIUM`` says which one, otherwise it is looked for on the path.
+
+    Raises:
+        RuntimeError: there is none; in one line, with what to do.
+    """
+    names = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else ["chromium", "chromium-browser"]
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    raise RuntimeError("there is no Chromium: run `make browser` as root, install it, or set CHROMIUM to its path")
+
+
+class Ui:
+    """Airflow's UI in a browser; a context manager."""
+
+    def __init__(self, url: str) -> None:
+        """Describe it; entering the context opens the browser.
+
+        Args:
+            url: of Airflow, without a slash at the end.
+        """
+        self._url = url
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+
+    def __enter__(self) -> Self:
+        """Open the browser."""
+        from playwright.sync_api import expect, sync_playwright
+
+        path = find_chromium()
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        expect.set_options(timeout=PATIENCE)
+        self._playwright = sync_playwright().start()
+        # Chromium has no sandbox for root, and it is shown nothing but this Airflow.
+        self._browser = self._playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        self.page = self._browser.new_page(viewport={"width": 1400, "height": 1000}, locale="en-US", timezone_id="UTC")
+        self.page.set_default_timeout(PATIENCE)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it; what it shows at that moment is kept if something went wrong."""
+        assert self._browser is not None
+        assert self._playwright is not None
+        if error is not None:
+            self.picture("failed")
+        self._browser.close()
+        self._playwright.stop()
+
+    def picture(self, name: str) -> None:
+        """Keep a picture of the page."""
+        self.page.screenshot(path=PICTURES / f"{name}.png")
+
+    # -- pages --------------------------------------------------------------------------------------------------------
+
+    def open_task(self, dag_id: str, run_id: str, task_id: str, tab: str = "") -> None:
+        """Open the page of a task instance: its log, or ``tab`` (``rendered_templates``, ``xcom``, ``details``)."""
+        end = f"/{tab}" if tab else ""
+        self.page.goto(f"{self._url}/dags/{dag_id}/runs/{quote(run_id)}/tasks/{task_id}{end}")
+        self.page.get_by_text("KafkaToS3Operator").first.wait_for()
+
+    def wait_for_state(self, state: str) -> None:
+        """Wait until the page of a task instance shows a state, such as ``Success``."""
+        self.page.get_by_test_id("state-badge").filter(has_text=state).first.wait_for()
+
+    def wait_for_text(self, text: str) -> None:
+        """Wait until the page shows a text."""
+        self.page.get_by_text(text).first.wait_for()
+
+    def text(self) -> str:
+        """All that the page holds: its text, without the borders between coloured words, and its source."""
+        return (self.page.locator("body").text_content() or "") + self.page.content()
+
+    # -- deeds --------------------------------------------------------------------------------------------------------
+
+    def trigger(self, dag_id: str, run_id: str, date: str, conf: dict[str, Any]) -> None:
+        """Trigger a run with a run id, a logical date (``YYYY/MM/DD``, midnight) and a conf."""
+        dialog = self._open_dialog(dag_id)
+        self._enter_date(dialog.get_by_text(", 20").first, date)
+        self._enter_conf(dialog, conf)
+        dialog.locator("input[name=dagRunId]").fill(run_id)
+        self.picture("trigger")
+        dialog.get_by_test_id("trigger-dag-submit").click()
+        self.page.wait_for_url(f"**/runs/{run_id}*")
+
+    def backfill_again(self, dag_id: str, date: str, conf: dict[str, Any]) -> None:
+        """Backfill one logical date once more although there is a run, which gets another conf and is cleared."""
+        dialog = self._open_dialog(dag_id)
+        dialog.get_by_text("Backfill", exact=True).click()
+        for _ in range(2):
+            self._enter_date(dialog.get_by_text("Select date and time").first, date)
+        dialog.get_by_text("All Runs", exact=True).click()
+        dialog.get_by_text("Override parameters on existing runs").click()
+        self._enter_conf(dialog, conf)
+        self.picture("backfill-again")
+        dialog.get_by_role("button", name="Run Backfill").click()
+        dialog.wait_for(state="hidden")
+
+    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Clear a task instance."""
+        self.open_task(dag_id, run_id, task_id)
+        self.page.get_by_role("button", name="Press shift+c to clear").click()
+        dialog = self.page.get_by_role("dialog")
+        dialog.get_by_text("Affected Tasks: 1").wait_for()
+        dialog.get_by_role("button", name="Confirm").click()
+        dialog.wait_for(state="hidden")
+
+    def mark_failed(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Mark a task instance as failed."""
+        self.open_task(dag_id, run_id, task_id)
+        self.page.get_by_role("button", name="Mark Task Instance as...").click()
+        self.page.get_by_role("menuitem", name="Failed").click()
+        dialog = self.page.get_by_role("dialog")
+        dialog.get_by_text("Affected Tasks: 1").wait_for()
+        dialog.get_by_role("button", name="Confirm").click()
+        dialog.wait_for(state="hidden")
+
+    def _open_dialog(self, dag_id: str) -> Locator:
+        self.page.goto(f"{self._url}/dags/{dag_id}")
+        self.page.get_by_test_id("trigger-dag-button").click()
+        dialog = self.page.get_by_role("dialog").first
+        dialog.wait_for()
+        return dialog
+
+    def _enter_date(self, field: Locator, date: str) -> None:
+        field.click()
+        for hint, value in (("YYYY/MM/DD", date), ("HH:mm", "00:00")):
+            box = self.page.get_by_placeholder(hint)
+            box.fill(value)
+            box.press("Enter")
+        self.page.keyboard.press("Escape")
+        self.page.get_by_placeholder("YYYY/MM/DD").wait_for(state="hidden")
+
+    def _enter_conf(self, dialog: Locator, conf: dict[str, Any]) -> None:
+        dialog.get_by_role("button", name="Advanced Options").click()
+        dialog.locator(".monaco-editor").first.click()
+        self.page.keyboard.press("Control+A")
+        self.page.keyboard.insert_text(json.dumps(conf))
+        # The editor has closed brackets and quotes on its own.
+        self.page.keyboard.press("Control+Shift+End")
+        self.page.keyboard.press("Delete")
+        # It is taken over when the editor loses the focus.
+        dialog.get_by_role("heading").first.click()
