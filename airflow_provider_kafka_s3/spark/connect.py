@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -89,12 +90,22 @@ def _open(server: ConnectServer, session: str, conf: dict[str, str], package: Pa
         version = spark.version
         for name, value in conf.items():
             spark.conf.set(name, value)
-        spark.addArtifacts(str(package), pyfile=True)
+        _add(spark.addArtifacts, package)
     except BaseException:
         spark.client.close()
         raise
     log.info("Spark Connect server %s, Spark %s, session %s", _address(server), version, session)
     return spark  # type: ignore[return-value]
+
+
+def _add(add_artifacts: Callable[..., None], package: Path) -> None:
+    try:
+        add_artifacts(str(package), pyfile=True)
+    except Exception as e:  # noqa: BLE001 - whatever the server made of it, the second answer counts
+        # Runs that share a session may add the same file at the same moment, and the server moves both to one place.
+        # Once it is there, the server compares what it is given with it.
+        log.info("adding %s again, since the server said: %s", package.name, message_of(e))
+        add_artifacts(str(package), pyfile=True)
 
 
 def _address(server: ConnectServer) -> str:

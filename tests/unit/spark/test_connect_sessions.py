@@ -110,6 +110,25 @@ def test_a_session_that_the_server_has_ended_is_followed_by_the_next(monkeypatch
     assert len(set(asked)) == 3
 
 
+@pytest.mark.parametrize("collisions", [0, 1, 2])
+def test_code_that_another_run_adds_at_the_same_moment_is_added_again(collisions: int) -> None:
+    """The second answer counts, whatever it is."""
+    asked: list[str] = []
+
+    def add(path: str, *, pyfile: bool) -> None:
+        asked.append(path)
+        assert pyfile
+        if len(asked) <= collisions:
+            raise RuntimeError("[ARTIFACT_ALREADY_EXISTS]")
+
+    if collisions < 2:
+        connect._add(add, Path("package.zip"))
+    else:
+        with pytest.raises(RuntimeError, match="EXISTS"):
+            connect._add(add, Path("package.zip"))
+    assert len(asked) == min(collisions, 1) + 1
+
+
 def test_no_repr_shows_the_url_with_its_token() -> None:
     """Neither that of the server nor that of the job."""
     server = ConnectServer(url=f"sc://h:1/;token={TOKEN}")
