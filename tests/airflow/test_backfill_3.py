@@ -1,0 +1,83 @@
+"""Airflow 3's backfills of five daily intervals, by its real servers, Kafka, Spark, and an S3 server over HTTP."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.airflow.days import RECORDS, check_days, make_days
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.storage.s3 import S3Store
+    from airflow_provider_kafka_s3.testing.invariants import BucketSummary
+    from dev.airflow_servers import AirflowServers
+    from dev.kafka_broker import KafkaBroker
+    from tests.airflow.conftest import Gate
+
+# Ten small Spark jobs, several at a time.
+pytestmark = pytest.mark.timeout(1800)
+
+FIVE = ("2013-01-01", "2013-01-05")
+DAYS = [f"2013-01-0{n}" for n in range(1, 6)]
+
+
+def overlapping(servers: AirflowServers, topic: str) -> bool:
+    """Whether two tasks of a DAG ran at the same time."""
+    tasks = [servers.task(topic, run["dag_run_id"], "land") for run in servers.runs(topic)]
+    times = sorted((task["start_date"], task["end_date"]) for task in tasks)
+    return any(later[0] < earlier[1] for earlier, later in itertools.pairwise(times))
+
+
+def test_a_backfill_lands_every_day_once_and_again_changes_nothing(
+    servers: AirflowServers,
+    store: S3Store,
+    kafka_broker: KafkaBroker,
+    listing: Callable[[], dict[str, Any]],
+    check: Callable[..., BucketSummary],
+    gate: Gate,
+) -> None:
+    """Five days, three at a time, of which the first may not be written; then every way to reprocess them."""
+    topic = "forwards"
+    make_days(kafka_broker, topic)
+    servers.unpause(topic)
+    with gate.refuse(f"/topics/{topic}/year=2013/month=01/day=01/"):
+        states = servers.backfill(topic, *FIVE, "--max-active-runs", "3")
+    assert states == {**dict.fromkeys(DAYS, "success"), DAYS[0]: "failed"}
+    assert overlapping(servers, topic)
+    check_days(store, topic, range(2, 6))
+
+    before = listing()
+    assert servers.backfill(topic, *FIVE) == states
+    assert listing() == before
+
+    states = servers.backfill(topic, *FIVE, "--reprocess-behavior", "failed")
+    assert states == dict.fromkeys(DAYS, "success")
+    check_days(store, topic, range(1, 6))
+    assert check(topic, complete=False).records == 5 * RECORDS
+
+    before, starts = listing(), len(servers.home.java_commands)
+    states = servers.backfill(topic, *FIVE, "--max-active-runs", "3", "--reprocess-behavior", "completed")
+    assert states == dict.fromkeys(DAYS, "success")
+    tasks = [servers.task(topic, run["dag_run_id"], "land") for run in servers.runs(topic)]
+    assert [task["try_number"] for task in tasks] == [3, 2, 2, 2, 2]
+    assert listing() == before
+    assert len(servers.home.java_commands) == starts
+
+
+def test_a_backfill_may_go_backwards(
+    servers: AirflowServers,
+    store: S3Store,
+    kafka_broker: KafkaBroker,
+    check: Callable[..., BucketSummary],
+) -> None:
+    """The newest day first: each run lands its own day, below what is covered, and nothing twice."""
+    topic = "backwards"
+    make_days(kafka_broker, topic)
+    servers.unpause(topic)
+    states = servers.backfill(topic, *FIVE, "--max-active-runs", "3", "--run-backwards")
+    assert states == dict.fromkeys(DAYS, "success")
+    check_days(store, topic, range(1, 6))
+    assert check(topic, complete=False).records == 5 * RECORDS
