@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -44,17 +45,17 @@ class AskingSensor(BaseSensorOperator):
         super().__init__(**kwargs)
         self.deferrable = deferrable
 
+    @abstractmethod
     def _question(self, context: Context) -> Question | None:
         """What to ask in this run; None: it has nothing to wait for.
 
         Raises:
             KafkaS3Error: a parameter is wrong, or this run has no window.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _trigger(self, question: Question) -> PollingTrigger:
         """Who asks it in the triggerer."""
-        raise NotImplementedError
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Ask once."""
