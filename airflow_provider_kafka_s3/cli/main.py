@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import getpass
 import json
 import logging
@@ -144,7 +145,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     logging.getLogger("botocore").setLevel(logging.WARNING)
     try:
-        answer = said.run(Access(said))
+        # Airflow 2 logs to standard output, which belongs to the answer.
+        with contextlib.redirect_stdout(sys.stderr):
+            answer = said.run(Access(said))
     except KafkaS3Error as e:
         return _fail(e, as_json=said.json)
     except KeyboardInterrupt:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
@@ -89,6 +91,27 @@ def test_verify_reads_all_that_is_landed(world: World) -> None:
     world.run("first")
     said = world.about("verify", "--json")
     assert (said.code, said.data["topics"][TOPIC]["objects"], said.data["topics"][TOPIC]["size"]) == (0, 2, 12)
+
+
+def test_nothing_but_the_answer_is_on_standard_output(world: World) -> None:
+    """Not even what a log writes there, as Airflow 2 sets it up."""
+
+    class Printing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            print(record.getMessage())
+
+    world.run("first")
+    package = logging.getLogger("airflow_provider_kafka_s3")
+    handler, level = Printing(), package.level
+    package.addHandler(handler)
+    package.setLevel(logging.INFO)
+    try:
+        said = world.about("verify", "--json")
+    finally:
+        package.removeHandler(handler)
+        package.setLevel(level)
+    assert said.data["topics"][TOPIC]["objects"] == 2
+    assert "verify of what is landed" in said.err
 
 
 def test_verify_finds_what_is_gone_and_names_it(world: World) -> None:
