@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import DAG
 from airflow.timetables.interval import CronDataIntervalTimetable
+from airflow.timetables.trigger import CronPartitionTimetable
 
 from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 
@@ -18,7 +19,7 @@ BUCKET = os.environ["SERVER_TESTS_BUCKET"]
 PIPELINE = os.environ["SERVER_TESTS_PIPELINE"]
 
 
-def land(dag_id: str, *, retries: int = 0, end: datetime | None = None, **said: Any) -> None:
+def land(dag_id: str, *, schedule: Any = None, retries: int = 0, end: datetime | None = None, **said: Any) -> None:
     """A DAG that lands the topic of the same name, with a task ``land``; the scheduler runs it unless it has ended."""
     parameters = {
         "topics": dag_id,
@@ -35,7 +36,7 @@ def land(dag_id: str, *, retries: int = 0, end: datetime | None = None, **said: 
     }
     with DAG(
         dag_id,
-        schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
+        schedule=schedule or CronDataIntervalTimetable("@daily", timezone="UTC"),
         start_date=datetime(2013, 1, 1, tzinfo=UTC),
         end_date=end,
         catchup=False,
@@ -51,4 +52,5 @@ land("backwards", end=JANUARY_31)
 land("clicked", end=JANUARY_31)
 land("stopped", end=JANUARY_31)
 land("orphaned", end=JANUARY_31, retries=1)
+land("partitioned", schedule=CronPartitionTimetable("0 0 * * *", timezone="UTC", run_offset=-1), end=JANUARY_31)
 land("busy")
