@@ -68,7 +68,13 @@ __all__ = [
     "UnsupportedStoreError",
     "UploadGone",
     "UploadRefused",
+    "message_of",
 ]
+
+
+def message_of(error: BaseException) -> str:
+    """The text of an error and its notes."""
+    return "; ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 class KafkaS3Error(Exception):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, message_of
 
 __all__ = ["Finding", "Level", "good", "guarded"]
 
@@ -41,4 +41,4 @@ def guarded(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
     try:
         return list(look())
     except KafkaS3Error as e:
-        return [Finding(check, "error", f"{type(e).__name__}: {'; '.join([str(e), *getattr(e, '__notes__', ())])}")]
+        return [Finding(check, "error", f"{type(e).__name__}: {message_of(e)}")]

@@ -16,7 +16,7 @@ from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.cli import acting, doctor, looking
 from airflow_provider_kafka_s3.cli.access import Access, add_options
 from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError, message_of
 
 __all__ = ["main", "parser"]
 
@@ -159,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fail(error: KafkaS3Error, *, as_json: bool) -> int:
     code = USAGE if isinstance(error, ConfigurationError) else FAILED if isinstance(error, TerminalError) else RETRY
-    message = "; ".join([str(error), *getattr(error, "__notes__", ())])
+    message = message_of(error)
     if as_json:
         told: dict[str, Any] = {"type": type(error).__name__, "message": message, "terminal": code != RETRY}
         print(json.dumps({"error": told}, indent=2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_kafka_s3.exceptions import TerminalError
+from airflow_provider_kafka_s3.exceptions import TerminalError, message_of
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.batch.requests import TopicResult, Verification
@@ -99,7 +99,7 @@ def failure(errors: Mapping[str, Exception], done: Mapping[str, object]) -> tupl
     """
     topics_of: dict[str, list[str]] = {}
     for topic, error in sorted(errors.items()):
-        text = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])])
+        text = f"{type(error).__name__}: {message_of(error)}"
         topics_of.setdefault(text, []).append(repr(topic))
     lines = [f"topic{'s' * (len(topics) > 1)} {', '.join(topics)}: {text}" for text, topics in topics_of.items()]
     if done:

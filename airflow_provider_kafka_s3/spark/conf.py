@@ -55,11 +55,7 @@ APPLICATION_FILE: Final = "spark.kafkaToS3.applicationFile"
 
 def with_job_conf(user: Mapping[str, str]) -> dict[str, str]:
     """The job's settings under the user's: what the user set wins, except that redaction only grows."""
-    conf = {**JOB_CONF, **user}
-    for name in ("spark.redaction.regex", "spark.sql.redaction.options.regex"):
-        if name in user and JOB_CONF[name] not in user[name]:
-            conf[name] = f"{JOB_CONF[name]}|{user[name]}"
-    return conf
+    return _under(JOB_CONF, user)
 
 
 SERVER_CONF: Final[Mapping[str, str]] = MappingProxyType(
@@ -72,7 +68,6 @@ SERVER_CONF: Final[Mapping[str, str]] = MappingProxyType(
 """What a Spark Connect server should be started with: settings that no session can have."""
 
 _OPTIONS_OF_READERS: Final = rf'(?s)key: "[^"]*{_SECRETS.replace("(?i)", "(?i:")})[^"]*"\s+value: "(?:[^"\\]|\\.)*"'
-
 """A reader's option with a secret name and its value, as the text of a protocol buffer."""
 
 _SESSION_CONF: Final[Mapping[str, str]] = MappingProxyType(
@@ -89,11 +84,16 @@ def session_conf(user: Mapping[str, str]) -> dict[str, str]:
 
     What the user set wins, except that redaction only grows.
     """
-    conf = {**_SESSION_CONF, **{name: value for name, value in user.items() if name not in of_server(user)}}
-    for name in ("spark.sql.redaction.string.regex", "spark.sql.redaction.options.regex"):
-        if name in user and _SESSION_CONF[name] not in user[name]:
-            conf[name] = f"{_SESSION_CONF[name]}|{user[name]}"
-    return conf
+    return _under(_SESSION_CONF, {name: value for name, value in user.items() if name not in of_server(user)})
+
+
+def _under(ours: Mapping[str, str], user: Mapping[str, str]) -> dict[str, str]:
+    grown = {
+        name: f"{ours[name]}|{value}"
+        for name, value in user.items()
+        if "redaction" in name and name in ours and ours[name] not in value
+    }
+    return {**ours, **user, **grown}
 
 
 def of_server(user: Mapping[str, str]) -> list[str]:

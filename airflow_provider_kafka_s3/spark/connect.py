@@ -21,9 +21,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, KafkaS3Error, SparkJobError
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
+    KafkaS3Error,
+    SparkJobError,
+    message_of,
+)
 from airflow_provider_kafka_s3.spark.conf import session_conf
-from airflow_provider_kafka_s3.spark.failures import explain, message_of
+from airflow_provider_kafka_s3.spark.failures import explain
 from airflow_provider_kafka_s3.spark.ship import package_zip
 from airflow_provider_kafka_s3.spark.spec import ConnectServer
 

@@ -17,10 +17,11 @@ from airflow_provider_kafka_s3.exceptions import (
     KafkaS3Error,
     SparkJobError,
     TerminalError,
+    message_of,
 )
 from airflow_provider_kafka_s3.spark.conf import connector_package
 
-__all__ = ["explain", "message_of"]
+__all__ = ["explain"]
 
 _LONGEST: Final = 1_500
 _TRACE: Final = re.compile(r"^\s*(at |\.\.\. \d+ more)")
@@ -69,11 +70,6 @@ def explain(error: Exception) -> KafkaS3Error:
             f"and spark.driver.memory, or let a batch make fewer objects (partitioner, rotation, max_records_per_batch)"
         )
     return SparkJobError(f"the Spark job failed: {reason}")
-
-
-def message_of(error: BaseException) -> str:
-    """The text of an error and its notes."""
-    return "; ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def _reason(error: Exception, text: str) -> str:

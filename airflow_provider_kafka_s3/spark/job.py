@@ -32,12 +32,13 @@ from airflow_provider_kafka_s3.exceptions import (
     RecordError,
     SparkJobError,
     TerminalError,
+    message_of,
 )
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
-from airflow_provider_kafka_s3.spark.failures import explain, message_of
+from airflow_provider_kafka_s3.spark.failures import explain
 from airflow_provider_kafka_s3.spark.frames import read_directly, record_frame
 from airflow_provider_kafka_s3.spark.progress import Progress, action_of
 from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, uploads_of

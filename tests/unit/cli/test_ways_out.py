@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.exceptions import (
     RecordError,
     RunSupersededError,
     TopicRecreatedError,
+    message_of,
 )
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -27,7 +28,7 @@ MARKER = keys.marker_key(keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC))
 
 def text_of(error: BaseException) -> str:
     """What the operator shows of an error."""
-    return "; ".join([str(error), *getattr(error, "__notes__", ())])
+    return message_of(error)
 
 
 def fails(world: World, kind: type[KafkaS3Error], run: str = "next", **settings: object) -> list[list[str]]:
