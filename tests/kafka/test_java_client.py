@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.kafka.options import spark_options
+from dev.certificates import Authority
 from dev.kafka_broker import KAFKA_JARS
 
 SPARK_JARS = KAFKA_JARS.parent / "spark"
@@ -71,15 +71,15 @@ def test_the_java_client_logs_in_with_a_difficult_password(
 def test_the_java_client_reads_the_certificates(java: Any, tmp_path: Path, encrypted: bool) -> None:
     """A CA, a certificate and its key from files, the key with and without a password."""
     password = "key \"pass'word" if encrypted else None
-    certificate, key = self_signed(password)
-    (tmp_path / "cert.pem").write_bytes(b"some words before it\n" + certificate)
-    (tmp_path / "key.pem").write_bytes(key)
+    authority = Authority(tmp_path)
+    client = authority.client(password=password)
+    client.certificate.write_text(f"some words before it\n{client.certificate_pem}")
     config: dict[str, object] = {
         "bootstrap.servers": "localhost:1",
         "security.protocol": "ssl",
-        "ssl.ca.location": str(tmp_path / "cert.pem"),
-        "ssl.certificate.location": str(tmp_path / "cert.pem"),
-        "ssl.key.location": str(tmp_path / "key.pem"),
+        "ssl.ca.location": str(authority.certificate),
+        "ssl.certificate.location": str(client.certificate),
+        "ssl.key.location": str(client.key),
         **({"ssl.key.password": password} if password else {}),
     }
     settings = client_settings(spark_options(config))
@@ -92,30 +92,3 @@ def test_the_java_client_reads_the_certificates(java: Any, tmp_path: Path, encry
 
     assert engines.truststore().size() == 1
     assert engines.keystore().size() == 1
-
-
-def self_signed(password: str | None) -> tuple[bytes, bytes]:
-    """A certificate that is its own CA, and its PKCS#8 key, both as PEM."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    encryption: serialization.KeySerializationEncryption = (
-        serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
-    )
-    pem = serialization.Encoding.PEM
-    return certificate.public_bytes(pem), key.private_bytes(pem, serialization.PrivateFormat.PKCS8, encryption)

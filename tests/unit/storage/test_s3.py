@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import pickle
 import socket
-import ssl
 import threading
 import time
 import uuid
@@ -16,10 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
@@ -33,6 +26,7 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.retry import Retrier, RetryDetails
 from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+from dev.certificates import Authority, server_context
 from dev.s3_server import ThreadedS3Server
 
 if TYPE_CHECKING:
@@ -369,38 +363,12 @@ def test_nobody_listening_is_transient() -> None:
     assert not isinstance(caught.value, UnknownOutcomeError)
 
 
-def self_signed(folder: Path) -> tuple[str, ssl.SSLContext]:
-    """A certificate for the loopback address: its file, and the server's side of it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "S3 of a test")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
-    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate_file, key_file)
-    return str(certificate_file), context
-
-
 def test_certificates_are_checked_against_the_bundle(tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """TLS works with the right bundle, by setting or by environment; a wrong certificate is told as what it may be."""
     monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
-    bundle, context = self_signed(tmp_path)
-    with ThreadedS3Server(buckets=["over-tls"], tls=context) as server:
+    authority = Authority(tmp_path)
+    bundle = str(authority.certificate)
+    with ThreadedS3Server(buckets=["over-tls"], tls=server_context(authority.server())) as server:
 
         def store(**settings: Any) -> S3Store:
             found = S3Settings(endpoint_url=server.endpoint, region="us-east-1", **settings)
