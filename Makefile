@@ -12,6 +12,7 @@ UV := $(BUILD)/uv-$(UV_VERSION)/bin/uv
 INSTALLED := $(VENV)/.installed
 INSTALLED_2 := $(VENV_2)/.installed
 JARS := $(BUILD)/jars/.copied
+VERSITYGW := $(BUILD)/bin/versitygw
 
 # Packages come through the certificates the machine trusts, which on a company's network are not only the public ones.
 UV_FLAGS := --quiet --system-certs
@@ -25,8 +26,8 @@ AIRFLOW_TESTS := tests/airflow tests/packaging \
 .DELETE_ON_ERROR:
 # Output of two installations at once tells nobody anything, and the steps are few.
 .NOTPARALLEL:
-.PHONY: help demo test test-3.3 test-2.11 lint format bench simulate mutants lock setup setup-3.3 setup-2.11 jars browser check \
-  clean
+.PHONY: help demo test test-3.3 test-2.11 lint format bench simulate mutants lock setup setup-3.3 setup-2.11 jars browser \
+  versitygw check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +37,7 @@ demo: setup-3.3 ## real Kafka, S3 and Airflow on this machine: load the flights,
 
 test: lint test-3.3 test-2.11 ## set up, lint and run every test (ARGS="-k offsets" for some of them)
 
-test-3.3: setup-3.3 browser ## every test but those of an older Airflow
+test-3.3: setup-3.3 browser versitygw ## every test but those of an older Airflow
 	@$(RUN) -m pytest $(ARGS)
 
 # What ARGS choose may not depend on Airflow at all: then there is nothing to run a second time.
@@ -54,7 +55,7 @@ format: setup-3.3 ## write the code the way `make lint` wants it
 	@$(VENV)/bin/ruff check --quiet --fix .
 	@$(VENV)/bin/ruff format --quiet .
 
-bench: setup-3.3 ## measure against Spark's own writer; prints a table and JSON
+bench: setup-3.3 versitygw ## measure against Spark's own writer; prints a table and JSON
 	@$(RUN) -m tests.benchmark $(ARGS)
 
 simulate: setup-3.3 ## 10,000 seeds of the commit protocol under crashes, races and lost responses
@@ -71,13 +72,15 @@ lock: $(UV) ## resolve the dependencies again and write the locks
 	    --output-file requirements/airflow-$$version.lock >/dev/null || exit 1; \
 	done
 
-setup: setup-3.3 setup-2.11 browser ## the virtual environments, the jars and the browser
+setup: setup-3.3 setup-2.11 browser versitygw ## the virtual environments, the jars, the browser and the second S3 server
 
 setup-3.3: check $(INSTALLED) $(JARS) ## only the one with Airflow 3.3: .venv
 
 setup-2.11: check $(INSTALLED_2) $(JARS) ## only the one with Airflow 2.11: .venv-2.11
 
 jars: $(JARS) ## only the jars: Spark's Kafka connector and a Kafka broker
+
+versitygw: $(VERSITYGW) ## only the second S3 server: versitygw, built from source
 
 # Only root can install it. Whoever is not is told what to do.
 browser: ## only the browser: Chromium, for the tests of Airflow's UI
@@ -113,6 +116,9 @@ $(INSTALLED) $(INSTALLED_2): pyproject.toml | $(UV)
 	@$(UV) pip sync $(UV_FLAGS) --python $(@D) $(filter %.lock,$^)
 	@$(UV) pip install $(UV_FLAGS) --python $(@D) --no-deps --no-build-isolation --editable .
 	@touch $@
+
+$(VERSITYGW): dev/build_versitygw.sh | $(UV)
+	@UV=$(UV) sh $< $(BUILD)
 
 $(JARS): dev/pom.xml
 	@sh dev/check.sh java maven

@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=2_000_000, help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=3, help="of each case; medians count (default: %(default)s)")
     parser.add_argument("--slice-records", type=int, default=5_000_000, help="offsets of one slice at most")
-    parser.add_argument("--store", choices=["auto", "versitygw", "moto"], default="auto", help="S3 server")
+    parser.add_argument("--store", choices=["versitygw", "moto"], default="versitygw", help="S3 server")
     parser.add_argument("--json", type=Path, default=ROOT / ".build" / "benchmark.json", help="where the figures go")
     options = parser.parse_args()
     with store(options.store) as server, KafkaBroker(heap="1g") as broker, tempfile.TemporaryDirectory() as folder:

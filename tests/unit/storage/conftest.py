@@ -1,4 +1,4 @@
-"""Stores to run the same tests on: memory, moto over HTTP, and whatever the environment names."""
+"""Stores to run the same tests on: memory, moto and versitygw over HTTP, and whatever the environment names."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from airflow_provider_kafka_s3.exceptions import BucketNotFoundError
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from dev.s3_server import S3Server
+from dev.versitygw import VersityGateway
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.port import ObjectStore
@@ -38,6 +39,16 @@ def moto_store(moto_endpoint: str) -> S3Store:
 
 
 @pytest.fixture(scope="session")
+def versitygw_store() -> Iterator[S3Store]:
+    """The bucket of one versitygw per test session, through one client."""
+    login = {"access_key_id": ANY.access_key_id, "secret_access_key": ANY.secret_access_key}
+    with VersityGateway(**login) as server:
+        client = make_client(S3Settings(endpoint_url=server.endpoint, region="us-east-1", addressing_style="path"), ANY)
+        client.create_bucket(Bucket=BUCKET)
+        yield S3Store(client, BUCKET)
+
+
+@pytest.fixture(scope="session")
 def endpoint_store() -> S3Store:
     """The bucket at the endpoint that the environment names; made if it is not there."""
     client = make_client(
@@ -55,7 +66,7 @@ def endpoint_store() -> S3Store:
     return store
 
 
-@pytest.fixture(params=["memory", "moto", *(["endpoint"] if os.environ.get(ENDPOINT) else [])])
+@pytest.fixture(params=["memory", "moto", "versitygw", *(["endpoint"] if os.environ.get(ENDPOINT) else [])])
 def store(request: pytest.FixtureRequest) -> ObjectStore:
     """Every store in turn."""
     if request.param == "memory":

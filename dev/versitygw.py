@@ -1,0 +1,134 @@
+"""A second S3 server for tests and benchmark: versitygw, which keeps objects as files of a folder.
+
+It shares no code with moto, so what both do is not one server's whim. It checks signatures and checksums, is atomic
+under races and speaks TLS; it has no lifecycle rules and ignores server-side encryption, and its keys are file names:
+no part of one above 255 bytes, no ``a`` beside ``a/b``.
+
+``make versitygw`` builds it.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+from dev.certificates import Certificate
+from dev.kafka_broker import HOST, free_ports
+
+__all__ = ["VersityGateway"]
+
+BINARY: Final = Path(__file__).resolve().parents[1] / ".build" / "bin" / "versitygw"
+
+_MEMORY: Final = Path("/dev/shm")
+
+
+class VersityGateway:
+    """The server as a process of its own, on an empty folder that goes with it.
+
+    Attributes:
+        endpoint: address to give to clients, known after :meth:`start`.
+    """
+
+    def __init__(
+        self,
+        *,
+        access_key_id: str = "test",
+        secret_access_key: str = "test",
+        tls: Certificate | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """Describe a server.
+
+        Args:
+            access_key_id: of the only user.
+            secret_access_key: of the only user.
+            tls: the server's certificate; None: it speaks plain HTTP.
+            folder: where the objects go; None: an own one, in memory where that is possible.
+        """
+        self.endpoint = ""
+        self._login = ["--access", access_key_id, "--secret", secret_access_key]
+        self._tls = [] if tls is None else ["--cert", str(tls.certificate), "--key", str(tls.key)]
+        self._given = folder
+        self._own: tempfile.TemporaryDirectory[str] | None = None
+        self._log: IO[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id, for measurements.
+
+        Raises:
+            RuntimeError: the server does not run.
+        """
+        if self._process is None:
+            raise RuntimeError("versitygw was not started")
+        return self._process.pid
+
+    def start(self, timeout: float = 30.0) -> Self:
+        """Start the process and wait until it takes connections; ``timeout`` in seconds.
+
+        Raises:
+            RuntimeError: there is no binary, or it ended, or did not get ready; with what it said.
+        """
+        if not BINARY.exists():
+            raise RuntimeError(f"there is no {BINARY}: run make versitygw")
+        if self._given is None:
+            self._own = tempfile.TemporaryDirectory(prefix="versitygw-", dir=_MEMORY if _MEMORY.is_dir() else None)
+        folder = self._given or Path(self._own.name if self._own else "")
+        (port,) = free_ports(1)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the server does not get ready
+        self._process = subprocess.Popen(
+            [str(BINARY), *self._login, *self._tls, "--port", f"{HOST}:{port}", "-q", "posix", str(folder.resolve())],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+        )
+        deadline = time.monotonic() + timeout
+        while not _listens(port):
+            status = self._process.poll()
+            if status is not None or time.monotonic() > deadline:
+                self._log.seek(0)
+                said = self._log.read()[-2_000:].decode(errors="replace")
+                self.stop()
+                raise RuntimeError(f"versitygw did not get ready (exit status {status}):\n{said}")
+            time.sleep(0.02)
+        self.endpoint = f"{'https' if self._tls else 'http'}://{HOST}:{port}"
+        return self
+
+    def stop(self) -> None:
+        """Stop the process and remove its own folder; without effect if it does not run."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._log is not None:
+            self._log.close()
+        if self._own is not None:
+            self._own.cleanup()
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
