@@ -1,0 +1,249 @@
+"""What may go wrong between a client and an S3 server, as data: requests, faults, and rules for which meets which.
+
+:mod:`dev.fault_proxy` carries them out. A fault either keeps a request from the server, which never hears of it, or
+lets it through and spoils the answer.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import threading
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Delay",
+    "Fault",
+    "Flip",
+    "Hang",
+    "Hold",
+    "Lose",
+    "Reset",
+    "ResetInBody",
+    "Rule",
+    "Truncate",
+    "Twice",
+    "operation_of",
+]
+
+
+@dataclass
+class Call:
+    """One request that came to the proxy.
+
+    Attributes:
+        number: from 1, in the order of arrival.
+        operation: S3's name of it, such as ``PutObject``; the method and the subresource where it is none of ours.
+        key: of the object; the prefix of a listing.
+        condition: ``if-match``, ``if-none-match`` or nothing.
+        upload_id: that the request names, or that the server's answer to CreateMultipartUpload gave.
+        fault: name of the fault it met, or nothing.
+        status: what the server said, if it was asked: the last answer, if it was asked twice.
+        answered: whether the client was given the server's own last answer, unspoiled.
+    """
+
+    number: int
+    operation: str
+    key: str
+    condition: str = ""
+    upload_id: str = ""
+    fault: str = ""
+    status: int | None = None
+    answered: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The client gets an error of our making; with ``applied`` only after the server has done what was asked.
+
+    Attributes:
+        status: of HTTP; 200 is possible, with an error in the body.
+        code: of S3.
+        applied: whether the server gets the request.
+        headers: further ones of the answer.
+    """
+
+    status: int
+    code: str
+    applied: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reset:
+    """The connection is reset when the request's head has come, before its body was read."""
+
+
+@dataclass(frozen=True)
+class ResetInBody:
+    """Half of the body reaches the server, then both connections are reset; without a body it is like ``Reset``."""
+
+
+@dataclass(frozen=True)
+class Lose:
+    """The request is applied and its answer lost: by a reset (RST), or by an orderly end of the connection (FIN)."""
+
+    by: str = "RST"
+
+    def __post_init__(self) -> None:
+        if self.by not in ("RST", "FIN"):
+            raise ValueError(f"an answer is lost by RST or FIN, not by {self.by!r}")
+
+
+@dataclass(frozen=True)
+class Hang:
+    """The request is applied (or not), and nothing is said until the client goes away."""
+
+    applied: bool = True
+
+
+@dataclass(frozen=True)
+class Delay:
+    """The request is applied, and its answer comes ``seconds`` later."""
+
+    seconds: float = 0.05
+
+
+@dataclass(frozen=True)
+class Truncate:
+    """The connection ends in the middle of the answer's body; without a body, in the middle of its head."""
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One bit in the middle of the answer's body is another."""
+
+
+@dataclass(frozen=True)
+class Twice:
+    """The server gets the request twice; the first answer is lost and the client gets the second."""
+
+
+class Hold:
+    """The request waits in the proxy until somebody lets it go: a zombie that wakes when a test wants it to.
+
+    Attributes:
+        applied: whether the server gets the request before it waits, so that only the answer is late.
+    """
+
+    def __init__(self, *, applied: bool = False) -> None:
+        """Hold the next request that meets this fault."""
+        self.applied = applied
+        self._held, self._decided, self._done = threading.Event(), threading.Event(), threading.Event()
+        self._drop = False
+
+    def wait_until_held(self, timeout: float = 30.0) -> None:
+        """Wait until a request is held.
+
+        Raises:
+            TimeoutError: none came within ``timeout`` seconds.
+        """
+        if not self._held.wait(timeout):
+            raise TimeoutError(f"no request came to be held within {timeout:.0f} s")
+
+    def release(self, timeout: float = 30.0) -> None:
+        """Let the held request go on, and wait until the server has answered it.
+
+        Raises:
+            TimeoutError: it did not within ``timeout`` seconds.
+        """
+        self._decided.set()
+        if not self._done.wait(timeout):
+            raise TimeoutError(f"the released request was not answered within {timeout:.0f} s")
+
+    def drop(self) -> None:
+        """Reset the connection of the held request, which never reaches the server (unless it did before)."""
+        self._drop = True
+        self._decided.set()
+
+    def wait(self, is_over: Callable[[], bool]) -> bool:
+        """Called by the proxy when it holds a request; whether it is to go on."""
+        self._held.set()
+        while not self._decided.wait(0.1):
+            if is_over():
+                return False
+        return not self._drop
+
+    def done(self) -> None:
+        """Called by the proxy when the server has answered."""
+        self._done.set()
+
+
+Fault = Answer | Reset | ResetInBody | Lose | Hang | Delay | Truncate | Flip | Twice | Hold
+
+
+@dataclass
+class Rule:
+    """Which requests meet a fault.
+
+    Attributes:
+        fault: that they meet.
+        operation: shell pattern of the operation.
+        key: shell pattern of the whole key.
+        condition: that the request has to bear; None: any or none.
+        nth: the first of the matching requests that meets the fault, from 1.
+        times: how many from there on; None: all.
+        seen: matching requests so far.
+        struck: those of them that met the fault.
+    """
+
+    fault: Fault
+    operation: str = "*"
+    key: str = "*"
+    condition: str | None = None
+    nth: int = 1
+    times: int | None = 1
+    seen: int = 0
+    struck: int = 0
+
+    def strikes(self, call: Call) -> bool:
+        """Count a request, and say whether it meets the fault."""
+        if not (fnmatch.fnmatchcase(call.operation, self.operation) and fnmatch.fnmatchcase(call.key, self.key)):
+            return False
+        if self.condition is not None and call.condition != self.condition:
+            return False
+        self.seen += 1
+        if self.seen < self.nth or (self.times is not None and self.seen >= self.nth + self.times):
+            return False
+        self.struck += 1
+        return True
+
+
+_OF_OBJECTS: Final = {
+    "GET": "GetObject",
+    "HEAD": "HeadObject",
+    "PUT": "PutObject",
+    "DELETE": "DeleteObject",
+}
+_OF_UPLOADS: Final = {
+    "GET": "ListParts",
+    "PUT": "UploadPart",
+    "POST": "CompleteMultipartUpload",
+    "DELETE": "AbortMultipartUpload",
+}
+_OF_BUCKETS: Final = {"HEAD": "HeadBucket", "PUT": "CreateBucket", "DELETE": "DeleteBucket", "GET": "ListObjects"}
+
+
+def operation_of(method: str, target: str) -> tuple[str, str, str]:
+    """S3's operation, the key (or the prefix of a listing) and the upload id of a path-style request."""
+    path, _, query = target.partition("?")
+    _, _, key = urllib.parse.unquote(path).lstrip("/").partition("/")
+    given = urllib.parse.parse_qs(query, keep_blank_values=True)
+    upload_id = given.get("uploadId", [""])[0]
+    if key:
+        if upload_id:
+            return _OF_UPLOADS.get(method, method), key, upload_id
+        if "uploads" in given:
+            return "CreateMultipartUpload", key, ""
+        return _OF_OBJECTS.get(method, method), key, ""
+    prefix = given.get("prefix", [""])[0]
+    if "uploads" in given:
+        return "ListMultipartUploads", prefix, ""
+    if "list-type" in given:
+        return "ListObjectsV2", prefix, ""
+    subresource = next((name for name, values in given.items() if values == [""]), "")
+    return (f"{method} ?{subresource}" if subresource else _OF_BUCKETS.get(method, method)), prefix, ""

@@ -1,0 +1,238 @@
+"""The proxy that misbehaves: what the client sees, and what the server got."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from dev.certificates import Authority
+from dev.fault_proxy import FaultProxy
+from dev.faults import Answer, Delay, Fault, Flip, Hang, Lose, Reset, ResetInBody, Truncate, Twice, operation_of
+
+ANSWER = b"<UploadId>u-1</UploadId>"
+
+
+class _Recorder(BaseHTTPRequestHandler):
+    """A server that writes down what it gets whole."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    got: list[tuple[str, str, str, bytes]]
+
+    def serve(self) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(size)
+        if len(body) < size:
+            self.close_connection = True
+            return
+        self.got.append((self.command, self.path, self.headers["Host"], body))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(ANSWER)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(ANSWER)
+
+    do_GET = do_HEAD = do_PUT = do_POST = serve  # noqa: N815 - names of the base class
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
+        """Say nothing."""
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except OSError:
+            self.close_connection = True
+
+
+@pytest.fixture
+def got() -> list[tuple[str, str, str, bytes]]:
+    """What the server got."""
+    return []
+
+
+@pytest.fixture
+def upstream(got: list[tuple[str, str, str, bytes]]) -> Iterator[str]:
+    """The server's address."""
+    handler = type("Handler", (_Recorder,), {"got": got})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(params=["http", "https"])
+def proxy(request: pytest.FixtureRequest, upstream: str, tmp_path: Path) -> Iterator[FaultProxy]:
+    """The proxy before it."""
+    tls = Authority(tmp_path).server() if request.param == "https" else None
+    with FaultProxy(upstream, tls=tls) as started:
+        yield started
+
+
+@pytest.fixture
+def client(proxy: FaultProxy, tmp_path: Path) -> Iterator[http.client.HTTPConnection]:
+    """A connection to the proxy."""
+    address = urlsplit(proxy.endpoint)
+    if address.scheme == "https":
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            str(address.hostname), address.port, timeout=10, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=10)
+    yield connection
+    connection.close()
+
+
+def put(client: http.client.HTTPConnection, body: bytes = b"0123456789") -> tuple[int, bytes]:
+    """Status and body of the answer to a PUT."""
+    client.request("PUT", "/bucket/folder/key?partNumber=1&uploadId=u-1", body)
+    response = client.getresponse()
+    return response.status, response.read()
+
+
+def test_requests_pass_unchanged_over_one_connection(
+    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]]
+) -> None:
+    """With the client's own Host, which is signed."""
+    assert [put(client), put(client, b"")] == [(200, ANSWER)] * 2
+    host = urlsplit(proxy.endpoint).netloc
+    path = "/bucket/folder/key?partNumber=1&uploadId=u-1"
+    assert got == [("PUT", path, host, b"0123456789"), ("PUT", path, host, b"")]
+    assert [(c.operation, c.key, c.upload_id, c.status, c.answered) for c in proxy.calls] == [
+        ("UploadPart", "folder/key", "u-1", 200, True)
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "seen", "applied"),
+    [
+        (Answer(503, "SlowDown"), (503, b"SlowDown"), 0),
+        (Answer(200, "InternalError", applied=True), (200, b"InternalError"), 1),
+        (Reset(), None, 0),
+        (ResetInBody(), None, 0),
+        (Lose(), None, 1),
+        (Lose("FIN"), None, 1),
+        (Truncate(), None, 1),
+        (Twice(), (200, b"u-1"), 2),
+        (Delay(0.01), (200, b"u-1"), 1),
+        (Flip(), (200, b"Id>"), 1),
+    ],
+    ids=lambda value: type(value).__name__ + getattr(value, "by", "") if not isinstance(value, tuple | int) else "",
+)
+def test_a_fault_hits_one_request_and_the_next_one_passes(
+    proxy: FaultProxy,
+    client: http.client.HTTPConnection,
+    got: list[tuple[str, str, str, bytes]],
+    fault: Fault,
+    seen: tuple[int, bytes] | None,
+    applied: int,
+) -> None:
+    """The client sees what it should see, and the server gets what it should get."""
+    rule = proxy.add(fault, operation="UploadPart", key="*/key", nth=2)
+
+    put(client)
+    if seen is None:
+        with pytest.raises((OSError, http.client.HTTPException)):
+            put(client)
+        client.close()
+    else:
+        status, body = put(client)
+        assert status == seen[0]
+        assert seen[1] in body
+        assert (body == ANSWER) == (type(fault) in (Twice, Delay))
+    assert put(client) == (200, ANSWER)
+
+    assert len(got) == 2 + applied
+    assert {body for *_, body in got} == {b"0123456789"}
+    assert (rule.seen, rule.struck) == (3, 1)
+    assert [c.fault for c in proxy.calls] == ["", type(fault).__name__, ""]
+
+
+def test_a_hang_lasts_until_the_client_has_had_enough(
+    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]]
+) -> None:
+    """The server has done what was asked."""
+    proxy.add(Hang(), operation="UploadPart")
+    client.timeout = 0.1
+
+    with pytest.raises(TimeoutError):
+        put(client)
+
+    assert len(got) == 1
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_held_request_goes_on_when_it_is_released(
+    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]], applied: bool
+) -> None:
+    """Until then the server has or has not got it, as asked for."""
+    held = proxy.hold("UploadPart", applied=applied)
+    answers: list[tuple[int, bytes]] = []
+    thread = threading.Thread(target=lambda: answers.append(put(client)))
+    thread.start()
+
+    held.wait_until_held()
+    assert (len(got), answers) == (int(applied), [])
+    held.release()
+    thread.join(10)
+
+    assert (len(got), answers) == (1, [(200, ANSWER)])
+
+
+def test_a_held_request_outlives_its_client(
+    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]]
+) -> None:
+    """A request that a dead process has sent may still be applied."""
+    held = proxy.hold("UploadPart")
+    client.timeout = 0.1
+    with pytest.raises(TimeoutError):
+        put(client)
+    client.close()
+
+    held.release()
+
+    assert len(got) == 1
+
+
+def test_a_dropped_request_never_arrives(
+    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]]
+) -> None:
+    """Its client learns nothing."""
+    held = proxy.hold("UploadPart")
+    held.drop()
+
+    with pytest.raises((OSError, http.client.HTTPException)):
+        put(client)
+
+    assert got == []
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "operation", "key"),
+    [
+        ("GET", "/b/some%20key", "GetObject", "some key"),
+        ("HEAD", "/b/k", "HeadObject", "k"),
+        ("PUT", "/b/k", "PutObject", "k"),
+        ("POST", "/b/k?uploads", "CreateMultipartUpload", "k"),
+        ("PUT", "/b/k?partNumber=2&uploadId=u", "UploadPart", "k"),
+        ("POST", "/b/k?uploadId=u", "CompleteMultipartUpload", "k"),
+        ("DELETE", "/b/k?uploadId=u", "AbortMultipartUpload", "k"),
+        ("GET", "/b/k?uploadId=u&max-parts=1", "ListParts", "k"),
+        ("GET", "/b?list-type=2&prefix=p%2F", "ListObjectsV2", "p/"),
+        ("GET", "/b?uploads&prefix=p%2F", "ListMultipartUploads", "p/"),
+        ("GET", "/b?lifecycle", "GET ?lifecycle", ""),
+        ("PUT", "/b", "CreateBucket", ""),
+    ],
+)
+def test_requests_are_told_apart_by_their_names_in_s3(method: str, target: str, operation: str, key: str) -> None:
+    """So that rules read like the protocol."""
+    assert operation_of(method, target)[:2] == (operation, key)
