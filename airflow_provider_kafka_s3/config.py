@@ -168,6 +168,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         file_delim: between topic, partition and offset of a file name.
         offset_pad_width: offsets in file names are zero-padded to this width; wider ones are not cut.
         part_size: bytes of one part of an upload, 5 MiB at least and 512 MiB at most.
+        on_bad_timestamp: what a time partitioner does with a record whose timestamp is no time (none, or outside the
+            years 1 to 9999): ``fail`` names the record; any other text is the name of the partition that such records
+            go to, in each of its folders: ``year=NAME/month=NAME/day=NAME``. Plans of older versions fail.
         zone_database: version of the time zone database that the plan was made with.
     """
 
@@ -179,6 +182,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     file_delim: str = "+"
     offset_pad_width: int = 10
     part_size: int = 8 * MIB
+    on_bad_timestamp: str = "fail"
     zone_database: str = ""
 
     def __post_init__(self) -> None:
@@ -206,9 +210,34 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             f"part_size={self.part_size} is above 512 MiB, and a task holds several parts in memory; use a smaller "
             f"one, such as the default of 8 MiB, which is enough for objects of 70 GiB",
         )
+        self._check_on_bad_timestamp()
         limit = self.part_size * (MAX_PARTS - 1_000)
         _require(
             self.rotation.max_bytes <= limit,
             f"max_bytes={self.rotation.max_bytes} does not fit into {MAX_PARTS} parts of {self.part_size} bytes; "
             f"use max_bytes of at most {limit} or a larger part_size",
+        )
+
+    def _check_on_bad_timestamp(self) -> None:
+        name = self.on_bad_timestamp
+        if name == "fail":
+            return
+        _reject_control_characters("on_bad_timestamp", name)
+        wrong = [part for part in ("/", "=", self.directory_delim) if part in name]
+        _require(
+            not wrong and name.strip(".") != "" and name == name.strip(),
+            f"on_bad_timestamp={name!r} has to be 'fail' or the name of one folder, without '/', '=', spaces around it "
+            f"or the directory_delim; use '__HIVE_DEFAULT_PARTITION__', which readers of Hive tables take for null",
+        )
+        _require(
+            not name.isdigit(),
+            f"on_bad_timestamp={name!r} looks like a part of a time; use a name such as '__HIVE_DEFAULT_PARTITION__'",
+        )
+        _require(
+            not name.startswith("_kafka_s3"),
+            f"on_bad_timestamp={name!r}: folders named _kafka_s3 are for control objects; choose another name",
+        )
+        _require(
+            self.partitioner.kind != "default",
+            f"on_bad_timestamp={name!r} has no effect: partitioner 'default' looks at no timestamps. Remove it",
         )

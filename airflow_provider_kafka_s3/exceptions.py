@@ -11,6 +11,7 @@
     │   │   ├── UnsupportedStoreError     the store ignores conditional writes
     │   │   └── PipelineConflictError     another pipeline owns the topic
     │   ├── RecordError               one record cannot be written
+    │   │   └── SparkTimestampError       Spark cannot tell its timestamp: it is read without Spark
     │   ├── DataLossError             offsets that have to be read are gone from Kafka
     │   ├── BatchLossError            a decided batch cannot be completed any more
     │   ├── TopicRecreatedError       the topic is not the one the offsets belong to
@@ -57,6 +58,7 @@ __all__ = [
     "RecordError",
     "RunSupersededError",
     "SparkJobError",
+    "SparkTimestampError",
     "StoreAnswer",
     "TerminalError",
     "ThrottledError",
@@ -111,6 +113,10 @@ class PipelineConflictError(ConfigurationError):
 
 class RecordError(TerminalError):
     """One record cannot be written as asked; the message names topic, partition and offset."""
+
+
+class SparkTimestampError(RecordError):
+    """Spark cannot tell a record's timestamp, which is one that Kafka can hold; the job reads the slice itself."""
 
 
 class DataLossError(TerminalError):

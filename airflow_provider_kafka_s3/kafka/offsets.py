@@ -5,20 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, admin_client, to_error, wait_for
 from airflow_provider_kafka_s3.kafka.options import Isolation, client_config
 from airflow_provider_kafka_s3.retry import Retrier
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 __all__ = ["Isolation", "KafkaCluster", "TopicInfo"]
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_BEYOND_ANY_TIME: Final = 253_402_300_800_000
+"""The year 10000 in milliseconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -133,24 +137,42 @@ class KafkaCluster:
             milliseconds: since the epoch, not negative.
 
         Raises:
+            RecordError: the offset that Kafka names holds a timestamp beyond the year 9999 (nanoseconds, most likely):
+                to Kafka it is younger than every point in time, so that none behind it can be found any more.
             KafkaS3Error: see :meth:`describe`.
         """
         from confluent_kafka.admin import OffsetSpec
 
-        found = self._list_offsets(
+        found = self._list_answers(
             topic, partitions, OffsetSpec.for_timestamp(milliseconds), "read_uncommitted", "find a point in time in"
         )
-        return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
+        for partition, answer in found.items():
+            if answer.timestamp >= _BEYOND_ANY_TIME:
+                raise RecordError(
+                    f"topic {topic!r}, partition {partition}, offset {answer.offset}: the record's timestamp "
+                    f"{answer.timestamp} (milliseconds since 1970) is beyond the year 9999. Kafka looks a time up as "
+                    f"the first record that is not older, so windows of time end before this record until retention "
+                    f"deletes it, and what follows would be left out. Nothing was planned. Land the topic by "
+                    f"offsets='incremental', or name the offsets of this run: the conf "
+                    f'{{"kafka_s3": {{"offsets": {{"{topic}": {{"{partition}": [start, end]}}}}}}}}'
+                )
+        return {partition: int(a.offset) if a.offset >= 0 else None for partition, a in found.items()}
 
     def _list_offsets(
         self, topic: str, partitions: Iterable[int], spec: OffsetSpec, isolation: Isolation, verb: str
     ) -> dict[int, int]:
+        answers = self._list_answers(topic, partitions, spec, isolation, verb)
+        return {partition: int(answer.offset) for partition, answer in answers.items()}
+
+    def _list_answers(
+        self, topic: str, partitions: Iterable[int], spec: OffsetSpec, isolation: Isolation, verb: str
+    ) -> dict[int, ListOffsetsResultInfo]:
         wanted = sorted(set(partitions))
         if not wanted:
             return {}
         what = f"{verb} partitions {wanted} of topic {topic!r} at {self.bootstrap_servers}"
 
-        def ask(client: AdminClient) -> dict[int, int]:
+        def ask(client: AdminClient) -> dict[int, ListOffsetsResultInfo]:
             from confluent_kafka import IsolationLevel, TopicPartition
 
             level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
@@ -159,7 +181,7 @@ class KafkaCluster:
                 isolation_level=level,
                 request_timeout=self._timeout,
             )
-            return {asked.partition: int(self._wait(future, what).offset) for asked, future in futures.items()}
+            return {asked.partition: self._wait(future, what) for asked, future in futures.items()}
 
         return self._ask(ask, what)
 

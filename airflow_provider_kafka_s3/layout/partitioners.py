@@ -3,6 +3,11 @@
 A time partitioner works as Kafka Connect's: a record's local time is cut down to a multiple of the duration, counted
 from 1970 in local time, and the pattern is applied to what results. A bucket that would begin in the hour that
 daylight saving skips begins after it. (Where Connect rounds times before 1970 up, towards zero, these are cut down.)
+
+A record whose timestamp is no time (none at all, or outside the years 1 to 9999) is an error, or goes to a partition
+of its own: every folder that tells a time gets the name that the layout has for it, ``year=NAME/month=NAME``. So it
+lies as deep as its neighbours, and with Hive's own name for "null" (``__HIVE_DEFAULT_PARTITION__``) readers of the
+table find the record where the partition columns are null.
 """
 
 from __future__ import annotations
@@ -94,7 +99,9 @@ def make_partitioner(layout: Layout) -> Partitioner:
         duration = DAY_MS
         if settings.kind == "hourly":
             text, duration = f"{text}'{quoted}hour'=HH", _HOUR_MS
-    return TimePartitioner(compile_pattern(text), load_zone(settings.timezone), duration_ms=duration)
+    pattern, name = compile_pattern(text), layout.on_bad_timestamp
+    untimely = None if name == "fail" else pattern.without_time(name, separators=("/", delim))
+    return TimePartitioner(pattern, load_zone(settings.timezone), duration_ms=duration, untimely=untimely)
 
 
 class DefaultPartitioner:
@@ -123,12 +130,16 @@ class TimePartitioner:
         pattern: of the path.
         zone: whose local time counts.
         duration_ms: width of a bucket.
+        untimely: the path of records whose timestamp is no time; None: they are an error.
     """
 
-    def __init__(self, pattern: Pattern, zone: zoneinfo.ZoneInfo, *, duration_ms: int) -> None:
+    def __init__(
+        self, pattern: Pattern, zone: zoneinfo.ZoneInfo, *, duration_ms: int, untimely: str | None = None
+    ) -> None:
         self._pattern = pattern
         self._zone = zone
         self._duration = duration_ms
+        self._untimely = untimely
         # Where the duration divides what the pattern can tell apart, wider buckets have the same paths, and are fewer.
         self._wide = duration_ms if pattern.unit_ms % duration_ms else pattern.unit_ms
         self._paths: dict[int, str] = {}
@@ -138,52 +149,73 @@ class TimePartitioner:
 
     @property
     def longest(self) -> str:
-        """That of the last moment of the year 9999."""
-        return self._pattern.longest
+        """That of the last moment of the year 9999, or of records without a time if theirs is longer."""
+        return max(self._pattern.longest, self._untimely or "", key=lambda path: len(path.encode()))
 
     def encode(self, records: pa.RecordBatch, *, topic: str, partition: int) -> tuple[Codes, list[str]]:
         """The path of each record's bucket.
 
         Raises:
-            RecordError: a record has no timestamp, or one outside the years 1 to 9999.
+            RecordError: a record has no timestamp, or one outside the years 1 to 9999, and there is no path for such.
         """
         times = int64_values(records.column("timestamp"))
         first, last = int(times.min()), int(times.max())
         if not (self._known[0] <= first and last < self._known[1]):
-            bad = (times == _NO_TIMESTAMP) | (times < _EARLIEST) | (times >= _LATEST)
+            bad = self._bad(times, first)
             if bad.any():
-                raise self._unusable(records, int(np.flatnonzero(bad)[0]), topic, partition)
+                if self._untimely is None:
+                    raise self._unusable(records, int(np.flatnonzero(bad)[0]), topic, partition)
+                return self._encode_around(times, bad, self._untimely)
             self._known = self._stretch(first)
         if self._known[0] <= first and last < self._known[1]:
             return np.zeros(len(times), np.intp), [self._known[2]]
-        return self._encode_many(records, times, topic, partition)
+        return self._encode_many(times)
 
-    def _encode_many(
-        self, records: pa.RecordBatch, times: Int64Array, topic: str, partition: int
-    ) -> tuple[Codes, list[str]]:
-        pieces = [p for day in np.unique(times // DAY_MS).tolist() for p in self._pieces_of(day)]
-        starts, offsets, widths = np.array(pieces, np.int64).T
-        piece = np.searchsorted(starts, times, side="right") - 1
-        local = times + offsets[piece]
-        buckets, of_record = np.unique(local - local % widths[piece], return_inverse=True)
-        too_early = buckets < _EARLIEST_BUCKET
-        if too_early[0]:
-            raise self._unusable(records, int(np.flatnonzero(too_early[of_record])[0]), topic, partition)
+    def _bad(self, times: Int64Array, first: int) -> npt.NDArray[np.bool_]:
+        """Which timestamps are no times, or fall into a bucket that begins before the calendar; ``first`` is lowest."""
+        bad: npt.NDArray[np.bool_] = (times == _NO_TIMESTAMP) | (times < _EARLIEST) | (times >= _LATEST)
+        if first < _EARLIEST_BUCKET + self._duration + DAY_MS:
+            good = np.flatnonzero(~bad)
+            if len(good):
+                bad[good] = self._buckets(times[good]) < _EARLIEST_BUCKET
+        return bad
+
+    def _encode_around(self, times: Int64Array, bad: npt.NDArray[np.bool_], untimely: str) -> tuple[Codes, list[str]]:
+        good = ~bad
+        some, paths = self._encode_many(times[good]) if good.any() else (np.zeros(0, np.intp), [])
+        # A pattern of text alone has one path for all.
+        paths = paths if untimely in paths else [*paths, untimely]
+        codes = np.full(len(times), paths.index(untimely), np.intp)
+        codes[good] = some
+        return codes, paths
+
+    def _encode_many(self, times: Int64Array) -> tuple[Codes, list[str]]:
+        buckets, of_record = np.unique(self._buckets(times), return_inverse=True)
         # Different buckets may have one path, such as the quarters of an hour in a path by the hour.
         codes: dict[str, int] = {}
         of_bucket = [codes.setdefault(self._path(b), len(codes)) for b in buckets.tolist()]
         return np.array(of_bucket, np.intp)[of_record], list(codes)
 
+    def _buckets(self, times: Int64Array) -> Int64Array:
+        """The local time at which the bucket of each record begins."""
+        pieces = [p for day in np.unique(times // DAY_MS).tolist() for p in self._pieces_of(day)]
+        starts, offsets, widths = np.array(pieces, np.int64).T
+        piece = np.searchsorted(starts, times, side="right") - 1
+        local = times + offsets[piece]
+        begins: Int64Array = local - local % widths[piece]
+        return begins
+
     def _stretch(self, time: int) -> tuple[int, int, str]:
-        """The times around this one that certainly have the same path; empty if it has none."""
+        """The times around this one that certainly have the same path."""
         pieces = self._pieces_of(time // DAY_MS)
         index = max(i for i, piece in enumerate(pieces) if piece.start <= time)
         start, offset, width = pieces[index]
         end = pieces[index + 1].start if index + 1 < len(pieces) else (time // DAY_MS + 1) * DAY_MS
         bucket = (time + offset) // width * width
-        if bucket < _EARLIEST_BUCKET:
-            return 0, 0, ""
-        return max(start, bucket - offset), min(end, bucket - offset + width), self._path(bucket)
+        start, end = max(start, bucket - offset), min(end, bucket - offset + width)
+        # The millisecond before 1970 is no time.
+        start, end = (max(start, 0), end) if time >= 0 else (start, min(end, _NO_TIMESTAMP))
+        return start, end, self._path(bucket)
 
     def _path(self, bucket: int) -> str:
         """The path of a bucket that begins at this local time."""
@@ -235,7 +267,8 @@ class TimePartitioner:
             else f"the record's timestamp {time} (milliseconds since 1970) is outside the years 1 to 9999"
         )
         return RecordError(
-            f"topic {topic!r}, partition {partition}, offset {offset}: {what}, so it has no time partition; use "
+            f"topic {topic!r}, partition {partition}, offset {offset}: {what}, so it has no time partition. Give such "
+            f"records one of their own (on_bad_timestamp='__HIVE_DEFAULT_PARTITION__'), or use "
             f"Partitioner(kind='default'), since timestamps in milliseconds (or the topic's "
             f"message.timestamp.type=LogAppendTime) help later records only"
         )

@@ -7,7 +7,8 @@ with a locale such as ``en-US``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
@@ -107,6 +108,24 @@ class Pattern:
     def longest(self) -> str:
         """A path that no other path of this pattern is longer than."""
         return self.format(datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC))
+
+    def without_time(self, name: str, *, separators: Sequence[str]) -> str:
+        """The path of what has no time: ``name`` stands where a folder tells one, behind its ``key=`` if it has a key.
+
+        Args:
+            name: of such folders.
+            separators: what stands between folders.
+        """
+        told = "\0"
+        folders = re.split(
+            f"({'|'.join(map(re.escape, separators))})",
+            "".join(field if isinstance(field, str) else told for field in self._fields),
+        )
+        for i, folder in enumerate(folders):
+            if told in folder:
+                key, equals, _ = folder.partition("=")
+                folders[i] = f"{key}={name}" if equals and told not in key else name
+        return "".join(folders)
 
 
 def compile_pattern(text: str) -> Pattern:

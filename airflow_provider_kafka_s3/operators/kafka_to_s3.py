@@ -71,6 +71,9 @@ class KafkaToS3Operator(PlanSubmitter):
         max_bytes: uncompressed bytes after which an object is closed.
         max_open_objects: objects that one Spark task has open at most; a record that needs one more closes the one
             that was opened first. Each takes memory beside the buffers of ``upload``.
+        on_bad_timestamp: a record whose timestamp is no time (none, or outside the years 1 to 9999) for a partitioner
+            that looks at it: ``"fail"``, or the name of the partition for such records, which stands in each of its
+            folders. ``"__HIVE_DEFAULT_PARTITION__"`` is null for readers of the table.
         topics_dir: prefix of all keys. (templated)
         directory_delim: between the folders of a key.
         file_delim: between topic, partition and offset in a file name.
@@ -134,6 +137,7 @@ class KafkaToS3Operator(PlanSubmitter):
         flush_size: int | None = None,
         max_bytes: int = 1024 * MIB,
         max_open_objects: int = 400,
+        on_bad_timestamp: str = "fail",
         topics_dir: str = "topics",
         directory_delim: str = "/",
         file_delim: str = "+",
@@ -172,6 +176,7 @@ class KafkaToS3Operator(PlanSubmitter):
         self.flush_size = flush_size
         self.max_bytes = max_bytes
         self.max_open_objects = max_open_objects
+        self.on_bad_timestamp = on_bad_timestamp
         self.directory_delim = directory_delim
         self.file_delim = file_delim
         self.offset_pad_width = offset_pad_width
@@ -202,6 +207,7 @@ class KafkaToS3Operator(PlanSubmitter):
         parameters.require_choice("mode", self.mode, ("resume", "verify", "restore"))
         parameters.require_choice("on_empty", self.on_empty, ("success", "skip"))
         windows.require_length(self.partition_length)
+        parameters.require_text("on_bad_timestamp", self.on_bad_timestamp)
         for name in ("max_records_per_run", "max_records_per_batch", "max_slice_records"):
             parameters.require_whole(name, getattr(self, name), optional=name != "max_slice_records")
         parameters.require_plain_env(self.env_vars or {})
@@ -251,6 +257,7 @@ class KafkaToS3Operator(PlanSubmitter):
             file_delim=self.file_delim,
             offset_pad_width=self.offset_pad_width,
             part_size=self.part_size,
+            on_bad_timestamp=self.on_bad_timestamp,
             zone_database=zone_database,
         )
 

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.exceptions import (
     DataLossError,
     KafkaS3Error,
     SparkJobError,
+    SparkTimestampError,
     TerminalError,
     message_of,
 )
@@ -31,6 +32,8 @@ _DATA_LOSS: Final = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException|Offs
 _DENIED: Final = re.compile(
     r"(Topic|Group|Cluster)AuthorizationException|(Sasl|Ssl)AuthenticationException|SaslException"
 )
+# Milliseconds beyond the year 294,246 do not fit into Spark's microseconds: somebody sent nanoseconds.
+_TIMESTAMP: Final = re.compile(r"ArithmeticException: long overflow")
 _TOO_MANY_ROWS: Final = re.compile(r"spark\.driver\.maxResultSize")
 _NO_CONNECTOR: Final = re.compile(r"Failed to find (the )?data source: kafka\b")
 _WRONG_CONNECTOR: Final = re.compile(r"NoClassDefFoundError|NoSuchMethodError|AbstractMethodError|NoSuchFieldError")
@@ -41,8 +44,8 @@ def explain(error: Exception) -> KafkaS3Error:
 
     Returns:
         ``DataLossError`` if offsets were gone, ``AccessDeniedError`` if Kafka refused the executors,
-        ``ConfigurationError`` if the connector is missing or does not fit, ``TerminalError`` if the driver cannot take
-        the rows of all tasks, else ``SparkJobError``.
+        ``ConfigurationError`` if the connector is missing or does not fit, ``SparkTimestampError`` if a timestamp is
+        too large for Spark, ``TerminalError`` if the driver cannot take the rows of all tasks, else ``SparkJobError``.
     """
     if isinstance(error, KafkaS3Error):
         return error
@@ -64,6 +67,8 @@ def explain(error: Exception) -> KafkaS3Error:
             f"Kafka refused the executors: {reason}. Check the credentials of the Kafka connection and that they may "
             f"READ the topic"
         )
+    if _TIMESTAMP.search(text):
+        return SparkTimestampError("a record has a timestamp beyond the year 294246, which Spark cannot hold")
     if _TOO_MANY_ROWS.search(text):
         return TerminalError(
             f"the tasks tell of more objects than the Spark driver takes: {reason}. Raise spark.driver.maxResultSize "

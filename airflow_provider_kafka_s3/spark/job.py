@@ -24,6 +24,7 @@ from airflow_provider_kafka_s3.batch.manifest import SliceRows
 from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.recovery import execute as execute_here
 from airflow_provider_kafka_s3.batch.source import Source, require_topic_id
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
@@ -31,6 +32,7 @@ from airflow_provider_kafka_s3.exceptions import (
     KafkaS3Error,
     RecordError,
     SparkJobError,
+    SparkTimestampError,
     TerminalError,
     message_of,
 )
@@ -196,6 +198,9 @@ class Job:
 
     def _settle(self, topic: _Topic, found: list[SliceRows] | KafkaS3Error) -> None:
         plan = topic.plan
+        if isinstance(found, SparkTimestampError):
+            self._read_here(topic, found)
+            return
         if isinstance(found, KafkaS3Error):
             # Not of AccessDeniedError and its like, whose causes are outside the plan.
             if type(found) in (RecordError, ConfigurationError):
@@ -213,11 +218,25 @@ class Job:
             decision.size,
         )
 
+    def _read_here(self, topic: _Topic, error: SparkTimestampError) -> None:
+        """Execute a plan in this process: librdkafka hands timestamps over as they are."""
+        log.warning(
+            "topic %s: batch %d: %s; its %d offsets are read by the driver, without Spark, which takes longer",
+            topic.plan.topic,
+            topic.plan.batch,
+            error,
+            len(topic.plan.read),
+        )
+        execute_here(topic.committer, topic.plan, run=self._spec.run, on_data_loss=self._spec.on_data_loss)
+
     def _fail(self, topic: _Topic, error: KafkaS3Error) -> None:
         """Raise what the failure of a topic's action means, or abandon the batch if the policy says so."""
         plan = topic.plan
         # A topic that was deleted, or created again, fails in many ways: the reason is this one.
         require_topic_id(self._source, topic.committer.log, plan.topic_id)
+        if isinstance(error, SparkTimestampError):
+            self._read_here(topic, error)
+            return
         if not isinstance(error, DataLossError):
             if type(error) is TerminalError:  # the driver cannot take what the batch makes
                 error.add_note(commands.way_out(topic.committer.log, plan.batch))

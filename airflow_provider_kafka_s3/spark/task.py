@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.batch.objects import write_slice
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
-from airflow_provider_kafka_s3.exceptions import SparkJobError, TerminalError
+from airflow_provider_kafka_s3.exceptions import SparkJobError, SparkTimestampError, TerminalError
+from airflow_provider_kafka_s3.layout.arrays import int64_values
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
-from airflow_provider_kafka_s3.spark.wire import Wire
+from airflow_provider_kafka_s3.spark.wire import FAITHFUL_FROM, Wire
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
@@ -117,6 +118,9 @@ class SliceTask:
     def _write(self, topic: int, slice_: Slice, batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
         plan = self._plans[topic]
         assert plan.layout is not None, "a reset has no slices"
+        records = self._wire.records(batches)
+        if plan.layout.partitioner.kind != "default":
+            records = _faithful(records, plan.topic, slice_)
         store = DurableStore(S3Store(_client(self._s3, self._credentials), self._bucket), Retrier(self._retry))
         with UploadPool(
             store,
@@ -126,13 +130,26 @@ class SliceTask:
             spill_dir=self._upload.spill_dir,
         ) as pool:
             try:
-                rows = write_slice(plan, slice_, self._wire.records(batches), pool.open)
+                rows = write_slice(plan, slice_, records, pool.open)
             except BaseException:
                 pool.abort_all()
                 raise
         if self._written is not None:
             self._written += sum(entry.size for entry in rows.objects)
         return rows_of_slice(topic, attempt, rows)
+
+
+def _faithful(batches: Iterable[pa.RecordBatch], topic: str, slice_: Slice) -> Iterator[pa.RecordBatch]:
+    """The batches, as long as their timestamps are those that Kafka has."""
+    for batch in batches:
+        times = int64_values(batch.column("timestamp"))
+        if times.min() < FAITHFUL_FROM:
+            offset = batch.column("offset")[int(times.argmin())].as_py()
+            raise SparkTimestampError(
+                f"topic {topic!r}, partition {slice_.partition}, offset {offset}: the record's timestamp is before the "
+                f"year 1900, which Spark does not tell exactly"
+            )
+        yield batch
 
 
 @functools.lru_cache(maxsize=1)

@@ -20,12 +20,16 @@ from airflow_provider_kafka_s3.formats.frames import bounds
 from airflow_provider_kafka_s3.formats.port import Array
 from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 
-__all__ = ["PIECE_BYTES", "Wire"]
+__all__ = ["FAITHFUL_FROM", "PIECE_BYTES", "Wire"]
 
 PIECE_BYTES: Final = 4096
 """Bytes of one row's value at most: with 10,000 rows in a batch that are 40 MB of a worker's memory."""
 
 _MICROSECONDS: Final = 1_000
+
+FAITHFUL_FROM: Final = -2_208_988_800_000
+"""The year 1900 in milliseconds. Spark takes what is older for a time of the Julian calendar, in the time zone of the
+JVM, and shifts it by seconds up to months."""
 _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64(), nullable=False),
     pa.field("timestamp", pa.int64(), nullable=False),

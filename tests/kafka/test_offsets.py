@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TopicNotFoundError
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, RecordError, TopicNotFoundError
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster, TopicInfo
 from dev.kafka_broker import KafkaBroker, Message
 
@@ -132,6 +132,19 @@ def test_a_point_in_time_is_the_first_offset_at_or_after_it(
     assert cluster.at_timestamp(topic, [0], 2000) == {0: 1}
     assert cluster.at_timestamp(topic, [0], 2001) == {0: 2}
     assert cluster.at_timestamp(topic, [0], 3001) == {0: None}
+
+
+def test_a_timestamp_beyond_all_times_is_named_where_windows_cannot_see_past_it(
+    kafka_broker: KafkaBroker, cluster: KafkaCluster, make_topic: MakeTopic
+) -> None:
+    """Nanoseconds taken for milliseconds: every later window would be empty. Records without a time hide nothing."""
+    topic = make_topic(1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    for timestamp in (1000, -1, -5, 2000, 1_700_000_000_000_000_000, 3000):
+        kafka_broker.produce(topic, messages("x", timestamp=timestamp))
+
+    assert cluster.at_timestamp(topic, [0], 1001) == {0: 3}
+    with pytest.raises(RecordError, match=rf"'{topic}', partition 0, offset 4: .*1700000000000000000.*incremental"):
+        cluster.at_timestamp(topic, [0], 2001)
 
 
 def test_added_partitions_are_seen_at_once(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Rotation
+from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 
@@ -25,3 +25,29 @@ def test_parts_fit_into_memory() -> None:
     assert Layout(format=Format(kind="json"), part_size=512 * MIB).part_size == 512 * MIB
     with pytest.raises(ConfigurationError, match=r"above 512 MiB.*use a smaller one"):
         Layout(format=Format(kind="json"), part_size=512 * MIB + 1)
+
+
+DAILY = Partitioner(kind="daily")
+
+
+@pytest.mark.parametrize("name", ["fail", "unknown", "__HIVE_DEFAULT_PARTITION__", "_bad", "no time", "0th", "n.a."])
+def test_a_partition_for_records_without_a_time_has_a_name(name: str) -> None:
+    """Whatever a folder may be called."""
+    assert Layout(format=Format(kind="json"), partitioner=DAILY, on_bad_timestamp=name).on_bad_timestamp == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", ".", "..", "a/b", "../x", "year=1", " a", "2026", "a\x00b", "a\nb", "_kafka_s3"]
+)
+def test_a_name_that_no_folder_should_have_is_refused(name: str) -> None:
+    """Nor one that reads as a time, or as the folder of control documents."""
+    with pytest.raises(ConfigurationError, match="on_bad_timestamp="):
+        Layout(format=Format(kind="json"), partitioner=DAILY, on_bad_timestamp=name)
+
+
+def test_a_partition_for_records_without_a_time_needs_a_partitioner_that_looks_at_times() -> None:
+    """A setting without effect is a misunderstanding; so is a name that holds the delimiter of folders."""
+    with pytest.raises(ConfigurationError, match="has no effect"):
+        Layout(format=Format(kind="json"), on_bad_timestamp="unknown")
+    with pytest.raises(ConfigurationError, match="directory_delim"):
+        Layout(format=Format(kind="json"), partitioner=DAILY, directory_delim="-", on_bad_timestamp="no-time")

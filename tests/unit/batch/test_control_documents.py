@@ -313,3 +313,16 @@ def test_a_lone_surrogate_is_refused() -> None:
     """JSON can spell it, UTF-8 cannot: the document has no canonical form."""
     with pytest.raises(CorruptControlError, match="canonical"):
         decode(Marker, b'{"format":1,"kind":"marker","topic":"\\ud800"}', "here")
+
+
+def test_a_plan_from_before_a_setting_of_the_layout_existed_is_read_as_it_was_meant() -> None:
+    """Its checksum is over what is stored; a record without a time fails it, as it did then."""
+    body = json.loads(encode(plan(), write_stamp()))
+    del body["layout"]["on_bad_timestamp"]
+    del body["sha256"]
+    body["sha256"] = digest(body)
+    stored, beside = decode(Plan, canonical(body), "s3://lake/plan")
+    assert stored.layout == LAYOUT
+    assert stored.layout is not None
+    assert stored.layout.on_bad_timestamp == "fail"
+    assert beside["sha256"] == body["sha256"]

@@ -37,13 +37,16 @@ ZONES = [
 ]
 
 
-def partitioner(kind: Any = "hourly", timezone: str = "UTC", delim: str = "/", **more: Any) -> Partitioner:
+def partitioner(
+    kind: Any = "hourly", timezone: str = "UTC", delim: str = "/", on_bad: str = "fail", **more: Any
+) -> Partitioner:
     """A partitioner of these settings."""
     return make_partitioner(
         config.Layout(
             format=config.Format(kind="json"),
             partitioner=config.Partitioner(kind=kind, timezone=timezone, **more),
             directory_delim=delim,
+            on_bad_timestamp=on_bad,
         )
     )
 
@@ -220,9 +223,18 @@ def test_a_record_without_timestamp_is_refused_by_name() -> None:
     """The first such record of the batch, with what to do."""
     with pytest.raises(
         RecordError,
-        match=r"topic 'flights', partition 3, offset 11: the record has no timestamp.*'default'.*LogAppendTime",
+        match=r"topic 'flights', partition 3, offset 11: the record has no timestamp.*on_bad_timestamp=.*LogAppendTime",
     ):
         partitioner("hourly").encode(batch([5, -1, 7, -1], first=10), topic="flights", partition=3)
+
+
+def test_a_record_without_timestamp_is_refused_among_neighbours_of_its_number() -> None:
+    """-1 means none, also after records of the last hour of 1969, whose path is known by then."""
+    for before, after in ([-2], [-2, -1]), ([0], [-1, 0]):
+        made = partitioner("hourly", "Europe/Berlin")
+        made.encode(batch(before), topic="flights", partition=3)
+        with pytest.raises(RecordError, match="no timestamp"):
+            made.encode(batch(after), topic="flights", partition=3)
 
 
 @pytest.mark.parametrize("time", [2**63 - 1, -(2**63), 253_402_300_800_000, 1_500_000_000_000_000, -62_135_596_800_001])
@@ -231,6 +243,63 @@ def test_a_timestamp_outside_the_calendar_is_refused_by_name(time: int) -> None:
     for stamps, offset in ([time], 0), ([0, time], 1):
         with pytest.raises(RecordError, match=rf"offset {offset}: the record's timestamp {time} .* outside the years"):
             partitioner("hourly", "Asia/Tokyo").encode(batch(stamps), topic="flights", partition=3)
+
+
+BAD = [-1, 2**63 - 1, -(2**63), 253_402_300_800_000, 1_500_000_000_000_000, -62_135_596_800_001]
+
+
+def test_records_without_a_time_go_to_the_named_partition_and_no_others() -> None:
+    """None, nanoseconds, and both ends of the numbers; 0, 1970 minus five and the years 1 to 9999 are times."""
+    made = partitioner("daily", on_bad="unknown")
+    unknown = "year=unknown/month=unknown/day=unknown"
+    assert paths(made, BAD) == [unknown] * len(BAD)
+    good = [0, -5, 1_700_000_000_000, -62_135_300_000_000, 253_402_000_000_000]
+    expected = paths(partitioner("daily"), good)
+    for bad in BAD:
+        mixed = [t for time in good for t in (time, bad)]
+        assert paths(made, mixed) == [p for path in expected for p in (path, unknown)]
+    assert paths(made, good) == expected
+
+
+def test_a_bucket_before_the_calendar_is_no_time_either() -> None:
+    """The record of year 1969 lies in a bucket of 5,000 years that begins before the year 1."""
+    made = partitioner("time", on_bad="unknown", path_format="YYYY", duration_ms=5_000 * 365 * 24 * HOUR)
+    assert paths(made, [10**12, -5, -1, 0]) == ["1970", "unknown", "unknown", "1970"]
+
+
+@pytest.mark.parametrize(
+    ("path_format", "delim", "expected"),
+    [
+        ("'year'=YYYY/'month'=MM", "/", "year=none/month=none"),
+        ("YYYY/MM/dd", "/", "none/none/none"),
+        ("'dt'=YYYY-MM-dd", "/", "dt=none"),
+        ("'region=eu'/'dt'=YYYYMMdd/'at'HH", "/", "region=eu/dt=none/none"),
+        ("'y'YYYY=MM", "/", "none"),
+        ("'year'=YYYY|'month'=MM", "|", "year=none|month=none"),
+        ("'all'", "/", "all"),
+    ],
+)
+def test_every_folder_that_tells_a_time_gets_the_name(path_format: str, delim: str, expected: str) -> None:
+    """As deep as its neighbours, behind its key; folders of text alone stay."""
+    made = partitioner("time", delim=delim, on_bad="none", path_format=path_format, duration_ms=HOUR)
+    assert paths(made, [-1]) == [expected]
+    assert len(paths(made, [-1, 0, -1])) == 3
+    assert len(made.longest) >= len(expected)
+
+
+def test_the_longest_path_may_be_the_one_of_records_without_a_time() -> None:
+    """A key that fits with it fits with all, whatever the name."""
+    made = partitioner("time", on_bad="n" * 300, path_format="YYYY", duration_ms=HOUR)
+    assert made.longest == "n" * 300
+
+
+@given(st.lists(st.one_of(st.sampled_from(BAD), st.integers(-(10**14), 10**14)), min_size=1, max_size=60), st.data())
+def test_batches_do_not_change_where_records_without_a_time_go(times: list[int], data: st.DataObject) -> None:
+    """Cut anywhere, the same records have the same paths."""
+    cut = data.draw(st.integers(0, len(times)))
+    whole = paths(partitioner("hourly", "Europe/Berlin", on_bad="none"), times)
+    pieces = partitioner("hourly", "Europe/Berlin", on_bad="none")
+    assert [p for part in (times[:cut], times[cut:]) if part for p in paths(pieces, part)] == whole
 
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"])

@@ -11,6 +11,7 @@ from airflow_provider_kafka_s3.exceptions import (
     KafkaS3Error,
     RecordError,
     SparkJobError,
+    SparkTimestampError,
     TerminalError,
 )
 from airflow_provider_kafka_s3.spark.failures import explain
@@ -47,6 +48,11 @@ IN_A_TASK = f"org.apache.spark.SparkException: PythonException: {PYTHON_TRACE}a.
             f"{CALLING}: org.apache.spark.sql.AnalysisException: Failed to find data source: kafka. {TRACE}",
             ConfigurationError,
             "packages='org.apache.spark:spark-sql-kafka-0-10_2.13:",
+        ),
+        (
+            f"{CALLING}: org.apache.spark.SparkException: java.lang.ArithmeticException: long overflow{TRACE}",
+            SparkTimestampError,
+            "year 294246",
         ),
         ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka.", ConfigurationError, "jars="),
         (f": java.lang.NoClassDefFoundError: org/apache/kafka/Something{TRACE}", ConfigurationError, "does not fit"),

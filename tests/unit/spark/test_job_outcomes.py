@@ -13,11 +13,12 @@ from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.requests import RunRequest
 from airflow_provider_kafka_s3.batch.runs import TopicRun
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     ConfigurationError,
     RecordError,
+    SparkTimestampError,
     TerminalError,
     UnknownOutcomeError,
 )
@@ -30,6 +31,7 @@ from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
 JSON = Layout(format=Format(kind="json"))
+DAILY = Layout(format=Format(kind="bytes"), partitioner=Partitioner(kind="daily"))
 BYTES = Layout(format=Format(kind="bytes"))
 
 Read = Callable[[Sequence[Plan]], list[Row]]
@@ -42,7 +44,7 @@ class Landing:
         self.kafka = SimulatedKafka()
         self.kafka.create_topic("flights")
         for value in (b"1", b"{", b"3"):
-            self.kafka.append("flights", 0, value)
+            self.kafka.append("flights", 0, value, timestamp=0)
         self.store = DurableStore(MemoryStore(), Retrier(sleep=lambda _: None))
         self._patch = monkeypatch
 
@@ -143,3 +145,31 @@ def test_offsets_that_are_gone_come_with_the_way_out(landing: Landing) -> None:
     assert "offsets 0: [0, 2)" in str(outcome.message)
     assert "--topic flights --on-data-loss skip`" in str(outcome.message)
     assert "--batch 1 --release lost`" in str(outcome.message)
+
+
+@pytest.mark.parametrize("in_a_task", [True, False])
+def test_a_timestamp_that_spark_cannot_tell_is_read_without_spark(landing: Landing, in_a_task: bool) -> None:
+    """Whether the task noticed or Spark failed: the batch is landed by the driver, under the same plan."""
+    plan = landing.plan(DAILY)
+
+    def read(_: Sequence[Plan]) -> list[Row]:
+        raise RuntimeError("java.lang.ArithmeticException: long overflow")
+
+    outcome = landing.job(plan, ends_with(SparkTimestampError("before 1900")) if in_a_task else read)
+    assert (outcome.status, outcome.message) == ("decided", None)
+    manifest = landing.committer().log.read_manifest(1)
+    assert manifest is not None
+    assert [(o.key, o.records) for o in manifest.objects] == [
+        ("topics/flights/year=1970/month=01/day=01/flights+0+0000000000.bin", 3)
+    ]
+    assert landing.committer().log.require_marker()[0].is_resolved(1)
+
+
+def test_a_record_without_a_time_that_only_the_driver_could_read_comes_with_the_way_out(landing: Landing) -> None:
+    """The error is that of the record, exact, and it is terminal."""
+    landing.kafka.append("flights", 0, b"4", timestamp=2**63 - 1)
+    outcome = landing.job(landing.plan(DAILY), ends_with(SparkTimestampError("too large")))
+    assert outcome.error == "RecordError"
+    assert f"offset 3: the record's timestamp {2**63 - 1} " in str(outcome.message)
+    assert "on_bad_timestamp=" in str(outcome.message)
+    assert "--batch 1 --release debt`" in str(outcome.message)

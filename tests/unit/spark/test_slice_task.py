@@ -13,14 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB
-from airflow_provider_kafka_s3.exceptions import AccessDeniedError, SparkJobError, UnknownOutcomeError
+from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    SparkJobError,
+    SparkTimestampError,
+    UnknownOutcomeError,
+)
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark import task
-from airflow_provider_kafka_s3.spark.rows import Row, from_bytes, gather
+from airflow_provider_kafka_s3.spark.rows import Row, error_from, from_bytes, gather
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -215,3 +221,18 @@ def test_a_task_leaves_no_zip_to_be_read_again(store: MemoryStore, tmp_path: Pat
         assert not [i for i in sys.path_importer_cache.values() if isinstance(i, zipimport.zipimporter)]
         importlib.invalidate_caches()
         importlib.import_module("shipped_late")
+
+
+def test_a_timestamp_that_spark_shifts_ends_a_task_whose_objects_depend_on_it(store: MemoryStore) -> None:
+    """The driver is told, and no upload is left; where times do not count, the record is landed."""
+    old = [("a", 1, 3, -2_208_988_800_000_000, b"{}"), ("a", 1, 4, -2_208_988_800_001_000, b"{}")]
+    daily = Layout(format=Format(kind="json"), partitioner=Partitioner(kind="daily"))
+    dated = [msgspec.structs.replace(plan, layout=daily) for plan in PLANS]
+    (row,) = run(make_task(dated), spark_batch(old))
+    assert row.kind == "error"
+    error = error_from(row.body)
+    assert isinstance(error, SparkTimestampError)
+    assert "topic 'a', partition 1, offset 4: the record's timestamp is before the year 1900" in str(error)
+    assert not list(store.pending_uploads(""))
+    assert [r.kind for r in run(make_task(dated), spark_batch(old[:1]))] == ["object", "slice"]
+    assert [r.kind for r in run(make_task(), spark_batch(old))] == ["object", "slice"]
