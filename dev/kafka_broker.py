@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from dev.kafka_tools import BrokerError, KafkaTools, Message
+from dev.supervisor import supervised
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -37,19 +38,6 @@ __all__ = ["KAFKA_JARS", "BrokerError", "KafkaBroker", "Message", "free_ports", 
 KAFKA_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / "kafka"
 HOST: Final = "127.0.0.1"
 MIB: Final = 1024 * 1024
-
-# Runs the broker and ends it when standard input closes, which it does even if the parent is killed by SIGKILL.
-# The data go only when the parent is done with them: after a crash it still wants to read the log.
-_SUPERVISOR: Final = """
-directory=$1; shift
-exec 3<&0
-"$@" </dev/null 3<&- & broker=$!
-{ while read -r _ <&3; do :; done; : >"$directory/over"; kill -TERM $broker; } 2>/dev/null & watcher=$!
-wait $broker; status=$?
-kill $watcher 2>/dev/null
-[ ! -e "$directory/over" ] || rm -rf "$directory"
-exit $status
-"""
 
 _LOG4J2: Final = """<?xml version="1.0" encoding="UTF-8"?>
 <Configuration status="WARN">
@@ -238,10 +226,9 @@ class KafkaBroker(KafkaTools):
             raise BrokerError(f"Kafka's storage cannot be formatted:\n{formatted.stdout}{formatted.stderr}")
         with (self._directory / "server.log").open("wb") as out:
             self._process = subprocess.Popen(
-                [
-                    *("/bin/sh", "-c", _SUPERVISOR, "kafka-broker", str(self._directory)),
-                    *(*command, f"-Xmx{self._heap}", "kafka.Kafka", str(properties)),
-                ],
+                supervised(
+                    "kafka-broker", self._directory, [*command, f"-Xmx{self._heap}", "kafka.Kafka", str(properties)]
+                ),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
