@@ -22,6 +22,7 @@ __all__ = [
     "kill_job",
     "last_words",
     "local_master",
+    "python_of_driver",
     "python_of_local_master",
     "require_client_mode",
     "require_java",
@@ -72,6 +73,23 @@ def python_of_local_master(conf: Mapping[str, object], env: Mapping[str, object]
         for name, setting in wanted.items()
         if name not in env and name not in os.environ and setting not in conf
     }
+
+
+def python_of_driver(conf: Mapping[str, object], env: Mapping[str, object]) -> dict[str, str]:
+    """Settings that keep the driver in the Python of the Airflow worker when the executors are on other machines.
+
+    Spark would run the driver, too, with the Python that ``spark.pyspark.python`` names for the executors, which need
+    not be on this machine; or with the first ``python3`` on PATH.
+
+    Args:
+        conf: the job's Spark configuration.
+        env: the job's own environment variables. A Python that the user chose for the driver stays: in either, in the
+            worker's environment, or by a ``PYSPARK_PYTHON`` that counts for all machines.
+    """
+    chosen = "spark.pyspark.driver.python" in conf or "PYSPARK_DRIVER_PYTHON" in (variables := {**os.environ, **env})
+    if chosen or ("spark.pyspark.python" not in conf and "PYSPARK_PYTHON" in variables):
+        return {}
+    return {"spark.pyspark.driver.python": sys.executable}
 
 
 def spark_submit(*, local: bool) -> str | None:

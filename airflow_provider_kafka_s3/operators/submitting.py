@@ -129,12 +129,14 @@ class PlanSubmitter(SparkSubmitOperator):
         launch.require_java(env)
         if not self._spark_binary and not target.spark_binary:
             self._spark_binary = launch.spark_submit(local=target.is_local)
+        conf = {name: str(value) for name, value in (self.conf or {}).items()}
         if target.is_local:
-            env |= launch.python_of_local_master(self.conf or {}, env)
+            env |= launch.python_of_local_master(conf, env)
         else:
+            conf |= launch.python_of_driver(conf, env)
             self.py_files = ",".join(filter(None, [self.py_files, str(package_zip(folder))]))
         self.env_vars = env or None
-        self.conf = with_job_conf({name: str(value) for name, value in (self.conf or {}).items()})
+        self.conf = with_job_conf(conf)
         self.conf[APPLICATION_FILE] = str(folder / _APPLICATION)
         job_file = folder / _JOB
         work.job(plans, result_path=str(folder / _RESULT)).write(job_file)
@@ -150,6 +152,9 @@ class PlanSubmitter(SparkSubmitOperator):
         if launch.local_master(master) != master:
             hook._connection["master"] = launch.local_master(master)
             self.log.info("master %s becomes %s, so that tasks are tried again", master, hook._connection["master"])
+        # For YARN and Kubernetes the hook would put the variables, and what is secret in them, into the command line
+        # as well, for drivers on the cluster; for Kubernetes there alone. This driver is a process of this machine.
+        hook._env, hook._env_vars = hook._env_vars, None
         return hook
 
     def on_kill(self) -> None:

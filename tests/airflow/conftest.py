@@ -169,6 +169,7 @@ class Worker:
         date: str | None = None,
         conf: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
+        spark_conf: dict[str, str] | None = None,
         **said: Any,
     ) -> TaskRun:
         """Run an operator once.
@@ -178,6 +179,7 @@ class Worker:
             date: its logical date, for data intervals; None: now, without an interval.
             conf: configuration of the run.
             environment: variables, from now on.
+            spark_conf: its parameter ``conf``.
             said: its parameters; what is not said is what most tests want.
         """
         parameters = {
@@ -186,6 +188,7 @@ class Worker:
             "format": "json",
             "offsets": "incremental",
             "jars": self.home.environment["SPARK_KAFKA_JARS"],
+            **({} if spark_conf is None else {"conf": spark_conf}),
             **said,
         }
         if parameters["offsets"] == "incremental":

@@ -45,3 +45,15 @@ def test_pyspark_and_its_client_are_of_one_version(version: str) -> None:
 def test_both_airflows_are_tested_with_the_same(distribution: str) -> None:
     """One set of providers serves both, and what is only tested once counts for both."""
     assert len({locked(version)[distribution] for version in VERSIONS}) == 1
+
+
+def test_workers_of_spark_are_tested_with_the_oldest_versions_that_they_may_have() -> None:
+    """So that what spark_jobs/requirements.txt promises is true; neither Airflow nor pyspark is among them."""
+    required = (REQUIREMENTS.parent / "spark_jobs" / "requirements.txt").read_text()
+    lines = (REQUIREMENTS / "spark-workers.lock").read_text().splitlines()
+    workers = dict(line.split("==") for line in lines)
+    assert not {"apache-airflow", "pyspark", "airflow-provider-kafka-s3"} & workers.keys()
+    bounds = [line.split(">=") for line in required.splitlines() if ">=" in line]
+    assert len(bounds) > 5
+    for name, oldest in bounds:
+        assert f"{workers[name]}.".startswith(f"{oldest}."), name

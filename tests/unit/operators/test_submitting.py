@@ -215,26 +215,6 @@ def test_a_missing_connection_is_terminal_before_anything_is_read(orders: Bench,
     assert list(orders.store.list("")) == []
 
 
-@pytest.mark.parametrize(
-    ("parameters", "spark"),
-    [
-        ({"deploy_mode": "cluster"}, {"host": "yarn"}),
-        ({"conf": {"spark.submit.deployMode": "cluster"}}, {"host": "yarn"}),
-        ({}, {"host": "yarn", "extra": {"deploy-mode": "cluster"}}),
-    ],
-)
-def test_the_driver_has_to_run_on_the_worker(
-    orders: Bench, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any], spark: dict[str, Any]
-) -> None:
-    """Cluster mode, wherever it is said, is refused before anything is planned."""
-    from airflow.providers.common.compat.sdk import AirflowFailException
-
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", **spark}))
-    with pytest.raises(AirflowFailException, match="use deploy mode 'client'"):
-        orders.run(orders.task(**parameters))
-    assert list(orders.store.list("")) == []
-
-
 def test_without_java_nothing_is_submitted_and_nothing_new_needs_none(
     orders: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

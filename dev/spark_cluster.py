@@ -1,0 +1,204 @@
+"""A Spark cluster on this machine: one master and some workers of Spark standalone, from the jars of pyspark.
+
+Every worker has a loopback address of its own, so that Spark takes them for different machines: it starts a second
+attempt at a slow task on another machine only. What the workers' Python knows is what its environment
+(:data:`WORKER_PYTHON`) has, and nothing of this checkout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import psutil
+
+from dev.kafka_broker import free_ports
+from dev.supervisor import supervised
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["WORKER_PYTHON", "SparkCluster"]
+
+WORKER_PYTHON: Final = Path(__file__).resolve().parent.parent / ".build" / "spark-workers" / "bin" / "python"
+"""Python of an environment made from ``requirements/spark-workers.lock`` alone (``make setup``)."""
+
+_MASTER: Final = "127.0.0.1"
+_INHERITED: Final = ("HOME", "JAVA_HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
+"""Variables that the cluster takes over. Others, PYTHONPATH above all, would bring this checkout to the executors."""
+_DAEMON_OPTIONS: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.master.rest.enabled=false -Dspark.port.maxRetries=0"
+)
+
+
+class SparkCluster:
+    """A master and its workers, each in a process of its own; a context manager.
+
+    None of them lives longer than the process that started them, and neither do their folders.
+
+    Args:
+        workers: how many.
+        cores: of each.
+        memory: of each, for executors, as in ``1g``.
+        timeout: seconds to wait until all workers have registered.
+    """
+
+    def __init__(self, *, workers: int = 2, cores: int = 1, memory: str = "1g", timeout: float = 90.0) -> None:
+        self._count = workers
+        self._cores = cores
+        self._memory = memory
+        self._timeout = timeout
+        self._port = 0
+        self._ui_port = 0
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._folders: list[Path] = []
+
+    @property
+    def url(self) -> str:
+        """As ``spark-submit --master`` takes it."""
+        return f"spark://{_MASTER}:{self._port}"
+
+    def __enter__(self) -> Self:
+        """Start it, and wait until all workers have registered."""
+        for attempt in range(3):
+            try:
+                self._start()
+                break
+            except RuntimeError as e:
+                self.close()
+                # A free port can be taken by somebody else before the master binds it.
+                if attempt == 2 or "Address already in use" not in str(e):
+                    raise
+            except BaseException:
+                self.close()
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop all processes, the executors too, and remove their folders."""
+        processes, self._processes = self._processes, []
+        for process in reversed(processes):
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        folders, self._folders = self._folders, []
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    # -- what runs on it ----------------------------------------------------------------------------------------------
+
+    def executors(self) -> list[psutil.Process]:
+        """The JVMs of the executors that run now, of whatever application."""
+        found = []
+        for daemon in self._processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for process in psutil.Process(daemon.pid).children(recursive=True):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline():
+                            found.append(process)
+        return found
+
+    def python_workers(self, executor: psutil.Process) -> list[psutil.Process]:
+        """The Python processes of an executor that do its tasks; none as long as it had no task."""
+        found = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for daemon in executor.children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    found += daemon.children()
+        return found
+
+    def kill_executor(self, executor: psutil.Process) -> None:
+        """Kill -9 an executor's JVM, and wait until it is gone; Spark starts another one in its place."""
+        executor.kill()
+        psutil.wait_procs([executor], timeout=30)
+
+    def logs(self) -> dict[str, str]:
+        """All that the daemons and their executors have said so far, by file."""
+        return {
+            str(file.relative_to(folder.parent)): file.read_text(encoding="utf-8", errors="replace")
+            for folder in self._folders
+            for pattern in ("*.log", "work/*/*/std*")
+            for file in sorted(folder.glob(pattern))
+        }
+
+    # -- start --------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._port, self._ui_port = free_ports(2)
+        ports = ("--port", str(self._port), "--webui-port", str(self._ui_port))
+        self._launch("master", _MASTER, "org.apache.spark.deploy.master.Master", *ports)
+        for number in range(1, self._count + 1):
+            size = ("--cores", str(self._cores), "--memory", self._memory)
+            work = ("--port", "0", "--webui-port", "0", "--work-dir", "work")
+            host = f"127.0.0.{number + 1}"
+            self._launch(f"worker-{number}", host, "org.apache.spark.deploy.worker.Worker", *size, *work, self.url)
+        deadline = time.monotonic() + self._timeout
+        while self._registered() < self._count:
+            if time.monotonic() > deadline or any(process.poll() is not None for process in self._processes):
+                said = "\n".join(f"{name}:\n{text[-3_000:]}" for name, text in self.logs().items())
+                raise RuntimeError(f"the Spark cluster did not start; its last words:\n{said}")
+            time.sleep(0.05)
+
+    def _launch(self, name: str, host: str, main: str, *arguments: str) -> None:
+        home = _spark_home()
+        folder = Path(tempfile.mkdtemp(prefix=f"spark-{name}-"))
+        self._folders.append(folder)
+        environment = {
+            **{variable: os.environ[variable] for variable in _INHERITED if variable in os.environ},
+            "SPARK_HOME": str(home),
+            "SPARK_CONF_DIR": str(folder),
+            "SPARK_LOCAL_DIRS": str(folder),
+            "SPARK_LOCAL_IP": host,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
+        }
+        command = [str(home / "bin" / "spark-class"), main, "--host", host, *arguments]
+        with (folder / f"{name}.log").open("wb") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    supervised(f"spark-{name}", folder, command),
+                    cwd=folder,
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
+
+    def _registered(self) -> int:
+        """How many workers the master knows; 0 as long as it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://{_MASTER}:{self._ui_port}/json/", timeout=5) as answer:
+                told: dict[str, Any] = json.load(answer)
+        except (OSError, ValueError):
+            return 0
+        return int(told["aliveworkers"])
+
+
+def _spark_home() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
