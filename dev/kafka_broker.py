@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import UserScramCredentialAlteration
 
-__all__ = ["KAFKA_JARS", "BrokerError", "KafkaBroker", "Message", "free_ports", "main"]
+__all__ = ["KAFKA_JARS", "BrokerError", "KafkaBroker", "Message", "free_ports", "main", "new_cluster_id"]
 
 KAFKA_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / "kafka"
 HOST: Final = "127.0.0.1"
@@ -58,6 +58,11 @@ def free_ports(count: int) -> list[int]:
         for s in sockets:
             s.bind((HOST, 0))
         return [s.getsockname()[1] for s in sockets]
+
+
+def new_cluster_id() -> str:
+    """A random id as Kafka makes them."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def _port_in_use(port: int) -> bool:
@@ -191,6 +196,30 @@ class KafkaBroker(KafkaTools):
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
 
+    def kill(self) -> None:
+        """End the broker as a machine dies; its data and its ports stay for :meth:`restart`."""
+        os.killpg(self.pid, signal.SIGKILL)
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.wait()
+        self._process.stdin.close()
+
+    def restart(self) -> None:
+        """Start a broker that was killed again, on the same data and ports, and wait until it serves metadata."""
+        if self.running:
+            raise BrokerError("the broker is running; kill() it first")
+        self._spawn()
+        self._await_metadata()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the broker stand still inside the block: connections stay open, and nobody answers."""
+        os.killpg(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self.pid, signal.SIGCONT)
+
     def _launch(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="kafka-broker-"))
         controller, sasl, client = free_ports(3)
@@ -202,20 +231,10 @@ class KafkaBroker(KafkaTools):
             "".join(f"{name}={value}\n" for name, value in self._settings(controller).items()), encoding="utf-8"
         )
         (self._directory / "log4j2.xml").write_text(_LOG4J2, encoding="utf-8")
-        command = [
-            _java(),
-            f"-Dlog4j2.configurationFile={self._directory}/log4j2.xml",
-            "-Djava.awt.headless=true",
-            "-cp",
-            f"{self._jars}/*",
-        ]
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         formatted = subprocess.run(
             [
-                *(*command, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-                # With "=": one id in 64 begins with a dash, and would be taken for an option.
-                *("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"),
-                *("-c", str(properties), "--standalone"),
+                *(*self._java_command(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+                *("kafka.tools.StorageTool", "format", "-c", str(properties), *self._format_options()),
             ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -224,10 +243,29 @@ class KafkaBroker(KafkaTools):
         )
         if formatted.returncode:
             raise BrokerError(f"Kafka's storage cannot be formatted:\n{formatted.stdout}{formatted.stderr}")
-        with (self._directory / "server.log").open("wb") as out:
+        self._spawn()
+
+    def _format_options(self) -> list[str]:
+        # With "=": one id in 64 begins with a dash, and would be taken for an option.
+        return [f"--cluster-id={new_cluster_id()}", "--standalone"]
+
+    def _java_command(self) -> list[str]:
+        return [
+            _java(),
+            f"-Dlog4j2.configurationFile={self._directory}/log4j2.xml",
+            "-Djava.awt.headless=true",
+            "-cp",
+            f"{self._jars}/*",
+        ]
+
+    def _spawn(self) -> None:
+        assert self._directory is not None
+        with (self._directory / "server.log").open("ab") as out:
             self._process = subprocess.Popen(
                 supervised(
-                    "kafka-broker", self._directory, [*command, f"-Xmx{self._heap}", "kafka.Kafka", str(properties)]
+                    "kafka-broker",
+                    self._directory,
+                    [*self._java_command(), f"-Xmx{self._heap}", "kafka.Kafka", f"{self._directory}/server.properties"],
                 ),
                 stdin=subprocess.PIPE,
                 stdout=out,

@@ -1,0 +1,96 @@
+"""Two real Kafka brokers for tests of what happens when one of them dies: leaders move, partitions have none.
+
+The first node is the controller and a broker, the second one a broker only, so that killing the second leaves a cluster
+that works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Self
+
+from dev.kafka_broker import HOST, KafkaBroker, new_cluster_id
+from dev.kafka_tools import KafkaTools
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["KafkaCluster"]
+
+CONTROLLER: Final = 1
+OTHER: Final = 2
+
+
+class _Node(KafkaBroker):
+    """One broker of a cluster; all but the first are told where the controller is."""
+
+    def __init__(self, number: int, cluster_id: str, controller: _Node | None, config: Mapping[str, str]) -> None:
+        super().__init__(config=config, heap="256m")
+        self._number = number
+        self._cluster_id = cluster_id
+        self._controller = controller
+        self.controller_port = 0
+
+    def _format_options(self) -> list[str]:
+        role = "--standalone" if self._controller is None else "--no-initial-controllers"
+        return [f"--cluster-id={self._cluster_id}", role]
+
+    def _settings(self, controller_port: int) -> dict[str, str]:
+        settings = super()._settings(controller_port) | {"node.id": str(self._number)}
+        self.controller_port = controller_port if self._controller is None else self._controller.controller_port
+        if self._controller is not None:
+            settings |= {
+                "process.roles": "broker",
+                "listeners": f"CLIENT://{HOST}:{self._port}",
+                "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller_port}",
+            }
+        return settings | self._config
+
+
+class KafkaCluster(KafkaTools):
+    """A controller with a broker, and another broker, :attr:`other`, that can be killed and restarted.
+
+    Args:
+        config: more settings of ``server.properties`` of both.
+    """
+
+    def __init__(self, config: Mapping[str, str] | None = None) -> None:
+        super().__init__("")
+        # A dead broker is missed soon.
+        quick = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "1500", **(config or {})}
+        cluster_id = new_cluster_id()
+        self.controller = _Node(CONTROLLER, cluster_id, None, quick)
+        self.other = _Node(OTHER, cluster_id, self.controller, quick)
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.controller)
+            stack.enter_context(self.other)
+            self.bootstrap_servers = f"{self.controller.bootstrap_servers},{self.other.bootstrap_servers}"
+            self.await_brokers(2)
+            self._nodes = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__dict__.pop("admin", None)
+        self._nodes.close()
+
+    def create_replicated(self, name: str, replicas: Sequence[int], partitions: int = 1) -> str:
+        """Create a topic whose partitions are on these nodes; the first one leads. Returns the name."""
+        from confluent_kafka.admin import NewTopic
+
+        topic = NewTopic(name, num_partitions=partitions, replica_assignment=[list(replicas)] * partitions)
+        self.admin.create_topics([topic])[name].result()
+        self.wait_until(lambda: self._leaders(name) == partitions, f"a leader for all partitions of {name}")
+        return name
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Number of the node that leads a partition; -1 if none does."""
+        return int(self.admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].leader)
+
+    def await_brokers(self, count: int) -> None:
+        """Wait until the cluster has so many brokers."""
+        self.wait_until(lambda: len(self.admin.list_topics(timeout=10).brokers) == count, f"{count} brokers")
