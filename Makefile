@@ -23,6 +23,10 @@ UV_FLAGS := --quiet --system-certs
 AIRFLOW_TESTS := tests/airflow tests/packaging \
   $(wildcard $(addprefix tests/unit/,cli operators sensors triggers hooks links))
 
+# Much of a test is waiting for a server. In the order of the files, the longest come first.
+WORKERS := 2
+PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 # Output of two installations at once tells nobody anything, and the steps are few.
@@ -39,12 +43,12 @@ demo: setup-3.3 ## real Kafka, S3 and Airflow on this machine: load the flights,
 test: lint test-3.3 test-2.11 ## set up, lint and run every test (ARGS="-k offsets" for some of them)
 
 test-3.3: setup-3.3 browser versitygw ## every test but those of an older Airflow
-	@$(RUN) -m pytest $(ARGS)
+	@$(RUN) $(PYTEST) $(ARGS)
 
 # What ARGS choose may not depend on Airflow at all: then there is nothing to run a second time.
 test-2.11: setup-2.11 ## the tests that depend on Airflow, with Airflow 2.11
 	@echo "With Airflow 2.11:"
-	@$(VENV_2)/bin/python -m pytest -o testpaths="$(AIRFLOW_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
+	@$(VENV_2)/bin/python $(PYTEST) -o testpaths="$(AIRFLOW_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 
 lint: setup-3.3 ## style, types, and who may import whom
 	@$(VENV)/bin/ruff check --quiet .

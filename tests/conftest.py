@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from dev.kafka_broker import KafkaBroker
 
 # The same examples in every run, however slow the machine is: a suite that fails has to fail again.
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
+
+
+class _ByWhatTheyStart(LoadScopeScheduling):
+    """A file's tests run in one process, which starts their servers once; so do all that need Airflow's servers."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return "tests/airflow/*_3.py" if path.startswith("tests/airflow/") and path.endswith("_3.py") else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByWhatTheyStart:
+    """Tell pytest-xdist which tests belong together."""
+    return _ByWhatTheyStart(config, log)
+
 
 USER: Final = "reader"
 # Everything that a JAAS string, a properties file or a shell could stumble over.
