@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from dev.kafka_security import KafkaSecurity
 from dev.kafka_tools import BrokerError, KafkaTools, Message
 from dev.supervisor import supervised
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from confluent_kafka.admin import UserScramCredentialAlteration
+
+    from dev.certificates import Authority
 
 __all__ = ["KAFKA_JARS", "BrokerError", "KafkaBroker", "Message", "free_ports", "main", "new_cluster_id"]
 
@@ -84,11 +87,6 @@ def _java() -> str:
     return java
 
 
-def _quoted(text: str) -> str:
-    """A JAAS string for a Java properties file: the file's reader takes off one layer of backslashes itself."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\\", "\\\\") + '"'
-
-
 class KafkaBroker(KafkaTools):
     """One Kafka broker in a process of its own.
 
@@ -96,6 +94,9 @@ class KafkaBroker(KafkaTools):
         port: port of the plain listener; None takes a free one.
         users: names and passwords; if there are any, a second listener (``sasl_bootstrap_servers``) demands them,
             by PLAIN or SCRAM-SHA-512.
+        authority: if there is one, other listeners talk TLS with certificates that it issues: one demands passwords or
+            tokens (``tls_bootstrap_servers``), one demands the certificate of a client (``mutual_bootstrap_servers``).
+        token_keys: JWKS file; whoever shows a token that is signed by one of its keys is let in, too.
         config: more settings of ``server.properties``.
         heap: size of the Java heap, as in ``-Xmx``.
         jars: folder of the broker's jars.
@@ -107,6 +108,8 @@ class KafkaBroker(KafkaTools):
         *,
         port: int | None = None,
         users: Mapping[str, str] | None = None,
+        authority: Authority | None = None,
+        token_keys: Path | None = None,
         config: Mapping[str, str] | None = None,
         heap: str = "512m",
         jars: Path = KAFKA_JARS,
@@ -114,7 +117,7 @@ class KafkaBroker(KafkaTools):
     ) -> None:
         super().__init__("")
         self._wanted_port = port
-        self._users = dict(users or {})
+        self._security = KafkaSecurity(dict(users or {}), authority, token_keys)
         self._config = dict(config or {})
         self._heap = heap
         self._jars = jars
@@ -122,12 +125,22 @@ class KafkaBroker(KafkaTools):
         self._process: subprocess.Popen[bytes] | None = None
         self._directory: Path | None = None
         self._port = 0
-        self._sasl_port = 0
+        self._ports: dict[str, int] = {}
 
     @property
     def sasl_bootstrap_servers(self) -> str:
         """``host:port`` of the SASL_PLAINTEXT listener, if the broker has users."""
-        return f"{HOST}:{self._sasl_port}"
+        return f"{HOST}:{self._ports['SASL']}"
+
+    @property
+    def tls_bootstrap_servers(self) -> str:
+        """``host:port`` of the SASL_SSL listener, if the broker has an authority, and users or keys of tokens."""
+        return f"{HOST}:{self._ports['TLS']}"
+
+    @property
+    def mutual_bootstrap_servers(self) -> str:
+        """``host:port`` of the SSL listener that demands certificates, if the broker has an authority."""
+        return f"{HOST}:{self._ports['MUTUAL']}"
 
     @property
     def pid(self) -> int:
@@ -222,10 +235,10 @@ class KafkaBroker(KafkaTools):
 
     def _launch(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="kafka-broker-"))
-        controller, sasl, client = free_ports(3)
+        controller, client, *others = free_ports(2 + len(self._security.listeners))
         self._port = self._wanted_port or client
         self.bootstrap_servers = f"{HOST}:{self._port}"
-        self._sasl_port = sasl
+        self._ports = dict(zip(self._security.listeners, others, strict=True))
         properties = self._directory / "server.properties"
         properties.write_text(
             "".join(f"{name}={value}\n" for name, value in self._settings(controller).items()), encoding="utf-8"
@@ -254,6 +267,7 @@ class KafkaBroker(KafkaTools):
             _java(),
             f"-Dlog4j2.configurationFile={self._directory}/log4j2.xml",
             "-Djava.awt.headless=true",
+            *self._security.java_options,
             "-cp",
             f"{self._jars}/*",
         ]
@@ -274,20 +288,9 @@ class KafkaBroker(KafkaTools):
             )
 
     def _settings(self, controller_port: int) -> dict[str, str]:
-        listeners = {"CLIENT": self._port, "CONTROLLER": controller_port}
-        protocols = {"CLIENT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
-        sasl: dict[str, str] = {}
-        if self._users:
-            listeners["SASL"] = self._sasl_port
-            protocols["SASL"] = "SASL_PLAINTEXT"
-            known = " ".join(f"user_{name}={_quoted(password)}" for name, password in self._users.items())
-            sasl = {
-                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-                "listener.name.sasl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule"
-                f" required {known};",
-                "listener.name.sasl.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram"
-                ".ScramLoginModule required;",
-            }
+        assert self._directory is not None
+        listeners = {"CLIENT": self._port, "CONTROLLER": controller_port, **self._ports}
+        protocols = {"CLIENT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._security.listeners}
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -313,7 +316,7 @@ class KafkaBroker(KafkaTools):
             "log.cleaner.dedupe.buffer.size": str(16 * MIB),
             "log.cleaner.backoff.ms": "200",
             "message.max.bytes": str(16 * MIB),
-            **sasl,
+            **self._security.settings(self._directory),
             **self._config,
         }
 
@@ -353,7 +356,8 @@ class KafkaBroker(KafkaTools):
 
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         upsertions: list[UserScramCredentialAlteration] = [
-            UserScramCredentialUpsertion(name, info, password.encode()) for name, password in self._users.items()
+            UserScramCredentialUpsertion(name, info, password.encode())
+            for name, password in self._security.users.items()
         ]
         if upsertions:
             for future in self.admin.alter_user_scram_credentials(upsertions).values():

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from dev.certificates import Authority
 from dev.kafka_broker import KafkaBroker
+from dev.token_server import TokenServer
 
 # The same examples in every run, however slow the machine is: a suite that fails has to fail again.
 settings.register_profile("suite", deadline=None, derandomize=True)
@@ -35,10 +37,30 @@ USER: Final = "reader"
 PASSWORD: Final = "p\"a'ss\\ w{o}$rd;=#%s"
 
 
+# What an OpenID provider gives tokens for, and to whom.
+CLIENT: Final = "robot"
+CLIENT_SECRET: Final = "canary/5e0d+client=secret"
+# Of the key of a client's certificate.
+KEY_PASSWORD: Final = "canary-9a41 'of the key'"
+
+
 @pytest.fixture(scope="session")
-def kafka_broker() -> Iterator[KafkaBroker]:
-    """One Kafka broker for the whole session, with an open listener and one that wants a password."""
-    with KafkaBroker(users={USER: PASSWORD}) as broker:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """The authority whose certificates the real parts show."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def token_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenServer]:
+    """An OpenID provider with one client."""
+    with TokenServer(tmp_path_factory.mktemp("tokens") / "keys.json", {CLIENT: CLIENT_SECRET}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(authority: Authority, token_server: TokenServer) -> Iterator[KafkaBroker]:
+    """One Kafka broker for the whole session: an open listener, and others that ask who is there."""
+    with KafkaBroker(users={USER: PASSWORD}, authority=authority, token_keys=token_server.keys) as broker:
         yield broker
 
 
@@ -57,6 +79,45 @@ def sasl_config(kafka_broker: KafkaBroker) -> dict[str, object]:
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": USER,
         "sasl.password": PASSWORD,
+    }
+
+
+@pytest.fixture(scope="session")
+def secured(
+    kafka_broker: KafkaBroker, authority: Authority, token_server: TokenServer
+) -> Mapping[str, Mapping[str, object]]:
+    """What the extra of an Airflow connection holds for each way to be let in over TLS with a private authority.
+
+    ``scram`` and ``plain`` have a password, ``certificate`` a client certificate with an encrypted key, ``token`` an
+    OpenID provider.
+    """
+    password = {"sasl.username": USER, "sasl.password": PASSWORD}
+    over_tls = {
+        "bootstrap.servers": kafka_broker.tls_bootstrap_servers,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(authority.certificate),
+    }
+    client = authority.client(CLIENT, password=KEY_PASSWORD)
+    return {
+        "scram": {**over_tls, **password, "sasl.mechanism": "SCRAM-SHA-512"},
+        "plain": {**over_tls, **password, "sasl.mechanism": "PLAIN"},
+        "certificate": {
+            "bootstrap.servers": kafka_broker.mutual_bootstrap_servers,
+            "security.protocol": "SSL",
+            "ssl.ca.pem": authority.certificate_pem,
+            "ssl.certificate.pem": client.certificate_pem,
+            "ssl.key.pem": client.key_pem,
+            "ssl.key.password": KEY_PASSWORD,
+        },
+        "token": {
+            **over_tls,
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": CLIENT,
+            "sasl.oauthbearer.client.secret": CLIENT_SECRET,
+            "sasl.oauthbearer.scope": "kafka",
+            "sasl.oauthbearer.token.endpoint.url": token_server.url,
+        },
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -60,6 +61,23 @@ _MISCONFIGURED: Final = frozenset(
 )
 _NO_SUCH_TOPIC: Final = frozenset({"_NOENT", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"})
 
+# Since TLS 1.3 a broker refuses the client's certificate, or that there is none, when the client takes the handshake
+# for done: librdkafka sees a broken connection, and would try again for ever.
+_CERTIFICATE_REFUSED: Final = re.compile(
+    r"alert (bad certificate|unsupported certificate|certificate (required|unknown|expired|revoked)|unknown ca|"
+    r"access denied|decrypt error|handshake failure)"
+)
+# A connection that broke in the middle of a handshake: the broker stopped, or something on the way did.
+_BROKEN: Final = re.compile(r"SSL transport error|Disconnected|Connection reset|Broken pipe")
+# An OpenID provider that gives no token, as against one that does not answer.
+_NO_TOKEN: Final = "Failed to acquire SASL OAUTHBEARER token"
+_NO_ANSWER: Final = re.compile(
+    r"(?i)connect to|could ?n.t (connect|resolve)|could not (connect|resolve)|timed? ?out|reset by peer|empty reply|"
+    r"\b(429|50[0234])\b|service unavailable|bad gateway"
+)
+# Ports, thread names and durations differ from try to try: what stands between them does not.
+_VARYING: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
+
 
 class ClientEvents:
     """What one librdkafka client said on the side: the reason it cannot connect, and its log.
@@ -77,7 +95,7 @@ class ClientEvents:
 
     def on_error(self, error: KafkaError) -> None:
         """Remember an error; librdkafka's ``error_cb``."""
-        if error.name() in _DENIED or error.name() == "_SSL":
+        if error.name() in _DENIED or _refused_by_tls(error.name(), error.str()):
             self.denied = error
         # "All brokers are down" follows every failed connection and hides what was wrong with it.
         if error.name() != "_ALL_BROKERS_DOWN" or self.last is None:
@@ -86,12 +104,17 @@ class ClientEvents:
     def log(self, level: int, message: str, *arguments: object) -> None:
         """Log a line of librdkafka; it calls this like ``logging.Logger.log``."""
         text = message % arguments if arguments else message
-        # Ports, thread names and durations differ from try to try: the reason after the last colon does not.
-        if text.rpartition(": ")[2] not in self._seen and len(self._seen) < self._REMEMBERED:
-            self._seen.add(text.rpartition(": ")[2])
+        reason = _VARYING.sub("", text).rpartition(": ")[2]
+        if reason not in self._seen and len(self._seen) < self._REMEMBERED:
+            self._seen.add(reason)
             # That a setting is for producers only, or for consumers, is nothing to act on.
             quiet = logging.DEBUG if text.startswith("CONFWARN") else logging.WARNING
             log.log(min(level, quiet), "librdkafka: %s", text)
+
+
+def _refused_by_tls(name: str, reason: str) -> bool:
+    """Whether one side refuses the other's certificate, or both cannot agree."""
+    return (name == "_SSL" and not _BROKEN.search(reason)) or _CERTIFICATE_REFUSED.search(reason) is not None
 
 
 def admin_client(config: Mapping[str, Any], events: ClientEvents) -> AdminClient:
@@ -170,12 +193,24 @@ def to_error(error: KafkaError | None, events: ClientEvents, *, what: str) -> Ka
     name = error.name() if error is not None else "_TIMED_OUT"
     reason = error.str() if error is not None else "no answer in time"
     message = f"cannot {what}: {reason}"
+    if name == "_SSL" and not _refused_by_tls(name, reason):
+        return KafkaUnavailableError(f"{message}; try again, and check that the brokers are reachable from here")
+    if _NO_TOKEN in reason and _NO_ANSWER.search(reason):
+        return KafkaUnavailableError(f"{message}; check sasl.oauthbearer.token.endpoint.url and that it is reachable")
+    if _CERTIFICATE_REFUSED.search(reason):
+        return AccessDeniedError(
+            f"{message}: the broker refuses the certificate of the client, or wants one; check ssl.certificate.* and "
+            f"ssl.key.* of the Kafka connection"
+        )
     if name in _DENIED:
         return AccessDeniedError(
             f"{message}; check the credentials of the Kafka connection and that they may DESCRIBE and READ the topic"
         )
     if name in _NO_SUCH_TOPIC:
-        return TopicNotFoundError(f"{message}; create the topic, or correct its name, partitions or the connection")
+        return TopicNotFoundError(
+            f"{message}; create the topic, or correct its name, partitions or the connection (to a user who may not "
+            f"DESCRIBE a topic it can look as if there were none)"
+        )
     if name in _MISCONFIGURED:
         return ConfigurationError(f"{message}; correct the extra of the Kafka connection or the topic's name")
     if events.last is not None and events.last.str() not in message:

@@ -141,6 +141,36 @@ def test_errors_are_grouped_by_what_to_do(name: str, kind: type[KafkaS3Error]) -
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
+@pytest.mark.parametrize(
+    ("name", "reason", "kind"),
+    [
+        ("_SSL", "SSL handshake failed: error:0A000086: certificate verify failed", ConfigurationError),
+        ("_SSL", "SSL handshake failed: SSL transport error: Connection reset by peer", KafkaUnavailableError),
+        ("_TRANSPORT", "Receive failed: error:0A000412:SSL routines::ssl/tls alert bad certificate", AccessDeniedError),
+        (
+            "_TRANSPORT",
+            "Receive failed: error:0A00045C:SSL routines::tlsv13 alert certificate required",
+            AccessDeniedError,
+        ),
+        ("_AUTHENTICATION", 'Failed to acquire SASL OAUTHBEARER token: {"error": "invalid_client"}', AccessDeniedError),
+        (
+            "_AUTHENTICATION",
+            "Failed to acquire SASL OAUTHBEARER token: Failed to connect to 127.0.0.1:1: Could not connect to server",
+            KafkaUnavailableError,
+        ),
+    ],
+)
+def test_what_tls_and_logins_say_is_told_apart(name: str, reason: str, kind: type[KafkaS3Error]) -> None:
+    """A refusal stays one; a connection that broke in a handshake and a provider that is down pass by themselves."""
+    from confluent_kafka import KafkaError
+
+    events = ClientEvents()
+    events.on_error(KafkaError(getattr(KafkaError, name), reason))
+
+    assert type(to_error(events.denied or events.last, events, what="ask")) is kind
+    assert (events.denied is None) == (kind is KafkaUnavailableError and name == "_SSL")
+
+
 def test_a_refusal_explains_every_later_failure() -> None:
     """After a failed login everything else is "timed out" or "brokers down", which would mislead."""
     from confluent_kafka import KafkaError
@@ -162,7 +192,9 @@ def test_the_log_says_everything_once(caplog: pytest.LogCaptureFixture) -> None:
 
     for n in range(50):
         events.log(
-            logging.ERROR, "FAIL [rdkafka#producer-1] [thrd:x]: x/bootstrap: Connect failed (after %dms): refused", n
+            logging.ERROR,
+            "FAIL [rdkafka#producer-1] [thrd:x]: x/bootstrap: Refused (after %dms in state SSL_HANDSHAKE)",
+            n,
         )
     events.log(
         logging.WARNING, "CONFWARN [rdkafka#producer-1] [thrd:app]: Configuration property x is a consumer property"
