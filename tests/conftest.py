@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from dev.certificates import Authority
+from dev.certificates import Authority, server_context
 from dev.kafka_broker import KafkaBroker
 from dev.token_server import TokenServer
 
@@ -51,9 +51,10 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="session")
-def token_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenServer]:
-    """An OpenID provider with one client."""
-    with TokenServer(tmp_path_factory.mktemp("tokens") / "keys.json", {CLIENT: CLIENT_SECRET}) as server:
+def token_server(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenServer]:
+    """An OpenID provider with one client, behind TLS."""
+    tls = server_context(authority.server("tokens"))
+    with TokenServer(tmp_path_factory.mktemp("tokens") / "keys.json", {CLIENT: CLIENT_SECRET}, tls=tls) as server:
         yield server
 
 
@@ -117,6 +118,7 @@ def secured(
             "sasl.oauthbearer.client.secret": CLIENT_SECRET,
             "sasl.oauthbearer.scope": "kafka",
             "sasl.oauthbearer.token.endpoint.url": token_server.url,
+            "https.ca.location": str(authority.certificate),
         },
     }
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.kafka.logins import java_login, python_login, uses_oidc
+from airflow_provider_kafka_s3.kafka.settings import pem, text
 from airflow_provider_kafka_s3.kafka.translations import (
     CERTIFICATES,
     LOGIN,
@@ -21,6 +22,7 @@ from airflow_provider_kafka_s3.kafka.translations import (
     LOGIN_PREFIXES,
     OF_LIBRDKAFKA,
     OF_OTHERS,
+    OIDC,
     PROTECTED,
     TRANSLATIONS,
     UNTRANSLATABLE,
@@ -85,7 +87,7 @@ def client_config(config: Mapping[str, object]) -> dict[str, Any]:
         _refuse_protected(name, value)
     ours = {name: value for name, value in config.items() if name not in OF_OTHERS and name not in PROTECTED}
     ours.setdefault("bootstrap.servers", config.get("metadata.broker.list"))
-    return ours
+    return {**ours, **python_login(config)}
 
 
 def spark_options(
@@ -118,11 +120,11 @@ def spark_options(
     ignored = []
     for name, value in config.items():
         _refuse_protected(name, value)
-        if name in PROTECTED or name in LOGIN or name in CERTIFICATES:
+        if name in PROTECTED or name in LOGIN or name in CERTIFICATES or (name in OIDC and uses_oidc(config)):
             continue
         if name in TRANSLATIONS:
             translation = TRANSLATIONS[name]
-            translated[translation.java] = translation.value(_text(name, value))
+            translated[translation.java] = translation.value(text(name, value))
         elif name in OF_OTHERS or name in OF_LIBRDKAFKA:
             ignored.append(name)
         else:
@@ -132,7 +134,7 @@ def spark_options(
             "Settings of the Kafka connection that mean nothing to Spark's consumer: %s", ", ".join(sorted(ignored))
         )
     if not overridden.keys() & set(LOGIN_OVERRIDES):
-        translated |= _login(config, translated)
+        translated |= java_login(config, translated)
     if not any(name.startswith(("kafka.ssl.truststore.", "kafka.ssl.keystore.")) for name in overridden):
         translated |= _certificates(config)
     return {
@@ -155,30 +157,19 @@ def _require_servers(config: Mapping[str, object]) -> None:
         )
 
 
-def _text(name: str, value: object) -> str:
-    """A setting as Java writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (str, int, float)):
-        return str(value)
-    raise ConfigurationError(
-        f"{name} of the Kafka connection is a {type(value).__name__}: a setting is a text, a number, true or false"
-    )
-
-
 def _refuse_protected(name: str, value: object) -> None:
     if name in PROTECTED:
         harmless, advice = PROTECTED[name]
-        if _text(name, value).lower() not in harmless:
+        if text(name, value).lower() not in harmless:
             raise ConfigurationError(f"{name}={value!r} of the Kafka connection is protected; {advice}")
 
 
 def _refuse_untranslatable(name: str, value: object, overridden: Mapping[str, str]) -> None:
-    if name == "enable.ssl.certificate.verification" and _text(name, value).lower() == "true":
+    if name == "enable.ssl.certificate.verification" and text(name, value).lower() == "true":
         return
     replacements: tuple[str, ...]
     if name.startswith(LOGIN_PREFIXES):
-        replacements, why = (LOGIN_OVERRIDES, "logins other than PLAIN and SCRAM differ too much between the clients")
+        replacements, why = (LOGIN_OVERRIDES, "this way to log in differs too much between the clients")
     elif name in UNTRANSLATABLE:
         replacements, why = UNTRANSLATABLE[name]
     elif callable(value):
@@ -197,9 +188,9 @@ def _checked_overrides(overrides: Mapping[str, object]) -> dict[str, str]:
             if name.removeprefix("kafka.") in PROTECTED:
                 _, advice = PROTECTED[name.removeprefix("kafka.")]
                 raise ConfigurationError(f"Spark override {name} is protected; {advice}")
-            checked[name] = _text(name, value)
+            checked[name] = text(name, value)
         elif name.lower() in _SOURCE_OPTIONS:
-            checked[_SOURCE_OPTIONS[name.lower()]] = _text(name, value)
+            checked[_SOURCE_OPTIONS[name.lower()]] = text(name, value)
         else:
             raise ConfigurationError(
                 f"Spark override {name} is refused: settings of the Kafka client begin with 'kafka.', and of the "
@@ -209,38 +200,12 @@ def _checked_overrides(overrides: Mapping[str, object]) -> dict[str, str]:
     return checked
 
 
-def _jaas_string(text: str) -> str:
-    """A quoted string of a JAAS configuration; Java's tokenizer ends one at a line break and knows these escapes."""
-    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
-    return '"' + "".join(escapes.get(character, character) for character in text) + '"'
-
-
-def _login(config: Mapping[str, object], translated: Mapping[str, str]) -> dict[str, str]:
-    if not translated.get("security.protocol", "").startswith("SASL_"):
-        return {}
-    mechanism = translated.get("sasl.mechanism", "GSSAPI")
-    if mechanism == "PLAIN":
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    elif mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    else:
-        raise ConfigurationError(
-            f"sasl.mechanism={mechanism} of the Kafka connection cannot be passed on to Spark; use PLAIN, "
-            f"SCRAM-SHA-256 or SCRAM-SHA-512, or set {LOGIN_OVERRIDES[0]} in the Spark overrides"
-        )
-    for name in sorted(LOGIN):
-        if name not in config:
-            raise ConfigurationError(f"sasl.mechanism={mechanism} needs {name} in the extra of the Kafka connection")
-    username, password = (_jaas_string(_text(n, config[n])) for n in ("sasl.username", "sasl.password"))
-    return {"sasl.jaas.config": f"{module} required username={username} password={password};"}
-
-
 def _certificates(config: Mapping[str, object]) -> dict[str, str]:
     java: dict[str, str] = {}
     # "probe" and nothing mean: whom the machine trusts. For Java that is what the JVM trusts.
-    if config.get("ssl.ca.location") != "probe" and (ca := _pem(config, "ssl.ca")) is not None:
+    if (ca := pem(config, "ssl.ca")) is not None:
         java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": ca}
-    certificate, key = _pem(config, "ssl.certificate"), _pem(config, "ssl.key")
+    certificate, key = pem(config, "ssl.certificate"), pem(config, "ssl.key")
     if (certificate is None) != (key is None):
         raise ConfigurationError("ssl.certificate and ssl.key of the Kafka connection belong together; give both")
     if certificate is not None and key is not None:
@@ -252,7 +217,7 @@ def _certificates(config: Mapping[str, object]) -> dict[str, str]:
     elif "ssl.keystore.location" in config:
         java |= {"ssl.keystore.type": "PKCS12"}
         stores = ("ssl.keystore.location", "ssl.keystore.password", "ssl.key.password")
-        java |= {name: _text(name, config[name]) for name in stores if name in config}
+        java |= {name: text(name, config[name]) for name in stores if name in config}
     return java
 
 
@@ -273,7 +238,7 @@ def _plain_key(key: str, password: object) -> str:
             "converts it is not installed; install it, or convert the key: `openssl pkcs8 -topk8 -nocrypt -in old.key`"
         ) from e
     try:
-        secret = None if password is None else _text("ssl.key.password", password).encode()
+        secret = None if password is None else text("ssl.key.password", password).encode()
         loaded = serialization.load_pem_private_key(key.encode(), secret)
     except (TypeError, ValueError, UnsupportedAlgorithm) as e:
         raise ConfigurationError(
@@ -283,19 +248,3 @@ def _plain_key(key: str, password: object) -> str:
     return loaded.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()
-
-
-def _pem(config: Mapping[str, object], name: str) -> str | None:
-    """The text of ``<name>.pem``, or of the file at ``<name>.location``; None if neither is set."""
-    if f"{name}.pem" in config:
-        return _text(f"{name}.pem", config[f"{name}.pem"])
-    if f"{name}.location" not in config:
-        return None
-    path = Path(_text(f"{name}.location", config[f"{name}.location"]))
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigurationError(
-            f"{name}.location={str(path)!r} of the Kafka connection cannot be read as a PEM file ({e}); give a "
-            f"readable file with certificates in PEM form"
-        ) from e

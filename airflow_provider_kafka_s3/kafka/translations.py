@@ -17,6 +17,7 @@ __all__ = [
     "LOGIN_PREFIXES",
     "OF_LIBRDKAFKA",
     "OF_OTHERS",
+    "OIDC",
     "PROTECTED",
     "TRANSLATIONS",
     "UNTRANSLATABLE",
@@ -75,6 +76,23 @@ TRANSLATIONS: Final[Mapping[str, Translation]] = {
 """Settings that translate one by one; logins and certificates, where several make one, are translated by functions."""
 
 LOGIN: Final = frozenset({"sasl.username", "sasl.password"})
+OIDC: Final = frozenset(
+    {
+        "https.ca.location",
+        "https.ca.pem",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.extensions",
+        "sasl.oauthbearer.grant.type",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
+    }
+)
+"""Of a login by tokens of an OpenID provider."""
+
 CERTIFICATES: Final = frozenset(
     {
         "ssl.ca.location",

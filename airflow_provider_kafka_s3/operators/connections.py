@@ -83,7 +83,8 @@ def kafka_config(conn_id: str) -> dict[str, Any]:
             f'{{"bootstrap.servers": "broker:9092"}}'
         )
     for name, value in config.items():
-        if isinstance(value, str) and not name.endswith(".location") and any(word in name for word in _SECRET_WORDS):
+        harmless = name.endswith((".location", ".url"))
+        if isinstance(value, str) and not harmless and any(word in name for word in _SECRET_WORDS):
             _mask(value)
     return config
 

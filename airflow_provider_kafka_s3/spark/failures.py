@@ -36,6 +36,7 @@ _DENIED: Final = re.compile(
 _TIMESTAMP: Final = re.compile(r"ArithmeticException: long overflow")
 _TOO_MANY_ROWS: Final = re.compile(r"spark\.driver\.maxResultSize")
 _NO_CONNECTOR: Final = re.compile(r"Failed to find (the )?data source: kafka\b")
+_NO_MSK: Final = re.compile(r"software\.amazon\.msk\.\S+ .*could not be found|LoginModule class: software\.amazon")
 _WRONG_CONNECTOR: Final = re.compile(r"NoClassDefFoundError|NoSuchMethodError|AbstractMethodError|NoSuchFieldError")
 
 
@@ -55,6 +56,11 @@ def explain(error: Exception) -> KafkaS3Error:
         return ConfigurationError(
             f"Spark has no Kafka connector. Give it one by packages='{connector_package()}', or by jars=… with the "
             f"paths of spark-sql-kafka-0-10, spark-token-provider-kafka-0-10, kafka-clients and commons-pool2"
+        )
+    if _NO_MSK.search(text):
+        return ConfigurationError(
+            "the Kafka connection logs in by IAM (Amazon MSK), and Spark has no jar for that. Give it one by "
+            "packages='software.amazon.msk:aws-msk-iam-auth:…' or by jars=…"
         )
     if _WRONG_CONNECTOR.search(text):
         return ConfigurationError(

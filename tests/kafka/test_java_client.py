@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,11 @@ def java() -> Iterator[Any]:
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     (client,) = SPARK_JARS.glob("kafka-clients-*.jar")
-    (slf4j,) = KAFKA_JARS.glob("slf4j-api-*.jar")
+    # Spark brings these itself.
+    of_spark = [jar for name in ("slf4j-api", "jackson-*") for jar in KAFKA_JARS.glob(f"{name}-*.jar")]
     (py4j_jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
     port, token = launch_gateway(
-        jarpath=str(py4j_jar), classpath=f"{client}:{slf4j}", die_on_exit=True, enable_auth=True
+        jarpath=str(py4j_jar), classpath=":".join(map(str, [client, *of_spark])), die_on_exit=True, enable_auth=True
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
     yield gateway.jvm
@@ -55,16 +56,42 @@ def test_the_java_client_logs_in_with_a_difficult_password(
 ) -> None:
     """Quotes, backslashes and all reach the broker as they were typed."""
     topic = make_topic(3)
-    settings = client_settings(spark_options({**sasl_config, "sasl.mechanism": mechanism}))
-    deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
+    assert partitions_of(java, spark_options({**sasl_config, "sasl.mechanism": mechanism}), topic) == 3
+
+
+def partitions_of(java: Any, options: dict[str, str], topic: str) -> int:
+    """How many partitions the Java client sees."""
+    deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
     consumer = java.org.apache.kafka.clients.consumer.KafkaConsumer(
-        {**settings, "key.deserializer": deserializer, "value.deserializer": deserializer}
+        {**client_settings(options), "key.deserializer": deserializer, "value.deserializer": deserializer}
     )
     try:
-        assert len(consumer.partitionsFor(topic)) == 3
+        return len(consumer.partitionsFor(topic))
     finally:
         consumer.close()
+
+
+@pytest.mark.parametrize("way", ["scram", "plain", "certificate", "token"])
+def test_the_java_client_comes_through_every_door(
+    java: Any, secured: Mapping[str, Mapping[str, object]], make_topic: Callable[..., str], way: str
+) -> None:
+    """Passwords, an encrypted client key and an OpenID provider behind TLS, from the settings of librdkafka."""
+    assert partitions_of(java, spark_options(secured[way]), make_topic(3)) == 3
+
+
+def test_iam_needs_a_jar_whose_absence_is_explained(java: Any) -> None:
+    """The Java client's own words become advice what to give to Spark."""
+    from py4j.protocol import Py4JJavaError
+
+    from airflow_provider_kafka_s3.spark.failures import explain
+
+    servers = "b-1.demo.abcde1.c2.kafka.eu-north-1.amazonaws.com:9098"
+    config = {"bootstrap.servers": servers, "security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}
+
+    with pytest.raises(Py4JJavaError) as caught:
+        partitions_of(java, spark_options(config), "t")
+    assert "packages='software.amazon.msk:aws-msk-iam-auth:" in str(explain(caught.value))
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import time
+import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,8 @@ from airflow_provider_kafka_s3.kafka.records import read_records
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from dev.certificates import Authority
 from dev.kafka_broker import KafkaBroker, Message
-from tests.conftest import CLIENT_SECRET, KEY_PASSWORD, PASSWORD, USER
+from dev.token_server import TokenServer
+from tests.conftest import CLIENT, CLIENT_SECRET, KEY_PASSWORD, PASSWORD, USER
 
 Configs = Mapping[str, Mapping[str, object]]
 WAYS = ("scram", "plain", "certificate", "token")
@@ -135,3 +139,26 @@ def test_a_token_endpoint_that_does_not_answer_is_not_a_refusal(secured: Configs
 
     with pytest.raises(KafkaUnavailableError, match=r"check sasl\.oauthbearer\.token\.endpoint\.url"):
         KafkaCluster(config, timeout=20, retrier=retrier).describe("t")
+
+
+def test_tokens_that_python_signs_are_asked_for_and_taken(
+    secured: Configs, token_server: TokenServer, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way of IAM on Amazon MSK, with another signer: librdkafka calls back, and the broker lets the token in."""
+
+    class Provider:
+        @staticmethod
+        def generate_auth_token(region: str) -> tuple[str, int]:
+            assert region == "eu-north-1"
+            return token_server.token(CLIENT), int(time.time() + 600) * 1_000
+
+    signer: Any = types.ModuleType("aws_msk_iam_sasl_signer")
+    signer.MSKAuthTokenProvider = Provider
+    signer.__spec__ = importlib.util.spec_from_loader("aws_msk_iam_sasl_signer", None)
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", signer)
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    tls = {name: value for name, value in secured["token"].items() if not name.startswith(("sasl.", "https."))}
+
+    cluster = KafkaCluster({**tls, "sasl.mechanism": "AWS_MSK_IAM"}, timeout=60)
+
+    assert cluster.describe(make_topic(2)).partitions == (0, 1)

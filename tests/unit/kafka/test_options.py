@@ -78,6 +78,7 @@ def test_every_setting_stands_in_one_table() -> None:
         translations.TRANSLATIONS,
         translations.LOGIN,
         translations.CERTIFICATES,
+        translations.OIDC,
         translations.OF_OTHERS,
         translations.OF_LIBRDKAFKA,
         translations.PROTECTED,
@@ -139,7 +140,7 @@ def test_half_a_login_is_refused(missing: str) -> None:
     "settings",
     [
         {"sasl.mechanism": "GSSAPI", "sasl.kerberos.service.name": "kafka"},
-        {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"},
+        {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.config": "principal=me"},
         {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": print},
         {},
     ],
