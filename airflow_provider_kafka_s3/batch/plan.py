@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from importlib import metadata
 from typing import Literal
@@ -98,6 +99,7 @@ def layout_digest(layout: Layout) -> str:
     return digest(builtins(layout))
 
 
+@functools.cache
 def writer_versions() -> str:
     """Versions that decide about bytes: of this package and of what compresses."""
     return f"airflow-provider-kafka-s3 {__version__}, isal {metadata.version('isal')}"
