@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         proxy = self.server.proxy
         operation, key, upload_id = operation_of(self.command, self.path)
         condition = next((name for name in ("if-match", "if-none-match") if name in self.headers), "")
-        call, fault = proxy.arrived(Call(0, operation, key, condition, upload_id))
+        call, fault = proxy.arrived(Call(0, operation, key, condition, upload_id, port=self.client_address[1]))
         try:
             self._carry_out(call, fault)
         except _HangUp as end:

@@ -44,6 +44,7 @@ class Call:
         fault: name of the fault it met, or nothing.
         status: what the server said, if it was asked: the last answer, if it was asked twice.
         answered: whether the client was given the server's own last answer, unspoiled.
+        port: the client's.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Call:
     fault: str = ""
     status: int | None = None
     answered: bool = False
+    port: int = 0
 
 
 @dataclass(frozen=True)

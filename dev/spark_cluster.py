@@ -36,9 +36,9 @@ WORKER_PYTHON: Final = Path(__file__).resolve().parent.parent / ".build" / "spar
 _MASTER: Final = "127.0.0.1"
 _INHERITED: Final = ("HOME", "JAVA_HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 """Variables that the cluster takes over. Others, PYTHONPATH above all, would bring this checkout to the executors."""
-_DAEMON_OPTIONS: Final = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.master.rest.enabled=false -Dspark.port.maxRetries=0"
-)
+_DAEMON_OPTIONS: Final = "-Dspark.master.rest.enabled=false -Dspark.port.maxRetries=0"
+_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of daemons and executors: they live for seconds, so optimising their code costs more than it saves."""
 
 
 class SparkCluster:
@@ -128,6 +128,19 @@ class SparkCluster:
                     found += daemon.children()
         return found
 
+    def executor_of(self, port: int) -> psutil.Process:
+        """The executor that has a Python process with a connection from a local port.
+
+        Raises:
+            LookupError: there is none.
+        """
+        for executor in self.executors():
+            for worker in self.python_workers(executor):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if port in {c.laddr.port for c in worker.net_connections("tcp")}:
+                        return executor
+        raise LookupError(f"no executor has a connection from port {port}")
+
     def kill_executor(self, executor: psutil.Process) -> None:
         """Kill -9 an executor's JVM, and wait until it is gone; Spark starts another one in its place."""
         executor.kill()
@@ -172,6 +185,7 @@ class SparkCluster:
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
+            "JDK_JAVA_OPTIONS": _JAVA_OPTIONS,
         }
         command = [str(home / "bin" / "spark-class"), main, "--host", host, *arguments]
         with (folder / f"{name}.log").open("wb") as log:

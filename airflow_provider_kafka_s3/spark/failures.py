@@ -37,6 +37,10 @@ _TIMESTAMP: Final = re.compile(r"ArithmeticException: long overflow")
 _TOO_MANY_ROWS: Final = re.compile(r"spark\.driver\.maxResultSize")
 _NO_CONNECTOR: Final = re.compile(r"Failed to find (the )?data source: kafka\b")
 _NO_MSK: Final = re.compile(r"software\.amazon\.msk\.\S+ .*could not be found|LoginModule class: software\.amazon")
+_NAME_IT: Final = "conf={'spark.pyspark.python': '/path/of/bin/python'}"
+_NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_NO_PYTHON: Final = re.compile(r'Cannot run program "([^"]*)"')
+_WRONG_PYTHON: Final = re.compile(r"PYTHON_VERSION_MISMATCH")
 _WRONG_CONNECTOR: Final = re.compile(r"NoClassDefFoundError|NoSuchMethodError|AbstractMethodError|NoSuchFieldError")
 
 
@@ -45,8 +49,9 @@ def explain(error: Exception) -> KafkaS3Error:
 
     Returns:
         ``DataLossError`` if offsets were gone, ``AccessDeniedError`` if Kafka refused the executors,
-        ``ConfigurationError`` if the connector is missing or does not fit, ``SparkTimestampError`` if a timestamp is
-        too large for Spark, ``TerminalError`` if the driver cannot take the rows of all tasks, else ``SparkJobError``.
+        ``ConfigurationError`` if the connector or the executors' Python is missing or does not fit,
+        ``SparkTimestampError`` if a timestamp is too large for Spark, ``TerminalError`` if the driver cannot take the
+        rows of all tasks, else ``SparkJobError``.
     """
     if isinstance(error, KafkaS3Error):
         return error
@@ -66,6 +71,8 @@ def explain(error: Exception) -> KafkaS3Error:
         return ConfigurationError(
             f"a jar does not fit this Spark: use {connector_package()} and its own dependencies. Spark said: {reason}"
         )
+    if (python := _about_python(text, reason)) is not None:
+        return python
     if _DATA_LOSS.search(text):
         return DataLossError(reason)
     if _DENIED.search(text):
@@ -81,6 +88,26 @@ def explain(error: Exception) -> KafkaS3Error:
             f"and spark.driver.memory, or let a batch make fewer objects (partitioner, rotation, max_records_per_batch)"
         )
     return SparkJobError(f"the Spark job failed: {reason}")
+
+
+def _about_python(text: str, reason: str) -> ConfigurationError | None:
+    """The error if the executors' Python is missing, lacks something, or is another than the driver's."""
+    if module := _NO_MODULE.search(reason):
+        return ConfigurationError(
+            f"the executors' Python has no module {module[1]!r}. Install what spark_jobs/requirements.txt lists into "
+            f"an environment that all executors have, and name its Python: {_NAME_IT}"
+        )
+    if "PythonWorkerFactory" in text and (program := _NO_PYTHON.search(text)):
+        return ConfigurationError(
+            f"an executor has no Python {program[1]!r}. Name one that every executor has: {_NAME_IT}. It needs what "
+            f"spark_jobs/requirements.txt lists"
+        )
+    if _WRONG_PYTHON.search(text):
+        return ConfigurationError(
+            f"the executors' Python is of another minor version than that of the driver: {reason}. Name one of the "
+            f"driver's version: {_NAME_IT}, or another one for the driver by 'spark.pyspark.driver.python'"
+        )
+    return None
 
 
 def _reason(error: Exception, text: str) -> str:

@@ -10,6 +10,7 @@ import argparse
 import functools
 import logging
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,7 +193,10 @@ class Job:
         # Rows only: one per object and one per slice.
         frame = record_frame(spark, plans, options).mapInArrow(task, ROW_DDL)
         with Progress(action, plans):
-            return action.rows(frame)
+            rows = action.rows(frame)
+        for python, tasks in Counter(row.python for row in rows if row.python).most_common():
+            log.info("%d tasks ran in %s", tasks, python)
+        return rows
 
     # -- after the action ---------------------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ class Row(msgspec.Struct, frozen=True):
         attempt: tells the attempts at a slice apart.
         kind: see the module.
         body: a ``SliceResult``, ``ObjectEntry``, :class:`TaskError`, or nothing.
+        python: in the row that ends a task: what it ran in.
     """
 
     topic: int
@@ -58,6 +59,7 @@ class Row(msgspec.Struct, frozen=True):
     attempt: str
     kind: RowKind
     body: msgspec.Raw = _NOTHING
+    python: str = ""
 
 
 class TaskError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

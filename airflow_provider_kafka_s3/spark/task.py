@@ -15,11 +15,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from airflow_provider_kafka_s3.batch.objects import write_slice
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import SparkJobError, SparkTimestampError, TerminalError
 from airflow_provider_kafka_s3.layout.arrays import int64_values
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.spark.executor import python_of_worker
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.spark.wire import FAITHFUL_FROM, Wire
@@ -100,6 +103,7 @@ class SliceTask:
             except TerminalError as e:
                 # Not an exception of the task: Spark would only repeat it.
                 rows = [error_row(topic, slice_.id, attempt, e)]
+        rows[-1] = msgspec.structs.replace(rows[-1], python=python_of_worker())
         _forget_zip_importers()
         for start in range(0, len(rows), _ROWS_PER_BATCH):
             yield to_batch(rows[start : start + _ROWS_PER_BATCH])

@@ -21,6 +21,8 @@ TRACE = """
 	at java.base/java.lang.Thread.run(Thread.java:840)
 	... 1 more
 """
+NO_PYTHON = "\tat org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:287)\n"
+MISMATCH = "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark …"
 CALLING = "An error occurred while calling o165.collectToPython.\n"
 GONE = "Reason: offset [0, 9) for topic partition a-0."
 PYTHON_TRACE = 'Traceback (most recent call last):\n  File "uploads.py", line 1, in f\n    code\n'
@@ -71,6 +73,22 @@ IN_A_TASK = f"org.apache.spark.SparkException: PythonException: {PYTHON_TRACE}a.
             f"{CALLING}: {IN_A_TASK}Driver stacktrace:{TRACE}Caused by: {IN_A_TASK}",
             SparkJobError,
             "failed: a.E: no note",
+        ),
+        (
+            f"{CALLING}: {PYTHON_TRACE}ModuleNotFoundError: No module named 'msgspec'\n{TRACE}",
+            ConfigurationError,
+            "the executors' Python has no module 'msgspec'. Install what spark_jobs/requirements.txt lists",
+        ),
+        (
+            f'{CALLING}: java.io.IOException: Cannot run program "/no/python": error=2, No such file{TRACE}{NO_PYTHON}',
+            ConfigurationError,
+            "an executor has no Python '/no/python'. Name one that every executor has: conf={'spark.pyspark.python':",
+        ),
+        (f'{CALLING}: java.io.IOException: Cannot run program "chmod": error=2{TRACE}', SparkJobError, "chmod"),
+        (
+            f"{CALLING}: {PYTHON_TRACE}pyspark.errors.exceptions.base.PySparkRuntimeError: {MISMATCH}\n{TRACE}",
+            ConfigurationError,
+            "3.12 than that in driver: 3.11",
         ),
         ("bigger than spark.driver.maxResultSize (1024.0 MiB).", TerminalError, "spark.driver.memory"),
         ("", SparkJobError, "RuntimeError"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import pickle
+import platform
 import subprocess
 import sys
 import zipfile
@@ -114,6 +115,15 @@ def test_a_record_of_no_slice_is_an_error(store: MemoryStore, record: tuple[str,
 def test_no_records_end_in_one_row(store: MemoryStore) -> None:
     """Which slice it was is for the driver to find out."""
     assert [(r.topic, r.slice, r.kind) for r in run(make_task(), spark_batch([]))] == [(-1, -1, "empty")]
+
+
+def test_the_row_that_ends_a_task_says_what_it_ran_in(store: MemoryStore) -> None:
+    """Its Python, this package, and the libraries that write the objects; the rows before are not made longer."""
+    for batch in (spark_batch(records("b", 0, 0, 50)), spark_batch([])):
+        *others, last = run(make_task(), batch)
+        assert last.python.startswith(f"Python {platform.python_version()} of {sys.executable} with the installed ")
+        assert f", pyarrow {pa.__version__}" in last.python
+        assert {row.python for row in others} <= {""}
 
 
 def test_a_terminal_error_is_a_row_and_leaves_no_upload(store: MemoryStore) -> None:

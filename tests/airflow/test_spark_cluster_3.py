@@ -1,0 +1,261 @@
+"""The operator with the executors of a real cluster, whose Python has neither Airflow nor this package."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dev.fault_proxy import FaultProxy
+from dev.faults import Answer
+from dev.kafka_broker import Message
+from dev.spark_cluster import WORKER_PYTHON, SparkCluster
+from tests.airflow.conftest import SECRET_KEY
+from tests.conftest import PASSWORD
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.storage.s3 import S3Store
+    from airflow_provider_kafka_s3.testing.invariants import BucketSummary
+    from dev.kafka_broker import KafkaBroker
+    from tests.airflow.conftest import Gate, TaskRun, Worker
+
+pytestmark = pytest.mark.timeout(600)  # whoever comes first starts the cluster and the Airflow
+
+WAIT = 240.0
+"""Seconds for what takes a few on a machine with nothing else to do."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SparkCluster]:
+    """One master and two workers of one core each."""
+    with SparkCluster() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def proxy(s3_gate: tuple[str, Gate]) -> Iterator[FaultProxy]:
+    """What the driver and the executors take for the S3 server."""
+    with FaultProxy(s3_gate[0]) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def land(worker: Worker, cluster: SparkCluster, proxy: FaultProxy) -> Callable[..., TaskRun]:
+    """Run the operator on the cluster: ``land(topic, conf)``, with more settings of Spark."""
+    aws = {
+        "endpoint_url": proxy.endpoint,
+        "region_name": "us-east-1",
+        "config_kwargs": {"s3": {"addressing_style": "path"}},
+    }
+    login = {"conn_type": "aws", "login": "AKIATESTS", "password": SECRET_KEY, "extra": aws}
+    connections = {
+        "AIRFLOW_CONN_SPARK_CLUSTER": json.dumps({"conn_type": "spark", "host": cluster.url}),
+        "AIRFLOW_CONN_AWS_CLUSTER": json.dumps(login),
+    }
+
+    def run(topic: str, conf: dict[str, str], **said: Any) -> TaskRun:
+        return worker.run(
+            topics=topic,
+            spark_conn_id="spark_cluster",
+            aws_conn_id="aws_cluster",
+            environment=connections,
+            spark_conf={"spark.pyspark.python": str(WORKER_PYTHON), "spark.ui.enabled": "false", **conf},
+            executor_memory="512m",
+            **said,
+        )
+
+    return run
+
+
+def topic_of_two(broker: KafkaBroker) -> str:
+    """A topic with 100 records in each of two partitions: two slices, one for each worker of the cluster."""
+    topic = broker.create_topic(f"test-{uuid.uuid4()}", 2)
+    broker.produce(topic, [Message(json.dumps({"n": n}).encode(), partition=n % 2) for n in range(200)])
+    return topic
+
+
+def uploads(proxy: FaultProxy, topic: str, partition: int) -> list[str]:
+    """The uploads of the attempts at a slice, in the order in which they began to send."""
+    found = [c.upload_id for c in proxy.calls if c.operation == "UploadPart" and f"/{topic}+{partition}+" in c.key]
+    return list(dict.fromkeys(found))
+
+
+def pending(store: S3Store, topic: str) -> list[str]:
+    """The uploads of a topic that are open."""
+    return [upload.upload_id for upload in store.pending_uploads(f"topics/{topic}/")]
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """A run whose first attempt at each slice failed, and what could be seen while it went on.
+
+    Attributes:
+        run: how it ended.
+        topic: of two slices.
+        attempts: uploads of each slice, in the order of the attempts.
+        interpreter: of the held Python process.
+        environment: of that process.
+        commands: the arguments of all processes of Spark.
+        events: Spark's event log.
+        logs: of the cluster.
+    """
+
+    run: TaskRun
+    topic: str
+    attempts: tuple[list[str], list[str]]
+    interpreter: str
+    environment: dict[str, str]
+    commands: list[list[str]]
+    events: str
+    logs: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def attacked(
+    cluster: SparkCluster,
+    proxy: FaultProxy,
+    land: Callable[..., TaskRun],
+    worker: Worker,
+    kafka_broker: KafkaBroker,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Attacked:
+    """Slice 0 is held in its upload and its executor killed; slice 1's upload is refused, and tried by Spark alone."""
+    topic = topic_of_two(kafka_broker)
+    events = tmp_path_factory.mktemp("events")
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
+    held = proxy.hold("UploadPart", key=f"*/{topic}+0+*")
+    refused = proxy.add(Answer(500, "InternalError"), operation="UploadPart", key=f"*/{topic}+1+*")
+    runs: list[TaskRun] = []
+    task = threading.Thread(target=lambda: runs.append(land(topic, conf, request_retry={"max_retries": 0})))
+    task.start()
+    try:
+        held.wait_until_held(WAIT)
+        (port,) = (c.port for c in proxy.calls if c.fault == "Hold")
+        executor = cluster.executor_of(port)
+        (process,) = (
+            p for p in cluster.python_workers(executor) if port in {c.laddr.port for c in p.net_connections()}
+        )
+        interpreter, environment = process.cmdline()[0], process.environ()
+        commands = [p.cmdline() for p in [*worker.descendants(), *cluster.executors()] if p.is_running()]
+        cluster.kill_executor(executor)
+    finally:
+        held.drop()
+        task.join()
+    assert refused.struck == 1
+    text = "".join(file.read_text(errors="replace") for file in events.rglob("*") if file.is_file())
+    attempts = uploads(proxy, topic, 0), uploads(proxy, topic, 1)
+    return Attacked(runs[0], topic, attempts, interpreter, environment, commands, text, cluster.logs())
+
+
+def test_an_executor_killed_in_mid_slice_and_a_failed_attempt_leave_every_record_once(
+    attacked: Attacked, store: S3Store, check: Callable[..., BucketSummary]
+) -> None:
+    """Both slices are tried again; open is only the upload of the attempt that could not clean up after itself."""
+    assert attacked.run.succeeded, attacked.run.log
+    summary = check(attacked.topic)
+    assert (summary.records, summary.objects, summary.batches) == (200, 2, 1)
+    assert [len(uploads) for uploads in attacked.attempts] == [2, 2]
+    assert pending(store, attacked.topic) == [attacked.attempts[0][0]]
+
+
+def test_executors_run_the_shipped_zip_in_a_python_of_their_own(attacked: Attacked) -> None:
+    """It has neither Airflow nor this package nor the driver's libraries, and the task's log says what it has."""
+    assert attacked.interpreter == str(WORKER_PYTHON)
+    package = r"airflow_provider_kafka_s3-[0-9a-f]{16}\.zip"
+    assert re.search(
+        rf"2 tasks ran in Python 3\.\d+\.\d+ of {WORKER_PYTHON} with {package}, boto3 1\.36\.0, .*, pyarrow 18\.0\.0 ",
+        attacked.run.log,
+    )
+    code = """
+import importlib.util
+names = ("airflow", "airflow_provider_kafka_s3", "pyspark", "msgspec")
+print([name for name in names if importlib.util.find_spec(name)])
+"""
+    done = subprocess.run(
+        [attacked.interpreter, "-c", code],
+        env=attacked.environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # Of pyspark there is what Spark itself puts on the path.
+    assert done.stdout == "['pyspark', 'msgspec']\n"
+
+
+def test_no_secret_is_in_the_arguments_the_environment_the_events_or_the_logs_of_a_cluster(attacked: Attacked) -> None:
+    """Executors get credentials by Spark's own messages alone."""
+    assert any("--job-file" in command for command in attacked.commands)
+    assert any("org.apache.spark.executor.CoarseGrainedExecutorBackend" in command for command in attacked.commands)
+    assert "SparkListenerSQLExecutionStart" in attacked.events
+    assert any("CoarseGrainedExecutorBackend" in text for text in attacked.logs.values())
+    written = {
+        "arguments": json.dumps(attacked.commands),
+        "environment": json.dumps(attacked.environment),
+        "events": attacked.events,
+        "logs": "\n".join(attacked.logs.values()),
+        "log of the task": attacked.run.log,
+    }
+    for secret in (PASSWORD, SECRET_KEY):
+        forms = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]}
+        assert [place for place, text in written.items() if any(form in text for form in forms)] == []
+
+
+def test_two_attempts_of_a_slice_at_once_leave_every_record_once(
+    cluster: SparkCluster,
+    proxy: FaultProxy,
+    land: Callable[..., TaskRun],
+    kafka_broker: KafkaBroker,
+    store: S3Store,
+    check: Callable[..., BucketSummary],
+) -> None:
+    """Speculation: one attempt hangs, the other lands; what the first still sends afterwards changes nothing."""
+    topic = topic_of_two(kafka_broker)
+    conf = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "50ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.1",
+    }
+    held = proxy.hold("UploadPart", key=f"*/{topic}+0+*")
+    run = land(topic, conf)
+    assert run.succeeded, run.log
+    slow, fast = uploads(proxy, topic, 0)
+    before = check(topic)
+    assert pending(store, topic) == [slow]
+    held.release()
+    assert check(topic) == before
+    assert (before.records, before.objects) == (200, 2)
+    assert pending(store, topic) == [slow]
+    assert fast in {c.upload_id for c in proxy.calls if c.operation == "CompleteMultipartUpload"}
+    assert slow not in {c.upload_id for c in proxy.calls if c.operation == "CompleteMultipartUpload"}
+
+
+def test_executors_without_the_requirements_are_a_terminal_error_that_says_what_to_install(
+    land: Callable[..., TaskRun], kafka_broker: KafkaBroker, store: S3Store, tmp_path: Path
+) -> None:
+    """Spark's own traceback names a module; the task's error says where it is missing and how a Python is named."""
+    import venv
+
+    venv.create(tmp_path / "bare", symlinks=True)
+    topic = topic_of_two(kafka_broker)
+    bare = {"spark.pyspark.python": str(tmp_path / "bare" / "bin" / "python"), "spark.task.maxFailures": "1"}
+    run = land(topic, bare)
+    assert not run.succeeded
+    assert "AirflowFailException" in run.log
+    assert re.search(
+        r"ConfigurationError: the executors' Python has no module 'msgspec'.*spark\.pyspark\.python", run.log
+    )
+    assert list(store.list(f"topics/{topic}/")) == []
