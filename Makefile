@@ -11,7 +11,7 @@ RUN := $(VENV)/bin/python
 UV := $(BUILD)/uv-$(UV_VERSION)/bin/uv
 INSTALLED := $(VENV)/.installed
 INSTALLED_2 := $(VENV_2)/.installed
-WORKERS := $(BUILD)/spark-workers/.installed
+SPARK_WORKERS := $(BUILD)/spark-workers/.installed
 JARS := $(BUILD)/jars/.copied
 VERSITYGW := $(BUILD)/bin/versitygw
 
@@ -82,7 +82,7 @@ lock: $(UV) ## resolve the dependencies again and write the locks
 
 setup: setup-3.3 setup-2.11 browser versitygw ## the virtual environments, the jars, the browser and the second S3 server
 
-setup-3.3: check $(INSTALLED) $(JARS) $(WORKERS) ## only the one with Airflow 3.3: .venv
+setup-3.3: check $(INSTALLED) $(JARS) $(SPARK_WORKERS) ## only the one with Airflow 3.3: .venv
 
 setup-2.11: check $(INSTALLED_2) $(JARS) ## only the one with Airflow 2.11: .venv-2.11
 
@@ -129,7 +129,7 @@ $(VERSITYGW): dev/build_versitygw.sh | $(UV)
 	@UV=$(UV) sh $< $(BUILD)
 
 # Nothing but what the requirements of executors say: no Airflow, no pyspark, and not this package.
-$(WORKERS): requirements/spark-workers.lock | $(UV)
+$(SPARK_WORKERS): requirements/spark-workers.lock | $(UV)
 	@$(@D)/bin/python -c '' 2>/dev/null || "$$(sh dev/check.sh --python)" -m venv --clear --without-pip $(@D)
 	@echo "Installing the Python of Spark's workers into $(@D) ..."
 	@$(UV) pip sync $(UV_FLAGS) --python $(@D) $<
