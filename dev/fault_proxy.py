@@ -231,7 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
         response = _Response(self._send_to_server(body).getresponse())
         call.status = response.status
         if call.operation == "CreateMultipartUpload" and (found := _UPLOAD_ID.search(response.body)):
-            call.upload_id = found[1].decode()
+            call.created.append(found[1].decode())
         return response
 
     def _send_to_server(self, body: bytes) -> http.client.HTTPConnection:

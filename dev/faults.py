@@ -40,7 +40,8 @@ class Call:
         operation: S3's name of it, such as ``PutObject``; the method and the subresource where it is none of ours.
         key: of the object; the prefix of a listing.
         condition: ``if-match``, ``if-none-match`` or nothing.
-        upload_id: that the request names, or that the server's answer to CreateMultipartUpload gave.
+        upload_id: that the request names.
+        created: ids of the uploads that the server began for it, in the order of its answers.
         fault: name of the fault it met, or nothing.
         status: what the server said, if it was asked: the last answer, if it was asked twice.
         answered: whether the client was given the server's own last answer, unspoiled.
@@ -52,6 +53,7 @@ class Call:
     key: str
     condition: str = ""
     upload_id: str = ""
+    created: list[str] = field(default_factory=list)
     fault: str = ""
     status: int | None = None
     answered: bool = False

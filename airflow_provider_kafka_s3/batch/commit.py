@@ -144,6 +144,8 @@ class Committer:
     def decide(self, plan: Plan, rows: Sequence[SliceRows], *, run: str) -> Manifest:
         """Decide to commit these rows, unless the batch is decided. Returns the stored decision.
 
+        The rows are of no use afterwards: their uploads are given up unless the decision lists them, or may list them.
+
         Args:
             plan: of the batch.
             rows: one per slice, each from exactly one attempt.
@@ -153,7 +155,20 @@ class Committer:
             SparkJobError: rows are missing or do not fit the plan; nothing was decided.
             TopicRecreatedError: the topic changed while it was read; nothing was decided.
         """
-        rows = sorted(rows, key=lambda r: r.result.id)
+        try:
+            manifest = self._commit(plan, sorted(rows, key=lambda r: r.result.id), run)
+            require_topic_id(self.source, self.log, plan.topic_id)
+        except Exception:
+            # No decision that lists these uploads was ever sent, so none can arrive.
+            self.parallel(self._give_up, [o for r in rows for o in r.objects])
+            raise
+        decision = self.log.create_manifest(manifest)
+        # Only a decision that was read proves that nobody will complete the uploads which it does not list.
+        listed = {o.upload_id for o in decision.objects}
+        self.parallel(self._give_up, [o for o in manifest.objects if o.upload_id not in listed])
+        return decision
+
+    def _commit(self, plan: Plan, rows: Sequence[SliceRows], run: str) -> Manifest:
         plan_sha256 = self.log.require_plan(plan.batch)[1]
         try:
             manifest = Manifest(
@@ -170,12 +185,7 @@ class Committer:
                 f"batch {plan.batch} of topic {plan.topic!r} was not read as planned: {e}. Nothing was decided; try "
                 "again"
             ) from e
-        require_topic_id(self.source, self.log, plan.topic_id)
-        decision = self.log.create_manifest(manifest)
-        # Only a decision that was read proves that nobody will complete the uploads which it does not list.
-        listed = {o.upload_id for o in decision.objects}
-        self.parallel(self._give_up, [o for o in manifest.objects if o.upload_id not in listed])
-        return decision
+        return manifest
 
     def abandon(
         self, plan: Plan, *, release: Literal["debt", "lost"], reason: str, operator: str, run: str

@@ -181,7 +181,11 @@ class S3Store:
         """See the port. HEAD answers a missing bucket exactly as a missing key: None, too."""
         try:
             answer = self._send(
-                "head", "HeadObject", key, lambda: self._client.head_object(Bucket=self._bucket, Key=key)
+                "head",
+                "HeadObject",
+                key,
+                lambda: self._client.head_object(Bucket=self._bucket, Key=key),
+                needs=("ContentLength", "ETag"),
             )
         except KeyAbsent:
             return None
@@ -196,10 +200,11 @@ class S3Store:
                 "ListObjectsV2",
                 prefix,
                 lambda: self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **position),  # noqa: B023
+                needs=("IsTruncated",),
             )
             for entry in page.get("Contents", []):
                 yield ObjectInfo(entry["Key"], entry["Size"], entry["ETag"])
-            if not page.get("IsTruncated"):
+            if not page["IsTruncated"]:
                 return
             position = {"ContinuationToken": page["NextContinuationToken"]}
 
@@ -222,6 +227,7 @@ class S3Store:
             lambda: self._client.create_multipart_upload(
                 Bucket=self._bucket, Key=key, Metadata=dict(metadata or {}), ChecksumAlgorithm="CRC32"
             ),
+            needs=("UploadId",),
         )["UploadId"]
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
@@ -241,6 +247,7 @@ class S3Store:
                 Body=data,
                 ChecksumCRC32=checksum,
             ),
+            needs=("ETag",),
         )
         return Part(number, answer["ETag"], checksum)
 
@@ -274,6 +281,7 @@ class S3Store:
                 "ListParts",
                 key,
                 lambda: self._client.list_parts(Bucket=self._bucket, Key=key, UploadId=upload_id, MaxParts=1),
+                needs=("UploadId",),
             )
         except UploadGone:
             return False
@@ -288,10 +296,11 @@ class S3Store:
                 "ListMultipartUploads",
                 prefix,
                 lambda: self._client.list_multipart_uploads(Bucket=self._bucket, Prefix=prefix, **position),  # noqa: B023
+                needs=("IsTruncated",),
             )
             for entry in page.get("Uploads", []):
                 yield PendingUpload(entry["Key"], entry["UploadId"], entry["Initiated"].timestamp())
-            if not page.get("IsTruncated"):
+            if not page["IsTruncated"]:
                 return
             position = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
@@ -326,10 +335,12 @@ class S3Store:
         answer = self._client.get_object(Bucket=self._bucket, Key=key, **how)
         with contextlib.closing(answer["Body"]) as stream:
             body = stream.read()
-        # Without a length the answer came in chunks, whose end the client has seen.
-        announced = answer.get("ContentLength", len(body))
-        if len(body) != announced:
-            raise UnknownOutcomeError(f"GetObject {self.url(key)}: {len(body)} bytes came of {announced} announced")
+        what = f"GetObject {self.url(key)}"
+        # The end of an answer in chunks the client has seen itself.
+        chunked = "chunked" in answer["ResponseMetadata"]["HTTPHeaders"].get("transfer-encoding", "")
+        _require(answer, ("ETag",) if chunked else ("ETag", "ContentLength"), what)
+        if not chunked and len(body) != answer["ContentLength"]:
+            raise UnknownOutcomeError(f"{what}: {len(body)} bytes came of {answer['ContentLength']} announced")
         return StoredObject(key, body, answer["ETag"], _lowered(answer["Metadata"]))
 
     def _put(self, kind: Kind, key: str, body: bytes, **how: Any) -> str:
@@ -341,12 +352,13 @@ class S3Store:
             lambda: self._client.put_object(
                 Bucket=self._bucket, Key=key, Body=body, ChecksumAlgorithm="CRC32", ChecksumCRC32=_crc32(body), **how
             ),
+            needs=("ETag",),
         )
         return answer["ETag"]
 
-    def _send(self, kind: Kind, action: str, key: str, request: Callable[[], T]) -> T:
+    def _send(self, kind: Kind, action: str, key: str, request: Callable[[], T], *, needs: Sequence[str] = ()) -> T:
         try:
-            return request()
+            answer = request()
         except KafkaS3Error:
             raise
         except Exception as e:
@@ -354,6 +366,15 @@ class S3Store:
             if error is None:
                 raise
             raise error from e
+        _require(answer, needs, f"{action} {self.url(key)}")
+        return answer
+
+
+def _require(answer: object, needs: Sequence[str], what: str) -> None:
+    """An answer that broke off in its head looks whole to the client: it only lacks what S3 always says."""
+    for name in needs:
+        if name not in cast("Mapping[str, object]", answer):
+            raise UnknownOutcomeError(f"{what}: the answer has no {name}, so it was cut off")
 
 
 def _lowered(metadata: Mapping[str, str]) -> Mapping[str, str]:

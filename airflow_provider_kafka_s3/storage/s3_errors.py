@@ -138,6 +138,12 @@ def _from_answer(error: Any, kind: Kind, what: str) -> KafkaS3Error:
         return refusal(f"{said}; this store does not implement the request, use one that does")
     if code in _UNKNOWN or status >= 500 or status == 408 or (200 <= status < 300):
         return UnknownOutcomeError(said)
+    # botocore gives the status as the code where it cannot read the body. A 403 stands for itself all the same.
+    nameless = code == str(status) and kind != "head" and status in range(402, 500) and status != 403
+    if nameless or (kind == "get" and status == 404):
+        return UnknownOutcomeError(
+            f"{said}; this is no answer of S3: it was damaged, or endpoint_url is another server's"
+        )
     return _terminal(code, status, said, what)
 
 

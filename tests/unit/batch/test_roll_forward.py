@@ -370,12 +370,16 @@ def test_rows_with_a_slice_missing_or_twice_decide_nothing() -> None:
     """A job that lost a task's rows, or got two attempts of one slice: an error, and no manifest."""
     kafka, bucket, plan = undecided()
     engine = Engine(bucket, kafka)
-    rows = [engine.read_slice(plan, s) for s in plan.slices]
-    for wrong in ([], rows[:1], [*rows, rows[0]], [*rows, engine.read_slice(plan, plan.slices[0])]):
+    for wrong in ([], [0], [0, 1, 0], [1], [0, 0, 1]):
+        rows = [engine.read_slice(plan, plan.slices[i]) for i in wrong]
         with pytest.raises(SparkJobError, match="Nothing was decided"):
-            engine.committer.decide(plan, wrong, run="r")
-    assert engine.log.read_manifest(1) is None
-    assert engine.committer.decide(plan, rows[::-1], run="r").status == "commit"
+            engine.committer.decide(plan, rows, run="r")
+        assert engine.log.read_manifest(1) is None
+        assert list(bucket.pending_uploads("")) == []
+    rows = [engine.read_slice(plan, s) for s in plan.slices]
+    decision = engine.committer.decide(plan, rows[::-1], run="r")
+    engine.committer.carry_out(plan, decision)
+    check_landed(bucket, kafka, recovered=True)
 
 
 def test_the_loser_of_a_decision_follows_the_winner_and_gives_its_uploads_up() -> None:
@@ -416,6 +420,7 @@ def test_a_topic_that_changed_while_it_was_read_decides_nothing() -> None:
     with pytest.raises(TopicRecreatedError):
         engine.committer.decide(plan, rows, run="r")
     assert engine.log.read_manifest(1) is None
+    assert list(bucket.pending_uploads("")) == []
 
 
 def test_throttling_without_end_is_told_as_such(decided: Decided) -> None:

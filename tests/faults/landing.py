@@ -1,0 +1,155 @@
+"""One pipeline over HTTP: the product's engine, formats, retries and S3 client; only Kafka and time are simulated.
+
+It knows nothing that a process would not know: a new :class:`Landing` on the same bucket and topic is another process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.manifest import Manifest
+from airflow_provider_kafka_s3.batch.objects import object_builder
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.recovery import execute
+from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Format, Layout
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Store
+from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+__all__ = ["LARGE", "SMALL", "Landing", "Size", "Topic"]
+
+TOPIC: Final = "events"
+PIPELINE: Final = "lake"
+
+Size = Literal["small", "large"]
+SMALL: Final = "small"
+LARGE: Final = "large"
+
+_NUMBERS = itertools.count(1)
+
+
+@dataclass
+class Topic:
+    """A topic, and where it is landed: a folder of its own in a bucket that many share.
+
+    Attributes:
+        format: of the objects.
+        size: ``small``: two objects a batch; ``large``: one that takes two parts.
+    """
+
+    format: Literal["bytes", "json"] = "bytes"
+    size: Size = SMALL
+    topics_dir: str = field(default_factory=lambda: f"t{next(_NUMBERS):05d}")
+    kafka: SimulatedKafka = field(default_factory=SimulatedKafka)
+
+    def __post_init__(self) -> None:
+        self.kafka.create_topic(TOPIC)
+
+    @property
+    def layout(self) -> Layout:
+        """Of its objects."""
+        return Layout(topics_dir=self.topics_dir, format=Format(kind=self.format), part_size=MIN_PART_SIZE)
+
+    @property
+    def control(self) -> str:
+        """Prefix of its control documents."""
+        return keys.control_prefix(self.topics_dir, PIPELINE, TOPIC)
+
+    @property
+    def data(self) -> str:
+        """Prefix of its objects."""
+        return f"{self.topics_dir}/{TOPIC}/"
+
+    def records_arrive(self) -> None:
+        """One more batch's worth of records."""
+        padding = 5 * MIB // 4 if self.size == LARGE else 2
+        for _ in range(5 if self.size == LARGE else 3):
+            at = self.kafka.bounds(TOPIC, 0)[1]
+            record = {"at": at, "of": self.kafka.topic_id(TOPIC), "padding": "." * padding}
+            self.kafka.append(TOPIC, 0, json.dumps(record, separators=(",", ":")).encode(), timestamp=at)
+
+
+class Landing:
+    """One process that lands a topic.
+
+    Attributes:
+        store: its store, with retries whose waits take no time.
+        log: the topic's control documents.
+        committer: of the topic.
+    """
+
+    def __init__(
+        self,
+        client: S3Client,
+        bucket: str,
+        topic: Topic,
+        *,
+        source: SimulatedKafka | None = None,
+        sleep: Callable[[float], None] | None = None,
+    ) -> None:
+        """Start a process; nothing is sent yet."""
+        clock = [0.0]
+
+        def pass_time(seconds: float) -> None:
+            clock[0] += seconds
+
+        self.topic = topic
+        self.sleep, self.monotonic = sleep or pass_time, lambda: clock[0]
+        policy = RetryPolicy(throttle_deadline=4.0)
+        self.store = DurableStore(
+            S3Store(client, bucket), Retrier(policy, sleep=pass_time, monotonic=self.monotonic, rng=lambda: 1.0)
+        )
+        self.log = TopicLog(self.store, topics_dir=topic.topics_dir, pipeline=PIPELINE, topic=TOPIC)
+        self.committer = Committer(self.log, source or topic.kafka, object_builder(self.store))
+
+    def attempt(self, run: str, **settings: Any) -> TopicRun:
+        """One attempt of a run."""
+        given: Mapping[str, Any] = {
+            "mode": "incremental",
+            "layout": self.topic.layout,
+            "starting": "earliest",
+            "max_slice_records": 2 if self.topic.size == SMALL else 100,
+            "adopt_wait": 0.0,
+        }
+        request = RunRequest(run=run, **{**given, **settings})
+        return TopicRun(self.committer, request, sleep=self.sleep, monotonic=self.monotonic)
+
+    def run(self, run: str, **settings: Any) -> TopicResult:
+        """One attempt of a run, from beginning to end."""
+        attempt = self.attempt(run, **settings)
+        while not isinstance(step := attempt.advance(), TopicResult):
+            self.execute(step, run)
+        return step
+
+    def execute(self, plan: Plan, run: str) -> Manifest:
+        """What the job does with a plan: read, upload, decide, carry out."""
+        return execute(self.committer, plan, run=run)
+
+    def check(self, **how: Any) -> BucketSummary:
+        """Hold the bucket against Kafka, record by record: everything is landed once and nothing is open."""
+        return check_bucket(
+            self.store.store,
+            topics_dir=self.topic.topics_dir,
+            pipeline=PIPELINE,
+            topic=TOPIC,
+            source=self.topic.kafka.all_records(),
+            **{"recovered": True, "complete": True, **how},
+        )
+
+    def pending(self) -> set[str]:
+        """Ids of the uploads that nobody completed or aborted."""
+        return {upload.upload_id for upload in self.store.pending_uploads(self.topic.data)}

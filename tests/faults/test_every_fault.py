@@ -1,0 +1,256 @@
+"""Every request of the protocol meets every fault: records land once, and no fault is taken for something else.
+
+A case lands two runs of one topic. One request of the first run meets the fault once: the run succeeds. In the second
+run all requests of that kind meet it: the run succeeds by reading back, or fails with the error that fits, and succeeds
+when it is tried again without faults. Then the bucket is compared with Kafka, record by record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, ThrottledError, TransientError, UnknownOutcomeError
+from dev.faults import (
+    Answer,
+    Call,
+    Delay,
+    Fault,
+    Flip,
+    Hang,
+    Lose,
+    Reset,
+    ResetInBody,
+    Truncate,
+    Twice,
+)
+from tests.faults.conftest import Site
+from tests.faults.landing import LARGE, SMALL, Size, Topic
+
+REFUSALS: Final = {
+    "503": Answer(503, "SlowDown"),
+    "429": Answer(429, "TooManyRequests"),
+    "500": Answer(500, "InternalError"),
+    "409": Answer(409, "ConditionalRequestConflict"),
+    "expired": Answer(403, "ExpiredToken"),
+    "reset": Reset(),
+    "reset in body": ResetInBody(),
+}
+LOSSES: Final = {
+    "lost by RST": Lose("RST"),
+    "lost by FIN": Lose("FIN"),
+    "500 though applied": Answer(500, "InternalError", applied=True),
+    "hang": Hang(),
+    "cut off": Truncate(),
+    "late": Delay(),
+    "twice": Twice(),
+}
+ODD_COMPLETES: Final = {
+    "200 with an error": Answer(200, "InternalError"),
+    "200 with an error, though applied": Answer(200, "InternalError", applied=True),
+    "404 though applied": Answer(404, "NoSuchUpload", applied=True),
+}
+READS: Final = {
+    "503": REFUSALS["503"],
+    "429": REFUSALS["429"],
+    "500": REFUSALS["500"],
+    "expired": REFUSALS["expired"],
+    "reset": REFUSALS["reset"],
+    "lost by RST": LOSSES["lost by RST"],
+    "lost by FIN": LOSSES["lost by FIN"],
+    "hang": LOSSES["hang"],
+    "cut off": LOSSES["cut off"],
+    "late": LOSSES["late"],
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A kind of request of the protocol.
+
+    Attributes:
+        operation: S3's name.
+        key: pattern of the key below ``topics_dir``.
+        condition: that it bears.
+        first_run_only: it is part of making the marker.
+    """
+
+    operation: str
+    key: str
+    condition: str | None = None
+    first_run_only: bool = False
+
+    def pattern(self, topic: Topic) -> str:
+        """Of its keys."""
+        return f"{topic.topics_dir}/{self.key}"
+
+    def faults(self) -> dict[str, Fault]:
+        """All that can happen to it, by name."""
+        if self.operation == "HeadObject":
+            # The answer to HEAD has no body, so neither a code nor bytes; AWS says 400 of expired credentials.
+            return {**READS, "expired": Answer(400, "ExpiredToken")}
+        if self.operation == "GetObject":
+            return {**READS, "flipped": Flip()}
+        found: dict[str, Fault] = {**REFUSALS, **LOSSES}
+        return {**found, **ODD_COMPLETES} if self.operation == "CompleteMultipartUpload" else found
+
+
+CONTROL: Final = {
+    "GET run": Request("GetObject", "_kafka_s3/*/runs/*"),
+    "PUT run": Request("PutObject", "_kafka_s3/*/runs/*"),
+    "GET marker": Request("GetObject", "_kafka_s3/*/marker.json"),
+    "PUT owner": Request("PutObject", "_kafka_s3/_owners/*", "if-none-match", first_run_only=True),
+    "probe If-Match": Request("PutObject", "_kafka_s3/_owners/*", "if-match", first_run_only=True),
+    "PUT marker": Request("PutObject", "_kafka_s3/*/marker.json", "if-none-match", first_run_only=True),
+    "swap marker": Request("PutObject", "_kafka_s3/*/marker.json", "if-match"),
+    "GET plan": Request("GetObject", "_kafka_s3/*.plan.json"),
+    "PUT plan": Request("PutObject", "_kafka_s3/*.plan.json"),
+    "GET manifest": Request("GetObject", "_kafka_s3/*.manifest.json"),
+    "PUT manifest": Request("PutObject", "_kafka_s3/*.manifest.json"),
+}
+DATA: Final = {
+    "Create": Request("CreateMultipartUpload", "events/*"),
+    "UploadPart": Request("UploadPart", "events/*"),
+    "Complete": Request("CompleteMultipartUpload", "events/*"),
+    "HEAD": Request("HeadObject", "events/*"),
+}
+
+
+SERVERS_DIFFER: Final = {
+    label: {**CONTROL, **DATA}[label] for label in ("PUT plan", "swap marker", "Create", "UploadPart", "Complete")
+}
+CLIENTS_DIFFER: Final = {
+    label: {**CONTROL, **DATA}[label] for label in ("GET marker", "PUT manifest", "swap marker", "Complete", "HEAD")
+}
+BROKEN_CONNECTIONS: Final = ("reset", "reset in body", "lost by RST", "lost by FIN", "cut off", "hang")
+
+
+def cases(
+    site: str, requests: dict[str, Request], kind: str, size: Size = SMALL, only: Collection[str] = ()
+) -> Iterator[object]:
+    """Every fault, or only some, for each of the requests."""
+    for label, request in requests.items():
+        for name, fault in request.faults().items():
+            if not only or name in only:
+                yield pytest.param(site, request, name, fault, kind, size, id=f"{label}, {name}, {size} {kind}, {site}")
+
+
+def expected(request: Request, name: str, fault: Fault) -> set[type[KafkaS3Error] | None]:
+    """What a run may fail with whose every such request meets the fault; None: it succeeds by reading back."""
+    if name in ("late", "twice"):
+        return {None}
+    if name in ("503", "429"):
+        return {ThrottledError}
+    if name == "expired":
+        return {TransientError}
+    if name == "flipped":
+        # An answer that something is absent has letters that do not matter, and others that do.
+        return {TransientError, UnknownOutcomeError, None}
+    if name == "409":
+        uploads = request.operation in ("CreateMultipartUpload", "UploadPart")
+        return {TransientError if uploads else UnknownOutcomeError}
+    applied = isinstance(fault, Lose | Hang | Truncate) or (isinstance(fault, Answer) and fault.applied)
+    if request.operation not in ("PutObject", "CompleteMultipartUpload") or not applied:
+        return {UnknownOutcomeError}
+    # The probe sends what must be refused, and has to see that: the beginning of the answer will do.
+    probes = request.key.startswith("_kafka_s3/_owners")
+    return {UnknownOutcomeError} if probes and name != "cut off" else {None}
+
+
+@pytest.mark.parametrize(
+    ("site", "kind_of_request", "name", "fault", "kind", "size"),
+    [
+        *cases("versitygw-http", CONTROL | DATA, "bytes"),
+        *cases("versitygw-http", {label: DATA[label] for label in ("UploadPart", "Complete")}, "json", LARGE),
+        *cases("moto-http", SERVERS_DIFFER, "json", only=[*LOSSES, *ODD_COMPLETES, "409"]),
+        *cases("moto-http", {"GET marker": CONTROL["GET marker"]}, "bytes", only=["flipped"]),
+        *cases("versitygw-https", CLIENTS_DIFFER, "json", only=BROKEN_CONNECTIONS),
+        *cases("versitygw-https", {"UploadPart": DATA["UploadPart"]}, "bytes", LARGE, only=BROKEN_CONNECTIONS),
+    ],
+    indirect=["site"],
+)
+def test_a_fault_neither_loses_nor_doubles_a_record_and_is_told_as_what_it_is(
+    site: Site,
+    kind_of_request: Request,
+    name: str,
+    fault: Fault,
+    kind: Literal["bytes", "json"],
+    size: Size,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once, and for a whole run."""
+    topic = Topic(kind, size)
+    allowed = once(site, topic, kind_of_request, fault)
+    # A run that waits for every answer in vain only takes long.
+    if name != "hang":
+        if kind_of_request.first_run_only:
+            topic, allowed = Topic(kind, size), set()
+        for_a_whole_run(site, topic, kind_of_request, fault, expected(kind_of_request, name, fault), allowed)
+    site.observer(topic).check()
+    assert_told_rightly(caplog)
+
+
+def once(site: Site, topic: Topic, request: Request, fault: Fault) -> set[str]:
+    """The first run, one of whose requests meets the fault; returns the uploads that may stay pending."""
+    topic.records_arrive()
+    pattern = request.pattern(topic)
+    rule = site.proxy.add(fault, operation=request.operation, key=pattern, condition=request.condition)
+
+    assert site.landing(topic, hasty=isinstance(fault, Hang)).run("first").status == "ok"
+
+    assert rule.struck == 1
+    allowed = orphans(site.proxy.calls)
+    assert site.observer(topic).pending() <= allowed
+    site.proxy.clear()
+    return allowed
+
+
+def for_a_whole_run(
+    site: Site,
+    topic: Topic,
+    request: Request,
+    fault: Fault,
+    outcomes: Collection[type[KafkaS3Error] | None],
+    allowed: set[str],
+) -> None:
+    """The second run, all of whose requests of the kind meet the fault, and then the same run without faults."""
+    topic.records_arrive()
+    pattern = request.pattern(topic)
+    rule = site.proxy.add(fault, operation=request.operation, key=pattern, condition=request.condition, times=None)
+
+    outcome: type[KafkaS3Error] | None = None
+    try:
+        assert site.landing(topic).run("second").status == "ok"
+    except KafkaS3Error as e:
+        outcome = type(e)
+
+    assert outcome in outcomes
+    assert rule.struck
+    allowed = allowed | orphans(site.proxy.calls)
+    if outcome and any(
+        call.operation == "PutObject" and call.key.endswith(".manifest.json") for call in site.proxy.calls
+    ):
+        # Until a decision was read, one that lists these uploads may still arrive: nobody may abort them.
+        allowed |= site.observer(topic).pending()
+    assert site.observer(topic).pending() <= allowed
+    site.proxy.clear()
+    assert site.landing(topic).run("second").status == "ok"
+    assert site.observer(topic).pending() <= allowed
+
+
+def orphans(calls: list[Call]) -> set[str]:
+    """Uploads that no client ever heard of: the answer to Create was lost, or it was asked for twice."""
+    return {id_ for call in calls for id_ in (call.created[:-1] if call.answered else call.created)}
+
+
+def assert_told_rightly(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody is sent after something that did not happen: a stranger's object, a damaged log, a lost upload."""
+    for record in caplog.records:
+        if record.name.startswith("airflow_provider_kafka_s3"):
+            text = record.getMessage()
+            assert record.levelno <= logging.WARNING, text
+            assert not any(word in text for word in ("did not write", "cannot be trusted", "lost its upload")), text
