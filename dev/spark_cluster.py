@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -50,13 +51,23 @@ class SparkCluster:
         workers: how many.
         cores: of each.
         memory: of each, for executors, as in ``1g``.
+        conf: settings of master and workers; no command line shows them.
         timeout: seconds to wait until all workers have registered.
     """
 
-    def __init__(self, *, workers: int = 2, cores: int = 1, memory: str = "1g", timeout: float = 90.0) -> None:
+    def __init__(
+        self,
+        *,
+        workers: int = 2,
+        cores: int = 1,
+        memory: str = "1g",
+        conf: Mapping[str, str] | None = None,
+        timeout: float = 90.0,
+    ) -> None:
         self._count = workers
         self._cores = cores
         self._memory = memory
+        self._conf = dict(conf or {})
         self._timeout = timeout
         self._port = 0
         self._ui_port = 0
@@ -177,6 +188,8 @@ class SparkCluster:
         home = _spark_home()
         folder = Path(tempfile.mkdtemp(prefix=f"spark-{name}-"))
         self._folders.append(folder)
+        settings = "".join(f"{setting} {value}\n" for setting, value in self._conf.items())
+        (folder / "spark-defaults.conf").write_text(settings, encoding="utf-8")
         environment = {
             **{variable: os.environ[variable] for variable in _INHERITED if variable in os.environ},
             "SPARK_HOME": str(home),

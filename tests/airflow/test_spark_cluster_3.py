@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tarfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -29,14 +30,22 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(600)  # whoever comes first starts the cluster and the Airflow
 
+CLUSTER_SECRET = "canary-4b7e-cluster-secret"
+PRIVATE = {
+    "spark.authenticate": "true",
+    "spark.authenticate.secret": CLUSTER_SECRET,
+    "spark.network.crypto.enabled": "true",
+}
+"""Whoever does not know the secret is not talked to, and what is said is encrypted."""
+
 WAIT = 240.0
 """Seconds for what takes a few on a machine with nothing else to do."""
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SparkCluster]:
-    """One master and two workers of one core each."""
-    with SparkCluster() as started:
+    """One master and two workers of one core each, which encrypt what they say."""
+    with SparkCluster(conf=PRIVATE) as started:
         yield started
 
 
@@ -48,8 +57,13 @@ def proxy(s3_gate: tuple[str, Gate]) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture(scope="module")
-def land(worker: Worker, cluster: SparkCluster, proxy: FaultProxy) -> Callable[..., TaskRun]:
+def land(
+    worker: Worker, cluster: SparkCluster, proxy: FaultProxy, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., TaskRun]:
     """Run the operator on the cluster: ``land(topic, conf)``, with more settings of Spark."""
+    private = tmp_path_factory.mktemp("spark") / "private.conf"
+    private.touch(mode=0o600)
+    private.write_text("".join(f"{name} {value}\n" for name, value in PRIVATE.items()))
     aws = {
         "endpoint_url": proxy.endpoint,
         "region_name": "us-east-1",
@@ -68,6 +82,7 @@ def land(worker: Worker, cluster: SparkCluster, proxy: FaultProxy) -> Callable[.
             aws_conn_id="aws_cluster",
             environment=connections,
             spark_conf={"spark.pyspark.python": str(WORKER_PYTHON), "spark.ui.enabled": "false", **conf},
+            properties_file=str(private),
             executor_memory="512m",
             **said,
         )
@@ -91,6 +106,16 @@ def uploads(proxy: FaultProxy, topic: str, partition: int) -> list[str]:
 def pending(store: S3Store, topic: str) -> list[str]:
     """The uploads of a topic that are open."""
     return [upload.upload_id for upload in store.pending_uploads(f"topics/{topic}/")]
+
+
+def packed(folder: Path) -> Path:
+    """An environment as executors unpack it; its Python is that of the others, which spares packing 300 MB."""
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec {WORKER_PYTHON} "$@"\n')
+    python.chmod(0o755)
+    with tarfile.open(folder / "environment.tar.gz", "w:gz") as archive:
+        archive.add(python, "bin/python")
+    return folder / "environment.tar.gz"
 
 
 @dataclass(frozen=True)
@@ -195,20 +220,22 @@ print([name for name in names if importlib.util.find_spec(name)])
     assert done.stdout == "['pyspark', 'msgspec']\n"
 
 
-def test_no_secret_is_in_the_arguments_the_environment_the_events_or_the_logs_of_a_cluster(attacked: Attacked) -> None:
-    """Executors get credentials by Spark's own messages alone."""
+def test_no_secret_is_in_the_arguments_the_events_or_the_logs_of_a_cluster(attacked: Attacked) -> None:
+    """Executors get credentials by Spark's own messages alone, which are encrypted here."""
     assert any("--job-file" in command for command in attacked.commands)
     assert any("org.apache.spark.executor.CoarseGrainedExecutorBackend" in command for command in attacked.commands)
     assert "SparkListenerSQLExecutionStart" in attacked.events
     assert any("CoarseGrainedExecutorBackend" in text for text in attacked.logs.values())
     written = {
         "arguments": json.dumps(attacked.commands),
-        "environment": json.dumps(attacked.environment),
         "events": attacked.events,
         "logs": "\n".join(attacked.logs.values()),
         "log of the task": attacked.run.log,
     }
-    for secret in (PASSWORD, SECRET_KEY):
+    # That of the cluster is a variable of its executors, which is Spark's own way to hand it to them.
+    assert all(secret not in attacked.environment.values() for secret in (PASSWORD, SECRET_KEY))
+    assert '"spark.network.crypto.enabled":"true"' in attacked.events
+    for secret in (PASSWORD, SECRET_KEY, CLUSTER_SECRET):
         forms = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]}
         assert [place for place, text in written.items() if any(form in text for form in forms)] == []
 
@@ -220,17 +247,22 @@ def test_two_attempts_of_a_slice_at_once_leave_every_record_once(
     kafka_broker: KafkaBroker,
     store: S3Store,
     check: Callable[..., BucketSummary],
+    tmp_path: Path,
 ) -> None:
-    """Speculation: one attempt hangs, the other lands; what the first still sends afterwards changes nothing."""
+    """Speculation: one attempt hangs, the other lands; what the first still sends afterwards changes nothing.
+
+    Here the executors' environment travels with the job.
+    """
     topic = topic_of_two(kafka_broker)
     conf = {
         "spark.speculation": "true",
         "spark.speculation.interval": "50ms",
         "spark.speculation.quantile": "0.5",
         "spark.speculation.multiplier": "1.1",
+        "spark.pyspark.python": "./environment/bin/python",
     }
     held = proxy.hold("UploadPart", key=f"*/{topic}+0+*")
-    run = land(topic, conf)
+    run = land(topic, conf, archives=f"{packed(tmp_path)}#environment")
     assert run.succeeded, run.log
     slow, fast = uploads(proxy, topic, 0)
     before = check(topic)
