@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,6 +140,40 @@ def test_a_driver_on_the_cluster_is_refused_with_the_reason(
         bench.run(bench.task(**parameters[where]))
     assert bench.spark.commands == []
     assert list(bench.store.list("")) == []
+
+
+@pytest.mark.parametrize("cluster", ["standalone"], indirect=True)
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        (
+            "Standalone",
+            "--master spark://master-1:7077,master-2:7077 --properties-file --jars --total-executor-cores --py-files",
+        ),
+        ("YARN", "--master yarn --queue --archives --packages --num-executors --executor-cores --py-files"),
+        (
+            "Kubernetes",
+            "--master k8s://https://kubernetes.default.svc:443 spark.kubernetes.namespace=landing --num-executors",
+        ),
+    ],
+)
+def test_the_examples_of_the_documentation_submit_what_they_say(
+    bench: Bench, cluster: str, monkeypatch: pytest.MonkeyPatch, section: str, words: str
+) -> None:
+    """Connection and operator of each kind of cluster, as they are on the page."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "clusters.md").read_text()
+    text = page.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    (connection,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    bench.run(names["land"])
+    (command,) = bench.spark.commands
+    assert set(words.split()) <= set(command)
+    assert settings_of(command).items() >= names["land"].conf.items()
+    assert settings_of(command)["spark.pyspark.driver.python"] == sys.executable
+    assert CANARY not in repr(command)
 
 
 @pytest.mark.parametrize(
