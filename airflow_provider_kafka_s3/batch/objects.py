@@ -317,9 +317,10 @@ class _Rebuilt:
                 while piece := self.file.read(_COPY_BYTES):
                     upload.write(piece)
                 done = upload.finish()
+                answer = self.store.complete(done.key, done.upload_id, done.parts)
             except BaseException:
                 pool.abort_all()
                 raise
-            if self.store.complete(done.key, done.upload_id, done.parts) is not CompleteAnswer.DONE:
+            if answer is not CompleteAnswer.DONE:
                 # Once aborted, the upload cannot bring the object to light later, after somebody deleted it.
                 self.store.abort_uploads([(done.key, done.upload_id)])

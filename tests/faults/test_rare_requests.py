@@ -1,0 +1,202 @@
+"""The requests that a quiet run never sends: giving uploads up, looking for them, writing a lost object again, amends.
+
+As in :mod:`tests.faults.test_every_fault` one of them meets a fault and the work succeeds; then all of them do, the
+work says so or succeeds, and is done when it is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import exits, gc
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.exceptions import BatchLossError, KafkaS3Error, UnknownOutcomeError
+from dev.faults import Answer, Fault, Lose, Rule, Truncate, Twice
+from tests.faults.conftest import Site
+from tests.faults.landing import LARGE, SMALL, TOPIC, Landing, Size, Topic
+from tests.faults.test_every_fault import READS, REFUSALS, Request, expected, orphans
+
+WHO: Final = {"reason": "a test", "operator": "somebody"}
+DAYS: Final = 86_400.0
+
+WRITES: Final[dict[str, Fault]] = {
+    **{name: REFUSALS[name] for name in ("503", "500", "409", "expired", "reset", "reset in body")},
+    "lost by RST": Lose("RST"),
+    "lost by FIN": Lose("FIN"),
+    "500 though applied": Answer(500, "InternalError", applied=True),
+    "cut off": Truncate(),
+    "twice": Twice(),
+}
+LOOKS: Final = {name: fault for name, fault in READS.items() if name not in ("hang", "late", "429")}
+
+
+@dataclass
+class Trouble:
+    """A topic in a state from which the rare request is sent.
+
+    Attributes:
+        site: where.
+        topic: that is landed.
+        work: what sends the request; safe to repeat.
+    """
+
+    site: Site
+    topic: Topic
+    work: Callable[[Landing], object]
+
+    def meets(self, request: Request, fault: Fault, *, times: int | None, nth: int = 1) -> type[KafkaS3Error] | None:
+        """Do the work while requests meet a fault; returns what it failed with."""
+        rule = self.add(request, fault, times, nth)
+        try:
+            self.work(self.site.landing(self.topic))
+        except KafkaS3Error as e:
+            return type(e)
+        finally:
+            assert rule.struck
+        return None
+
+    def add(self, request: Request, fault: Fault, times: int | None, nth: int = 1) -> Rule:
+        """Let requests meet a fault."""
+        pattern = request.pattern(self.topic)
+        return self.site.proxy.add(fault, operation=request.operation, key=pattern, nth=nth, times=times)
+
+
+def a_decided_batch(site: Site, topic: Topic) -> Landing:
+    """A batch is decided and not one of its objects completed; returns a process that is not disturbed."""
+    topic.records_arrive()
+    site.proxy.add(Answer(500, "InternalError"), operation="CompleteMultipartUpload", times=None)
+    with pytest.raises(UnknownOutcomeError, match="is decided and loses nothing"):
+        site.landing(topic).run("run")
+    site.proxy.clear()
+    return site.observer(topic)
+
+
+def uploads_expire(landing: Landing) -> None:
+    """The bucket's lifecycle rule does its work."""
+    for upload in landing.store.pending_uploads(landing.topic.data):
+        landing.store.abort_upload(upload.key, upload.upload_id)
+
+
+@pytest.mark.parametrize("times", [1, None], ids=["once", "always"])
+@pytest.mark.parametrize("name", [name for name in WRITES if name != "reset in body"])
+def test_the_loser_of_a_decision_gives_its_uploads_up_as_well_as_it_can(
+    site: Site, name: str, times: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An upload that cannot be aborted is left to the lifecycle rule and never fails a run."""
+    topic = Topic()
+    topic.records_arrive()
+    winner, loser = site.observer(topic), site.landing(topic)
+    plan = loser.attempt("run").advance()
+    assert isinstance(plan, Plan)
+    won = winner.execute(plan, "run")
+    fault = WRITES[name]
+    rule = site.proxy.add(fault, operation="AbortMultipartUpload", times=times)
+
+    assert loser.execute(plan, "run") == won
+
+    assert rule.struck
+    # What the server was told to abort is gone, whether it could say so or not.
+    refused = times is None and name in ("503", "500", "409", "expired", "reset")
+    assert len(winner.pending()) == (2 if refused else 0)
+    assert ("stays pending" in caplog.text) == (times is None and name not in ("cut off", "twice"))
+    winner.check()
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_whether_an_upload_is_still_there_is_not_guessed(site: Site, name: str) -> None:
+    """When no Complete is answered the upload is looked for: without an answer nothing is built again."""
+    topic = Topic()
+    request, complete = Request("ListParts", "events/*"), Request("CompleteMultipartUpload", "events/*")
+    trouble = Trouble(site, topic, lambda landing: landing.run("run"))
+    topic.records_arrive()
+    trouble.add(complete, Answer(500, "InternalError"), None)
+
+    assert trouble.meets(request, LOOKS[name], times=1) is UnknownOutcomeError
+    assert trouble.meets(request, LOOKS[name], times=None) in expected(request, name, LOOKS[name])
+
+    assert len(site.observer(topic).pending()) == 2
+    site.proxy.clear()
+    trouble.work(site.landing(topic))
+    site.observer(topic).check()
+    assert site.observer(topic).pending() == set()
+
+
+@pytest.mark.parametrize(
+    ("operation", "size"), [("PutObject", SMALL), ("CompleteMultipartUpload", LARGE)], ids=["PUT", "Complete"]
+)
+@pytest.mark.parametrize("name", WRITES)
+def test_a_lost_object_is_written_again_once(site: Site, name: str, operation: str, size: Size) -> None:
+    """Whatever becomes of the request that brings it back."""
+    request, fault, allowed = Request(operation, "events/*"), WRITES[name], set[str]()
+    for times in (1, None):
+        topic = Topic("json", size)
+        trouble = Trouble(site, topic, lambda landing: landing.run("run"))
+        other = a_decided_batch(site, topic)
+        uploads_expire(other)
+        # The Complete of the upload that expired comes first.
+        outcome = trouble.meets(request, fault, nth=2 if size == LARGE else 1, times=times)
+
+        assert outcome in ({None} if times else expected(request, name, fault))
+        allowed = orphans(site.proxy.calls)
+        assert other.pending() <= allowed
+        site.proxy.clear()
+        trouble.work(site.landing(topic))
+        other.check()
+        assert other.pending() <= allowed
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_loss_is_accepted_once(site: Site, name: str) -> None:
+    """Whatever becomes of the request that records it."""
+    request, fault = Request("PutObject", "_kafka_s3/*.amend.*.json"), WRITES[name]
+    for times in (1, None):
+        topic = Topic()
+        trouble = Trouble(site, topic, lambda landing: exits.accept_loss(landing.committer, 1, **WHO))
+        other = a_decided_batch(site, topic)
+        uploads_expire(other)
+        topic.kafka.delete_records(TOPIC, 0, topic.kafka.bounds(TOPIC, 0)[1])
+        with pytest.raises(BatchLossError):
+            other.run("run")
+
+        outcome = trouble.meets(request, fault, times=times)
+
+        assert outcome in ({None} if times else expected(request, name, fault))
+        site.proxy.clear()
+        trouble.work(site.landing(topic))
+        state = site.observer(topic)
+        assert len(state.log.amended_keys(1)[0]) == 2
+        assert state.log.amended_keys(1)[1] == 2
+        topic.records_arrive()
+        assert state.run("next").status == "ok"
+        state.check()
+        assert state.pending() == set()
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_uploads_are_collected_only_by_a_listing_that_was_read_whole(site: Site, name: str) -> None:
+    """One that broke off is no list of what there is."""
+    topic = Topic()
+    topic.records_arrive()
+    other = site.observer(topic)
+    other.run("run")
+    key = f"{topic.data}partition=0/{TOPIC}+0+0000000000.bin"
+    upload_id = other.store.create_upload(key)
+    (pending,) = other.store.pending_uploads(topic.data)
+
+    def collect(landing: Landing) -> None:
+        found = gc.find_garbage(landing.log, now=pending.initiated + 8 * DAYS)
+        assert [upload.upload_id for upload in found.garbage] == [upload_id]
+        gc.collect(landing.log, found)
+
+    request, trouble = Request("ListMultipartUploads", "events/*"), Trouble(site, topic, collect)
+
+    assert trouble.meets(request, LOOKS[name], times=None) in expected(request, name, LOOKS[name])
+    site.proxy.clear()
+    assert trouble.meets(request, LOOKS[name], times=1) is None
+
+    assert other.pending() == set()
+    other.check()

@@ -1,0 +1,221 @@
+"""Stale drivers: a request is held on its way while the world goes on, then it arrives and its sender wakes up.
+
+Whatever was decided meanwhile stays decided: no record is lost, doubled or brought back, and no upload stays behind.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import exits
+from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.exceptions import (
+    BatchLossError,
+    ConfigurationError,
+    KafkaS3Error,
+    RunSupersededError,
+    TopicRecreatedError,
+    UnknownOutcomeError,
+)
+from dev.faults import Answer, Hold
+from tests.faults.conftest import Site
+from tests.faults.landing import TOPIC, Landing, Topic
+
+WHO: Final = {"reason": "a test", "operator": "somebody"}
+
+
+class Zombie:
+    """A driver that lands a run in a thread, one of whose requests is held."""
+
+    def __init__(self, site: Site, topic: Topic, held: Hold) -> None:
+        self.result: TopicResult | None = None
+        self.error: KafkaS3Error | None = None
+        self._held = held
+        self._landing = site.landing(topic)
+        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._thread.start()
+        held.wait_until_held()
+
+    def _live(self) -> None:
+        try:
+            self.result = self._landing.run("stale")
+        except KafkaS3Error as e:
+            self.error = e
+
+    def wakes(self) -> None:
+        """Its request arrives, and it goes on to its end."""
+        self._held.release()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+@dataclass(frozen=True)
+class Point:
+    """A request at which a driver may be stopped; ``decided``: its batch is decided by then."""
+
+    operation: str
+    key: str
+    condition: str | None = None
+    decided: bool = False
+    applied: bool = False
+
+
+POINTS: Final = {
+    "run record": Point("PutObject", "*/runs/stale.json"),
+    "plan": Point("PutObject", "*.plan.json"),
+    "UploadPart": Point("UploadPart", "*/events/*"),
+    "manifest": Point("PutObject", "*.manifest.json"),
+    "manifest that was stored": Point("PutObject", "*.manifest.json", decided=True, applied=True),
+    "Complete": Point("CompleteMultipartUpload", "*/events/*", decided=True),
+    "Complete that was done": Point("CompleteMultipartUpload", "*/events/*", decided=True, applied=True),
+    "marker": Point("PutObject", "*/marker.json", "if-match", decided=True),
+    "marker that was stored": Point("PutObject", "*/marker.json", "if-match", decided=True, applied=True),
+}
+
+
+def retry_commits(topic: Topic, other: Landing) -> None:
+    """The scheduler gave the driver up and started the same run again."""
+    assert other.run("stale").status == "ok"
+
+
+def another_run_commits(topic: Topic, other: Landing) -> None:
+    """The next run of the pipeline lands these records and more."""
+    topic.records_arrive()
+    assert other.run("next").status == "ok"
+
+
+def topic_is_reset(topic: Topic, other: Landing) -> None:
+    """The topic is deleted, created again with other records, and the pipeline turned to it."""
+    topic.kafka.create_topic(TOPIC)
+    topic.records_arrive()
+    exits.reset(other.committer, operator="somebody")
+    assert other.run("after the reset").status == "ok"
+
+
+def batch_is_abandoned(topic: Topic, other: Landing) -> None:
+    """An operator gives the batch up, unless it is decided; the next run lands its records."""
+    if other.log.read_manifest(2) is None:
+        exits.abandon(other.committer, 2, release="debt", **WHO)
+    else:
+        with pytest.raises(ConfigurationError, match="can only be rolled forward"):
+            exits.abandon(other.committer, 2, release="debt", **WHO)
+    assert other.run("after it").status == "ok"
+
+
+def batch_is_abandoned_as_lost(topic: Topic, other: Landing) -> None:
+    """An operator gives the batch's records up; the next run goes on after them."""
+    exits.abandon(other.committer, 2, release="lost", **WHO)
+    topic.records_arrive()
+    assert other.run("after it").status == "ok"
+
+
+Event = Callable[[Topic, Landing], None]
+
+
+def cases() -> Iterator[object]:
+    """Every event at every point where it can happen."""
+    for label, point in POINTS.items():
+        events: list[Event] = [retry_commits, another_run_commits, topic_is_reset]
+        if label in ("UploadPart", "manifest", "manifest that was stored", "Complete"):
+            events.append(batch_is_abandoned)
+        if label in ("UploadPart", "manifest"):
+            events.append(batch_is_abandoned_as_lost)
+        for event in events:
+            yield pytest.param("versitygw-http", point, event, id=f"{label}, {event.__name__}")
+    yield pytest.param("moto-http", POINTS["Complete"], retry_commits, id="Complete, retry_commits, moto")
+    yield pytest.param("moto-http", POINTS["UploadPart"], batch_is_abandoned, id="UploadPart, batch_is_abandoned, moto")
+
+
+@pytest.mark.parametrize(("site", "point", "event"), [*cases()], indirect=["site"])
+def test_a_driver_that_wakes_late_changes_nothing(site: Site, point: Point, event: Event) -> None:
+    """It finds what was decided meanwhile, and follows it or says why it cannot."""
+    topic, other = a_topic_with_a_batch(site)
+    topic.records_arrive()
+    held = site.proxy.hold(point.operation, key=point.key, condition=point.condition, applied=point.applied)
+    zombie = Zombie(site, topic, held)
+
+    event(topic, other)
+    # What an upload of the stale driver may still become is not over yet, but nothing else is open.
+    other.check()
+    before = {info.key: info.etag for info in other.store.list(topic.data)}
+    zombie.wakes()
+
+    if event is topic_is_reset:
+        assert zombie.result is not None or isinstance(zombie.error, TopicRecreatedError | RunSupersededError)
+    else:
+        assert zombie.error is None
+    assert {info.key: info.etag for info in other.store.list(topic.data)} == before
+    other = site.observer(topic)
+    other.check()
+    assert other.pending() == set()
+    topic.records_arrive()
+    assert other.run("the last").status == "ok"
+    other.check()
+
+
+def test_what_was_accepted_as_lost_stays_away_when_its_driver_wakes(site: Site) -> None:
+    """Its upload expired and Kafka deleted the records: the operator let the object go, and it does not come back."""
+    topic, other = a_topic_with_a_batch(site)
+    topic.records_arrive()
+    zombie = Zombie(site, topic, site.proxy.hold("CompleteMultipartUpload"))
+    decision = other.log.read_manifest(2)
+    assert decision is not None
+    uploads_expire(other)
+    topic.kafka.delete_records(TOPIC, 0, topic.kafka.bounds(TOPIC, 0)[1])
+    with pytest.raises(BatchLossError):
+        other.run("next")
+
+    lost = exits.accept_loss(other.committer, 2, **WHO)
+    zombie.wakes()
+
+    assert zombie.error is None
+    there = {info.key for info in other.store.list(topic.data)}
+    assert lost
+    assert there.isdisjoint(lost)
+    assert {entry.key for entry in decision.objects} <= there | set(lost)
+    other.check()
+    assert other.pending() == set()
+
+
+def test_a_driver_that_writes_a_lost_object_again_does_not_bring_a_deleted_one_back(site: Site) -> None:
+    """Held at its last look at the marker: when it may write, the batch is resolved and a user has tidied up."""
+    topic, other = a_topic_with_a_batch(site)
+    topic.records_arrive()
+    rule = site.proxy.add(Answer(500, "InternalError"), operation="CompleteMultipartUpload", times=None)
+    with pytest.raises(UnknownOutcomeError):
+        site.landing(topic).run("stale")
+    assert rule.struck
+    site.proxy.clear()
+    uploads_expire(other)
+    # Plan and manifest are known: of what it reads of the marker the third time is the last look before the first PUT.
+    zombie = Zombie(site, topic, site.proxy.hold("GetObject", key="*/marker.json", nth=3))
+
+    assert other.run("stale").status == "ok"
+    decision = other.log.read_manifest(2)
+    assert decision is not None
+    for entry in decision.objects:
+        site.direct.delete_object(Bucket="lake", Key=entry.key)
+    zombie.wakes()
+
+    other.check(deleted=[entry.key for entry in decision.objects])
+    assert other.pending() == set()
+
+
+def a_topic_with_a_batch(site: Site) -> tuple[Topic, Landing]:
+    """One batch is landed; and a process that goes on."""
+    topic = Topic()
+    topic.records_arrive()
+    other = site.observer(topic)
+    assert other.run("first").status == "ok"
+    return topic, other
+
+
+def uploads_expire(landing: Landing) -> None:
+    """The bucket's lifecycle rule does its work."""
+    for upload in landing.store.pending_uploads(landing.topic.data):
+        landing.store.abort_upload(upload.key, upload.upload_id)
