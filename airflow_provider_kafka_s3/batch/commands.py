@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,8 @@ __all__ = [
     "skip_gap",
     "way_out",
 ]
+
+_NUMBER: Final = re.compile("[0-9]{1,19}")
 
 _NAMED: Final = 20
 """Batches that a command names at most."""
@@ -111,7 +114,7 @@ def parse_offsets(text: str) -> Offsets:
         partition, colon, bounds = part.strip().partition(":")
         start, dash, end = bounds.partition("-")
         numbers = (partition, start, end)
-        if not (colon and dash and all(n.isascii() and n.isdigit() for n in numbers) and int(start) < int(end)):
+        if not (colon and dash and all(map(_NUMBER.fullmatch, numbers)) and int(start) < int(end) < 2**63):
             raise ConfigurationError(
                 f"offsets {text!r}: {part!r} is not a range; write PARTITION:START-END, the end excluded, several of "
                 f"them with commas between: 0:100-150,1:7-9"

@@ -10,6 +10,7 @@ import datetime
 import hashlib
 import json
 import os
+import re
 import socket
 import uuid
 from typing import Any, Final, TypeVar
@@ -22,14 +23,43 @@ from airflow_provider_kafka_s3.exceptions import (
     CorruptControlError,
     UnsupportedFormatError,
 )
+from airflow_provider_kafka_s3.storage.port import MAX_WHOLE
 
-__all__ = ["FORMAT", "Document", "canonical", "decode", "digest", "encode", "write_stamp"]
+__all__ = [
+    "FORMAT",
+    "MAX_BATCH",
+    "MAX_BYTES",
+    "MAX_PARTITION",
+    "Document",
+    "canonical",
+    "corrupt",
+    "decode",
+    "digest",
+    "encode",
+    "printable",
+    "write_stamp",
+]
 
 FORMAT: Final = 1
 """The version of the documents that this code writes, and the highest it reads."""
 
+MAX_BYTES: Final = MAX_WHOLE
+"""Of one document: a manifest of 100,000 objects of one part has some 45 MB. What is longer is not even read."""
+
+MAX_BATCH: Final = 10**10 - 1
+"""Batch numbers have ten digits in keys."""
+
+MAX_PARTITION: Final = 2**31 - 1
+"""Kafka's partitions are numbers of 32 bits."""
+
+_MAX_DIGITS: Final = 19
+_SHOWN: Final = 300
+
 _STAMPS: Final = ("written_by", "write_id", "created_at")
 _OVERHEAD: Final = ("kind", "format", "sha256", *_STAMPS)
+
+# Those of Unicode's categories Cc, Zl and Zp, and what turns the direction of writing: they could forge lines.
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,11 +101,22 @@ def write_stamp(attempt: str = "") -> dict[str, str]:
 
 
 def encode(document: Document, stamp: dict[str, str]) -> bytes:
-    """A document as it is stored."""
+    """A document as it is stored.
+
+    Raises:
+        ConfigurationError: it has more than ``MAX_BYTES``, so nobody would read it.
+    """
     body = builtins(document)
     body.update(stamp, kind=_kind(type(document)), format=FORMAT)
     body["sha256"] = digest(body)
-    return canonical(body)
+    encoded = canonical(body)
+    if len(encoded) > MAX_BYTES:
+        raise ConfigurationError(
+            f"a {_kind(type(document))} of {len(encoded):,} bytes is too long to be read again ({MAX_BYTES:,} are the "
+            f"limit); nothing was written. Let the batch have fewer objects or parts: a partitioner with wider "
+            f"folders, a larger flush_size or part_size, or smaller batches (max_records_per_batch)"
+        )
+    return encoded
 
 
 def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
@@ -93,31 +134,61 @@ def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
         UnsupportedFormatError: a newer version of this package wrote it.
         CorruptControlError: anything else is not as it has to be.
     """
+    if len(data) > MAX_BYTES:
+        raise corrupt(where, f"it has {len(data):,} bytes, and no document has more than {MAX_BYTES:,}")
     try:
-        body = json.loads(data, parse_float=_no_float, parse_constant=_no_float)
+        body = json.loads(
+            data, parse_int=_integer, parse_float=_no_float, parse_constant=_no_float, object_pairs_hook=_without_twins
+        )
     except (ValueError, RecursionError) as e:
-        raise _corrupt(where, f"it is not JSON ({e})") from e
+        raise corrupt(where, f"it is not JSON ({e})") from e
     if not isinstance(body, dict):
-        raise _corrupt(where, "it is not a JSON object")
+        raise corrupt(where, "it is not a JSON object")
     if type(body.get("format")) is int and body["format"] > FORMAT:
         raise UnsupportedFormatError(
             f"{where} has format {body['format']}, this version reads up to {FORMAT}: upgrade airflow-provider-kafka-s3"
         )
     # By type too: in Python, true equals 1.
     if body.get("kind") != _kind(kind) or type(body.get("format")) is not int or body["format"] != FORMAT:
-        raise _corrupt(where, f"it says kind {body.get('kind')!r}, format {body.get('format')!r}")
+        raise corrupt(where, f"it is not a {_kind(kind)} of format {FORMAT}")
     beside = {name: body.pop(name, None) for name in _OVERHEAD}
+    if not all(isinstance(beside[name], str | None) for name in _STAMPS):
+        raise corrupt(where, "who wrote it, and when, is not text")
     without_sum = {**body, **{k: v for k, v in beside.items() if k != "sha256" and v is not None}}
     try:
         checksum = digest(without_sum)
     except (ValueError, RecursionError) as e:
-        raise _corrupt(where, f"it has no canonical form ({e})") from e
+        raise corrupt(where, f"it has no canonical form ({e})") from e
     if beside["sha256"] != checksum:
-        raise _corrupt(where, "its checksum does not match its content")
+        raise corrupt(where, "its checksum does not match its content")
     try:
         return msgspec.convert(body, kind, strict=True, str_keys=True, dec_hook=_from_wire), beside
     except (msgspec.ValidationError, ConfigurationError, ValueError, RecursionError) as e:
-        raise _corrupt(where, str(e)) from e
+        raise corrupt(where, str(e)) from e
+
+
+def corrupt(where: str, why: str) -> CorruptControlError:
+    """The error about a document that is not what it has to be.
+
+    Args:
+        where: its address.
+        why: what is wrong with it. It may quote the document, so it is cut off and made printable.
+    """
+    return CorruptControlError(
+        f"control document {where} cannot be trusted: {printable(why)}. Nothing was changed. Restore the object's "
+        f"earlier version (bucket versioning)"
+    )
+
+
+def printable(text: str, *, shown: int = _SHOWN) -> str:
+    """Text from a document for a log, an error or a terminal: one line, of bounded length, without control characters.
+
+    Args:
+        text: of any kind.
+        shown: characters at most; what is left out is counted.
+    """
+    more = f"… and {len(text) - shown:,} characters more" if len(text) > shown else ""
+    return _CONTROL.sub(lambda c: c[0].encode("unicode_escape").decode(), text[:shown]) + more
 
 
 def _kind(kind: type[Document]) -> str:
@@ -125,14 +196,21 @@ def _kind(kind: type[Document]) -> str:
 
 
 def _no_float(text: str) -> Any:
-    raise ValueError(f"{text} is not an integer")
+    raise ValueError(f"{text[:_MAX_DIGITS]} is not an integer")
 
 
-def _corrupt(where: str, why: str) -> CorruptControlError:
-    return CorruptControlError(
-        f"control document {where} cannot be trusted: {why}. Nothing was changed. Restore the object's earlier version "
-        f"(bucket versioning)"
-    )
+def _integer(text: str) -> int:
+    # No document holds a larger one, and Python's own grow without end: sums, texts and keys of them would, too.
+    if len(text) > _MAX_DIGITS + 1 or not -(2**63) <= (number := int(text)) < 2**63:
+        raise ValueError(f"{text[:_MAX_DIGITS]}… is no number of 64 bits")
+    return number
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    body = dict(pairs)
+    if len(body) != len(pairs):
+        raise ValueError("a name is there twice, so readers could disagree about its value")
+    return body
 
 
 def _to_wire(value: object) -> object:

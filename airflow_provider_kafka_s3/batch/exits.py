@@ -240,8 +240,8 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
 def last_layout(committer: Committer, upcoming: int) -> Layout:
     """The layout of the latest batch below ``upcoming``; a plain one if there is none, for a batch without objects."""
     for batch in range(upcoming - 1, 0, -1):
-        plan = committer.log.read_plan(batch)
-        if plan is not None and plan.layout is not None:
+        plan, _ = committer.log.require_plan(batch)
+        if plan.layout is not None:
             return plan.layout
     return Layout(topics_dir=committer.log.topics_dir, format=Format(kind="json"))
 

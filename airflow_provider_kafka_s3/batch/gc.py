@@ -27,6 +27,8 @@ DEFAULT_AGE: Final = 7 * 86_400.0
 
 _LEAST_AGE: Final = 86_400.0
 
+_PLANS_AT_ONCE: Final = 256
+
 
 @dataclass(frozen=True)
 class Garbage:
@@ -91,8 +93,18 @@ def collect(topic_log: TopicLog, garbage: Garbage) -> None:
 
 def _layouts(topic_log: TopicLog) -> list[Layout]:
     """All layouts that the topic's batches were planned with."""
-    plans = in_threads(topic_log.read_plan, range(1, topic_log.view().next), threads=16)
-    return list(dict.fromkeys(plan.layout for plan in plans if plan is not None and plan.layout is not None))
+
+    def layout(batch: int) -> Layout | None:
+        plan, _ = topic_log.require_plan(batch)
+        topic_log.forget(batch)
+        return plan.layout
+
+    found: dict[Layout | None, None] = {}
+    upcoming = topic_log.view().next
+    # Some at a time: the first that is not there ends it, whatever number the marker says is the last.
+    for first in range(1, upcoming, _PLANS_AT_ONCE):
+        found |= dict.fromkeys(in_threads(layout, range(first, min(first + _PLANS_AT_ONCE, upcoming)), threads=16))
+    return [layout for layout in found if layout is not None]
 
 
 def _named_by(layouts: Sequence[Layout], topic: str, key: str) -> bool:

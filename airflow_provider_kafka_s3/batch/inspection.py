@@ -62,12 +62,12 @@ def inspect(committer: Committer, request: RunRequest, record: RunRecord | None)
     wanted, generation, undated = _wanted(committer, request, record, marker)
     covered = NO_OFFSETS if marker is None else marker.covered_in(generation)
     target, uncovered = wanted & covered, wanted - covered
-    log.info("topic %s: %s of what is landed of %d offsets", committer.log.topic, request.purpose, len(wanted))
+    log.info("topic %s: %s of what is landed of %d offsets", committer.log.topic, request.purpose, wanted.count)
     if uncovered:
         log.warning(
             "topic %s: %d offsets of the window are not landed: %s. A run with mode='resume' lands them",
             committer.log.topic,
-            len(uncovered),
+            uncovered.count,
             uncovered,
         )
     if undated:
@@ -142,9 +142,8 @@ def _covering(
     committer: Committer, target: Offsets, generation: int, record: RunRecord | None, marker: Marker
 ) -> Iterator[Covering]:
     if record is not None and target <= record.target:
-        return covering_upward(committer.log, target, generation=generation, low=record.low)
-    high = marker.resolved[-1][1] - 1 if marker.resolved else 0
-    return covering_downward(committer.log, target, generation=generation, high=high)
+        return covering_upward(committer, target, generation=generation, low=record.low)
+    return covering_downward(committer, target, generation=generation, high=marker.last_resolved)
 
 
 @dataclass

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from airflow_provider_kafka_s3.batch import commands
-from airflow_provider_kafka_s3.batch.documents import Document, decode, encode, write_stamp
+from airflow_provider_kafka_s3.batch.documents import (
+    MAX_BATCH,
+    Document,
+    corrupt,
+    decode,
+    encode,
+    printable,
+    write_stamp,
+)
 from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
 from airflow_provider_kafka_s3.batch.marker import Marker
 from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.owners import Owner, decode_owner
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.planning import View
 from airflow_provider_kafka_s3.exceptions import (
@@ -30,7 +39,7 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
-__all__ = ["Owner", "RunRecord", "TopicLog", "prove_conditions"]
+__all__ = ["RunRecord", "TopicLog", "prove_conditions"]
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +61,7 @@ class RunRecord(Document, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """
 
     run: str
-    mode: str
+    mode: Literal["incremental", "data_interval", "recover"]
     params: dict[str, str]
     topic_id: str
     generation: int
@@ -63,13 +72,6 @@ class RunRecord(Document, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def __post_init__(self) -> None:
         if self.generation < 0 or self.low < 1 or not self.target:
             raise ValueError("a run record has a target, a generation and a first batch")
-
-
-class Owner(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which pipeline a topic belongs to under one ``topics_dir``."""
-
-    pipeline: str
-    topic: str
 
 
 class TopicLog:
@@ -149,7 +151,7 @@ class TopicLog:
         key = keys.owner_key(self.topics_dir, self.topic)
         body = encode(Owner(pipeline=self.pipeline, topic=self.topic), write_stamp())
         stored = self.store.create(key, body)
-        owner, _ = decode(Owner, stored, self.store.url(key))
+        owner = decode_owner(stored, key, self.store.url(key), topics_dir=self.topics_dir)
         if owner.pipeline != self.pipeline:
             raise PipelineConflictError(
                 f"topic {self.topic!r} under topics_dir {self.topics_dir!r} belongs to pipeline {owner.pipeline!r} "
@@ -172,13 +174,17 @@ class TopicLog:
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
-    def view(self) -> View:
+    def view(self, seen: tuple[Marker, str] | None = None) -> View:
         """The marker and every plan it has not resolved.
+
+        Args:
+            seen: the marker and its ETag, if they were read just now.
 
         Raises:
             MarkerMissingError: there is no marker.
+            LogTamperedError: marker and log do not fit together.
         """
-        marker, etag = self.require_marker()
+        marker, etag = seen or self.require_marker()
         open_plans: dict[int, Plan] = {}
         batch = 1
         gaps = iter(marker.resolved)
@@ -187,9 +193,17 @@ class TopicLog:
             if upcoming is not None and batch == upcoming[0]:
                 batch, upcoming = upcoming[1], next(gaps, None)
                 continue
-            plan = self.read_plan(batch)
+            plan = self.read_plan(batch) if batch <= MAX_BATCH else None
             if plan is None:
+                if upcoming is not None or batch > MAX_BATCH:
+                    raise self._tampered(batch, marker)
                 return View(marker=marker, etag=etag, open_plans=open_plans, next=batch)
+            if plan.generation == marker.generation and (twice := plan.claim & marker.covered):
+                raise LogTamperedError(
+                    f"{self.plan_url(batch)} claims offsets {printable(str(twice))} of topic {self.topic!r}, which the "
+                    f"marker {self.marker_url()} has as landed by other batches: one of the two was changed. Nothing "
+                    f"was written, since records would be landed twice. Restore them (bucket versioning)"
+                )
             open_plans[batch] = plan
             batch += 1
 
@@ -225,7 +239,10 @@ class TopicLog:
         self.require_plan(batch)
         beside = self._known[key][1]
         # What stands there was never validated, as nobody decides by it; a log has lines of bounded length.
-        who, when = (" ".join(str(beside[name] or "unknown").split())[:200] for name in ("written_by", "created_at"))
+        who, when = (
+            printable(" ".join(str(beside[name] or "unknown").split()), shown=200)
+            for name in ("written_by", "created_at")
+        )
         return f"{who} at {when}"
 
     def read_manifest(self, batch: int) -> Manifest | None:
@@ -252,6 +269,9 @@ class TopicLog:
         lost: set[str] = set()
         number = 1
         while (found := self._read(Amend, keys.amend_key(self.prefix, batch, number))) is not None:
+            if found[0].batch != batch:
+                where = self.store.url(keys.amend_key(self.prefix, batch, number))
+                raise corrupt(where, f"it says it is about batch {found[0].batch}")
             lost.update(found[0].keys)
             number += 1
         return frozenset(lost), number
@@ -265,7 +285,7 @@ class TopicLog:
     def read_run(self, run: str) -> RunRecord | None:
         """The pinned target of a run, or None."""
         found = self._read(RunRecord, keys.run_key(self.prefix, run))
-        return None if found is None else found[0]
+        return None if found is None else self._of_run(found[0], run)
 
     def create_run(self, record: RunRecord, *, attempt: str = "") -> RunRecord:
         """Pin the target of a run, unless it is pinned; returns the record that is stored.
@@ -275,7 +295,8 @@ class TopicLog:
             attempt: which try pins it; information.
         """
         key = keys.run_key(self.prefix, record.run)
-        return decode(RunRecord, self.store.create(key, encode(record, write_stamp(attempt))), self.store.url(key))[0]
+        stored = decode(RunRecord, self.store.create(key, encode(record, write_stamp(attempt))), self.store.url(key))
+        return self._of_run(stored[0], record.run)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -295,30 +316,34 @@ class TopicLog:
     def _check_plan(self, plan: Plan, batch: int) -> None:
         self._check_topic(plan.topic, self.plan_url(batch))
         if plan.batch != batch:
-            raise self._corrupt(self.plan_url(batch), f"it says it is batch {plan.batch}")
+            raise corrupt(self.plan_url(batch), f"it says it is batch {plan.batch}")
         if plan.layout is not None and plan.layout.topics_dir != self.topics_dir:
-            raise self._corrupt(self.plan_url(batch), f"it writes below {plan.layout.topics_dir!r}")
+            raise corrupt(self.plan_url(batch), f"it writes below {plan.layout.topics_dir!r}")
 
     def _check_manifest(self, manifest: Manifest, batch: int) -> None:
         where = self.manifest_url(batch)
         plan, plan_sha256 = self.require_plan(batch)
         if manifest.plan_sha256 != plan_sha256:
-            raise self._corrupt(where, "it decides another plan than the one that is stored")
+            raise corrupt(where, "it decides another plan than the one that is stored")
         try:
             manifest.check_against(plan)
-            for entry in manifest.objects:
-                keys.validate_key(entry.key)
         except ValueError as e:
-            raise self._corrupt(where, str(e)) from e
+            raise corrupt(where, str(e)) from e
 
     def _check_topic(self, topic: str, where: str) -> None:
         if topic != self.topic:
-            raise self._corrupt(where, f"it belongs to topic {topic!r}")
+            raise corrupt(where, f"it belongs to topic {topic!r}")
 
-    def _corrupt(self, where: str, why: str) -> CorruptControlError:
-        return CorruptControlError(
-            f"control document {where} cannot be trusted: {why}. Nothing was changed. Restore the object's earlier "
-            f"version (bucket versioning)"
+    def _of_run(self, record: RunRecord, run: str) -> RunRecord:
+        if record.run != run:
+            raise corrupt(self.store.url(keys.run_key(self.prefix, run)), f"it is of run {record.run!r}")
+        return record
+
+    def _tampered(self, batch: int, marker: Marker) -> LogTamperedError:
+        return LogTamperedError(
+            f"the marker {self.marker_url()} says that batches up to {marker.last_resolved} of topic {self.topic!r} "
+            f"are complete, and there is no plan {batch}: the marker was changed, or the log was. Nothing was written. "
+            f"Restore what is missing (bucket versioning); {commands.repair(self)} compares marker and log"
         )
 
 

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from airflow_provider_kafka_s3.batch.documents import Document
 from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.config import MAX_PARTS
+from airflow_provider_kafka_s3.layout.keys import data_key_parser, validate_key
 from airflow_provider_kafka_s3.storage.port import Part
 
-__all__ = ["Amend", "ContentHash", "Manifest", "ObjectEntry", "SliceResult", "SliceRows"]
+__all__ = ["MAX_OBJECTS", "Amend", "ContentHash", "Manifest", "ObjectEntry", "SliceResult", "SliceRows"]
+
+MAX_OBJECTS: Final = 100_000
+"""Objects of one batch at most: one manifest lists them, and one process completes them."""
+
+# What stores hand out is sent to them again, in URLs, headers and XML: only what all of these can hold.
+_TOKEN: Final = re.compile("[\x21-\x7e]{1,2048}")
+_CHECKSUM: Final = re.compile("[A-Za-z0-9+/=]{0,64}")
+_CRC32: Final = re.compile("[0-9A-Fa-f]{8}")
 
 
 class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,6 +41,10 @@ class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     records: int
     ignored: int
     next_offset: int
+
+    def __post_init__(self) -> None:
+        if self.records < 0 or self.ignored < 0:
+            raise ValueError(f"slice {self.id} cannot have {self.records} records and {self.ignored} ignored ones")
 
 
 class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,6 +77,17 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     records: int
     min_offset: int
     max_offset: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.parts) <= MAX_PARTS or self.size < 0:
+            raise ValueError(f"an object of {self.size} bytes has {len(self.parts)} parts, which no upload can have")
+        etags = {etag for etag, _ in self.parts}
+        if not all(map(_TOKEN.fullmatch, (self.upload_id, self.nonce, *etags))) or not all(
+            _CHECKSUM.fullmatch(checksum) for _, checksum in self.parts
+        ):
+            raise ValueError("an upload id, a nonce, an ETag or a checksum is none that a store gives or takes")
+        if _CRC32.fullmatch(self.crc32) is None:
+            raise ValueError("crc32 is not eight hex digits")
 
     def upload_parts(self) -> tuple[Part, ...]:
         """The parts as the store's port wants them."""
@@ -103,6 +129,8 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if (self.status == "abandoned") != (self.release is not None):
             raise ValueError(f"status {self.status!r} with release {self.release!r} cannot be")
+        if len(self.objects) > MAX_OBJECTS:
+            raise ValueError(f"it lists {len(self.objects):,} objects, and {MAX_OBJECTS:,} are the limit")
         if self.status != "commit" and (self.slices or self.objects):
             raise ValueError(f"a manifest of status {self.status!r} has no slices or objects")
         if len({o.key for o in self.objects}) != len(self.objects):
@@ -130,19 +158,30 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"a plan of type {plan.type!r} cannot be committed")
         by_id = {s.id: s for s in plan.slices}
         if [r.id for r in self.slices] != [s.id for s in plan.slices]:
-            raise ValueError(f"its slices are {[r.id for r in self.slices]}, the plan's {[s.id for s in plan.slices]}")
+            raise ValueError(
+                f"its slices are not the plan's: {[r.id for r in self.slices[:20]]}… ({len(self.slices)}) instead of "
+                f"{[s.id for s in plan.slices[:20]]}… ({len(plan.slices)})"
+            )
         for result in self.slices:
             if result.next_offset != by_id[result.id].end:
                 raise ValueError(f"slice {result.id} was read to {result.next_offset}, not to {by_id[result.id].end}")
+        parse = data_key_parser(plan.layout, plan.topic)
         for entry in self.objects:
+            # The driver completes, looks at and may write whatever is listed: only what this plan can name.
+            key = validate_key(entry.key)
             if len(entry.slices) != 1 or entry.slices[0] not in by_id:
-                raise ValueError(f"object {entry.key} belongs to slices {entry.slices}, which the plan does not have")
+                raise ValueError(f"object {key} belongs to slices {entry.slices[:3]}, which the plan does not have")
             s = by_id[entry.slices[0]]
-            if not (s.start <= entry.min_offset <= entry.max_offset < s.end and entry.records > 0 and entry.parts):
-                raise ValueError(f"object {entry.key} does not lie within its slice [{s.start}, {s.end})")
-            folder = plan.layout.topics_dir + plan.layout.directory_delim if plan.layout.topics_dir else ""
-            if not entry.key.startswith(folder):
-                raise ValueError(f"object {entry.key} lies outside {folder!r}")
+            if not (
+                s.start <= entry.min_offset <= entry.max_offset < s.end
+                and 0 < entry.records <= entry.max_offset - entry.min_offset + 1
+            ):
+                raise ValueError(f"object {key} does not lie within its slice [{s.start}, {s.end})")
+            if parse(key) != (s.partition, entry.min_offset, plan.generation):
+                raise ValueError(
+                    f"object {key} is not named as one of topic {plan.topic!r}, partition {s.partition}, offset "
+                    f"{entry.min_offset}, generation {plan.generation} would be"
+                )
         records: Counter[int] = Counter()
         for entry in self.objects:
             records[entry.slices[0]] += entry.records

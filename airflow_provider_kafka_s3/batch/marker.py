@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from airflow_provider_kafka_s3.batch.documents import Document
+from airflow_provider_kafka_s3.batch.documents import MAX_BATCH, MAX_PARTITION, Document
 from airflow_provider_kafka_s3.batch.manifest import Manifest
 from airflow_provider_kafka_s3.batch.offsets import Offsets, Ranges, coalesce, intersect, ranges_from_wire, subtract
 from airflow_provider_kafka_s3.batch.plan import Plan
@@ -69,9 +71,21 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.generation < 0 or self.revision < 0 or any(p < 0 or o < 0 for p, o in self.start.items()):
             raise ValueError("negative numbers")
-        if len(self.history) != self.generation:
-            raise ValueError(f"generation {self.generation} with {len(self.history)} closed ones")
+        if [closed.generation for closed in self.history] != list(range(len(self.history))) or (
+            len(self.history) != self.generation
+        ):
+            raise ValueError(f"generation {self.generation} with {len(self.history)} closed ones, or not in order")
+        told: list[Mapping[int, object]] = [
+            self.start,
+            self.partitions,
+            *(closed.partitions for closed in self.history),
+        ]
+        if any(not 0 <= p <= MAX_PARTITION for known in told for p in known):
+            raise ValueError("a partition is no number of a Kafka partition")
         ranges_from_wire(self.resolved)
+        # Whoever walks through the log by these numbers has to come to their end.
+        if self.resolved and not (self.resolved[0][0] >= 1 and self.resolved[-1][1] <= MAX_BATCH + 1):
+            raise ValueError(f"batches are numbers from 1 to {MAX_BATCH}")
 
     @property
     def covered(self) -> Offsets:
@@ -104,6 +118,11 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 f"its last version (bucket versioning)"
             )
         return self.partitions if generation == self.generation else self.history[generation].partitions
+
+    @property
+    def last_resolved(self) -> int:
+        """The highest number of a resolved batch; 0 if there is none."""
+        return self.resolved[-1][1] - 1 if self.resolved else 0
 
     def is_resolved(self, batch: int) -> bool:
         """Whether the batch's decision is carried out and folded in."""

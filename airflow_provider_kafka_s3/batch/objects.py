@@ -17,7 +17,7 @@ import numpy as np
 from isal import isal_zlib
 
 from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA, BuildObjects
-from airflow_provider_kafka_s3.batch.manifest import ContentHash, ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.batch.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
 from airflow_provider_kafka_s3.config import MIB, Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
@@ -33,10 +33,7 @@ from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MAX_OBJECTS", "ObjectSink", "OpenObject", "object_builder", "too_many_objects", "write_slice"]
-
-MAX_OBJECTS: Final = 100_000
-"""Objects of one batch at most: one manifest lists them, and one process completes them."""
+__all__ = ["ObjectSink", "OpenObject", "object_builder", "too_many_objects", "write_slice"]
 
 _LITTLE_ENDIAN: Final = np.dtype("<i8")
 _COPY_BYTES: Final = MIB
@@ -309,7 +306,7 @@ class _Rebuilt:
         small = self.size <= self.part_size
         self.file.seek(0)
         if small:
-            self.store.create(self.key, self.file.read(), metadata)
+            self.store.create_object(self.key, self.file.read(), metadata)
             return
         with self.uploads() as pool:
             try:

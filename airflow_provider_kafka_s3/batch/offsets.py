@@ -10,6 +10,9 @@ __all__ = ["NO_OFFSETS", "Offsets", "Ranges", "coalesce", "intersect", "subtract
 Ranges = tuple[tuple[int, int], ...]
 """Sorted, disjoint, coalesced ``[start, end)`` pairs."""
 
+_SHOWN: Final = 50
+"""Ranges that a text names at most."""
+
 
 def coalesce(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Sort ranges, drop empty ones and join those that touch or overlap."""
@@ -76,8 +79,11 @@ class Offsets:
             raise ValueError(f"offsets are a mapping of partitions to ranges, not {type(wire).__name__}")
         ranges: dict[int, Ranges] = {}
         for name, pairs in wire.items():
-            if not (isinstance(name, str) and name.isascii() and name.isdigit() and str(int(name)) == name):
-                raise ValueError(f"{name!r} is not a Kafka partition")
+            # Ten digits are enough for Kafka's 32 bits, and Python turns no text of thousands of them into a number.
+            if not (isinstance(name, str) and len(name) <= 10 and name.isascii() and name.isdigit()) or (
+                str(int(name)) != name or int(name) >= 2**31
+            ):
+                raise ValueError(f"{str(name)[:20]!r} is not a Kafka partition")
             ranges[int(name)] = ranges_from_wire(pairs)
             if not ranges[int(name)]:
                 raise ValueError(f"partition {name} has no ranges; it should be left out")
@@ -102,8 +108,12 @@ class Offsets:
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
-    def __len__(self) -> int:
-        """How many offsets, over all partitions."""
+    @property
+    def count(self) -> int:
+        """How many offsets, over all partitions.
+
+        No length: ``tuple(offsets)`` are its partitions, and Python would first make room for as many as the length.
+        """
         return sum(end - start for ranges in self._ranges.values() for start, end in ranges)
 
     def __eq__(self, other: object) -> bool:
@@ -135,8 +145,14 @@ class Offsets:
         return f"Offsets({self._ranges})"
 
     def __str__(self) -> str:
-        """As people read it: ``0: [100, 150), 1: [7, 9)``."""
-        return ", ".join(f"{p}: " + " ".join(f"[{a}, {b})" for a, b in ranges) for p, ranges in self.items()) or "none"
+        """As people read it: ``0: [100, 150), 1: [7, 9)``; the first ranges, if there are many."""
+        shown: list[str] = []
+        room = _SHOWN
+        for p, ranges in self.items():
+            if room > 0:
+                shown.append(f"{p}: " + " ".join(f"[{a}, {b})" for a, b in ranges[:room]))
+            room -= len(ranges)
+        return (", ".join(shown) or "none") + (f" and {-room:,} more ranges" if room < 0 else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Offsets, (self._ranges,))

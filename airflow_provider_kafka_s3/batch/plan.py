@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from airflow_provider_kafka_s3 import __version__
-from airflow_provider_kafka_s3.batch.documents import Document, builtins, digest
+from airflow_provider_kafka_s3.batch.documents import MAX_BATCH, MAX_PARTITION, Document, builtins, digest
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets, Ranges
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Layout
@@ -27,7 +27,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     end: int
 
     def __post_init__(self) -> None:
-        if not (self.id >= 0 and self.partition >= 0 and 0 <= self.start < self.end < 2**63):
+        if not (self.id >= 0 and 0 <= self.partition <= MAX_PARTITION and 0 <= self.start < self.end < 2**63):
             raise ValueError(f"{self} is not a range of offsets")
 
 
@@ -67,7 +67,7 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     writer: str = ""
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or self.generation < 0:
+        if not 1 <= self.batch <= MAX_BATCH or self.generation < 0:
             raise ValueError(f"batch {self.batch}, generation {self.generation} cannot be")
         if [s.id for s in self.slices] != list(range(len(self.slices))):
             raise ValueError("slice ids are not 0, 1, 2, …")
@@ -75,9 +75,9 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             self.new_topic_id is not None
         ):
             raise ValueError(f"type {self.type!r} does not go with its layout or new topic id")
-        if self.type == "data" and not self.claim:
-            raise ValueError("it claims nothing")
-        if len(self.read) != sum(s.end - s.start for s in self.slices) or self.read & self.skipped:
+        if (self.type == "data") != bool(self.slices or self.skipped):
+            raise ValueError("a plan of data claims offsets, and a reset none")
+        if self.read.count != sum(s.end - s.start for s in self.slices) or self.read & self.skipped:
             raise ValueError("its slices overlap")
 
     @property

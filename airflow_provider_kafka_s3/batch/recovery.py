@@ -14,8 +14,8 @@ from typing import Literal
 from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
 from airflow_provider_kafka_s3.batch.exits import finish_reset, last_layout
-from airflow_provider_kafka_s3.batch.manifest import Manifest, SliceRows
-from airflow_provider_kafka_s3.batch.objects import write_slice
+from airflow_provider_kafka_s3.batch.manifest import MAX_OBJECTS, Manifest, SliceRows
+from airflow_provider_kafka_s3.batch.objects import too_many_objects, write_slice
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
 from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
@@ -140,6 +140,8 @@ def execute(committer: Committer, plan: Plan, *, run: str, on_data_loss: Literal
     try:
         require_topic_id(committer.source, committer.log, plan.topic_id)
         in_threads(read, plan.slices, threads=_THREADS)
+        if (count := sum(len(rows.objects) for rows in done)) > MAX_OBJECTS:
+            raise too_many_objects(plan, f"{count:,}")
     except BaseException as e:
         # Nothing was decided, and nobody but this process knows of these uploads.
         store.abort_uploads([(entry.key, entry.upload_id) for rows in done for entry in rows.objects])

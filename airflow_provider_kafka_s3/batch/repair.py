@@ -7,17 +7,18 @@ next run completes it, as it would have done before.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.documents import decode, encode, write_stamp
-from airflow_provider_kafka_s3.batch.log import Owner, TopicLog
+from airflow_provider_kafka_s3.batch.documents import encode, write_stamp
+from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest
 from airflow_provider_kafka_s3.batch.marker import Marker, fold
+from airflow_provider_kafka_s3.batch.owners import decode_owner
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
@@ -32,6 +33,8 @@ __all__ = ["Repaired", "repair"]
 
 _PLAN: Final = re.compile(r"batches/(\d{10})\.plan\.json")
 _TRIES: Final = 5
+_READERS: Final = 16
+"""Documents that are read at the same time; a manifest may list many objects."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def repair(committer: Committer, *, start: Mapping[int, int], cluster_id: str = 
     topic_log = committer.log
     for _ in range(_TRIES):
         _require_owner(topic_log)
-        plans = _plans(topic_log)
+        plans = _plans(committer)
         stored = topic_log.store.get(keys.marker_key(topic_log.prefix))
         if stored is None and not plans:
             raise ConfigurationError(
@@ -104,7 +107,7 @@ def _require_owner(topic_log: TopicLog) -> None:
     stored = topic_log.store.get(key)
     if stored is None:
         return
-    owner, _ = decode(Owner, stored.body, topic_log.store.url(key))
+    owner = decode_owner(stored.body, key, topic_log.store.url(key), topics_dir=topic_log.topics_dir)
     if owner.pipeline != topic_log.pipeline:
         raise PipelineConflictError(
             f"topic {topic_log.topic!r} under topics_dir {topic_log.topics_dir!r} belongs to pipeline "
@@ -112,17 +115,20 @@ def _require_owner(topic_log: TopicLog) -> None:
         )
 
 
-def _plans(topic_log: TopicLog) -> list[Plan]:
+def _plans(committer: Committer) -> list[Plan]:
     """All plans in order; found by listing, since the log may have holes that nobody may have."""
+    topic_log = committer.log
     names = (info.key.removeprefix(topic_log.prefix) for info in topic_log.store.list(f"{topic_log.prefix}batches/"))
     there = sorted(int(found[1]) for name in names if (found := _PLAN.fullmatch(name)) is not None)
-    if absent := sorted(set(range(1, (there[-1] if there else 0) + 1)) - set(there)):
+    # Never as many steps as a number in a name says: anybody may have put it there.
+    expected = next((n for n, found in enumerate(there, start=1) if n != found), None)
+    if expected is not None:
         raise LogTamperedError(
-            f"plans {absent} of topic {topic_log.topic!r} are gone from the middle of the log (the first is "
-            f"{topic_log.plan_url(absent[0])}): nobody knows any more which offsets they claimed. Nothing was changed. "
-            f"Restore them (bucket versioning), then repair again"
+            f"plan {topic_log.plan_url(expected)} of topic {topic_log.topic!r} is gone from the middle of the log, "
+            f"whose last plan is {there[-1]}: nobody knows any more which offsets it claimed. Nothing was changed. "
+            f"Restore it (bucket versioning), then repair again"
         )
-    return [topic_log.require_plan(n)[0] for n in there]
+    return committer.parallel(lambda n: topic_log.require_plan(n)[0], there, threads=_READERS)
 
 
 def _base(
@@ -143,8 +149,7 @@ def _base(
 
 def _fold(committer: Committer, base: Marker, plans: list[Plan], known: Marker | None) -> tuple[Marker, dict[int, str]]:
     marker, still_open = base, {}
-    for plan in plans:
-        decision = committer.log.read_manifest(plan.batch)
+    for plan, decision, why in _decided(committer, plans, look=known is None):
         if known is not None and known.is_resolved(plan.batch):
             if decision is None:
                 raise _tampered(committer.log, plan.batch, committer.log.manifest_url(plan.batch))
@@ -153,30 +158,46 @@ def _fold(committer: Committer, base: Marker, plans: list[Plan], known: Marker |
         elif known is not None:
             # A marker that can be read says what is complete; to complete the others is not for a repair.
             still_open[plan.batch] = "nobody has completed it"
-        elif why := _not_complete(committer, plan, decision, marker, still_open):
-            still_open[plan.batch] = why
+        elif reason := _not_foldable(plan, decision, marker, still_open) or why:
+            still_open[plan.batch] = reason
         elif decision is not None:
             marker = fold(marker, plan, decision)
-    beyond = [] if known is None else [n for a, b in known.resolved for n in range(max(a, len(plans) + 1), b)]
-    if beyond:
-        raise _tampered(committer.log, beyond[0], committer.log.plan_url(beyond[0]))
+    if known is not None and known.last_resolved > len(plans):
+        beyond = next(max(a, len(plans) + 1) for a, b in known.resolved if b > len(plans) + 1)
+        raise _tampered(committer.log, beyond, committer.log.plan_url(beyond))
     return marker, still_open
 
 
-def _not_complete(
-    committer: Committer, plan: Plan, decision: Manifest | None, marker: Marker, still_open: Mapping[int, str]
-) -> str:
-    """Why a batch cannot be folded; empty if it can."""
+def _decided(committer: Committer, plans: list[Plan], *, look: bool) -> Iterator[tuple[Plan, Manifest | None, str]]:
+    """Per plan its decision, and what of its objects is not there, if somebody shall look; some at a time."""
+    for at in range(0, len(plans), _READERS):
+        some = plans[at : at + _READERS]
+        decisions = committer.parallel(lambda plan: committer.log.read_manifest(plan.batch), some, threads=_READERS)
+        found = list(zip(some, decisions, strict=True))
+        entries = [(plan, entry) for plan, decision in found if look and decision for entry in decision.objects]
+        intact = committer.parallel(lambda item: committer.is_intact(*item), entries)
+        gone: dict[int, list[str]] = {}
+        for (plan, entry), there in zip(entries, intact, strict=True):
+            if not there:
+                gone.setdefault(plan.batch, []).append(entry.key)
+        for plan, decision in found:
+            amended = committer.log.amended_keys(plan.batch)[0] if plan.batch in gone else frozenset()
+            absent = [key for key in gone.get(plan.batch, ()) if key not in amended]
+            count = 0 if decision is None else len(decision.objects)
+            told = f"{len(absent)} of its {count} objects are not there, such as {absent[0]}" if absent else ""
+            yield plan, decision, told
+            committer.log.forget(plan.batch)
+
+
+def _not_foldable(plan: Plan, decision: Manifest | None, marker: Marker, still_open: Mapping[int, str]) -> str:
+    """Why a batch cannot be folded, whether its objects are there or not; empty if it can."""
     if plan.generation != marker.generation:
         return "it comes after a reset that is not complete"
     if decision is None:
         return "nobody has decided it"
     if decision.status == "reset" and still_open:
         return f"batches {sorted(still_open)} below the reset are not complete"
-    amended = committer.log.amended_keys(plan.batch)[0]
-    intact = committer.are_intact(plan, decision.objects)
-    absent = [e.key for e, there in zip(decision.objects, intact, strict=True) if not there and e.key not in amended]
-    return f"{len(absent)} of its {len(decision.objects)} objects are not there, such as {absent[0]}" if absent else ""
+    return ""
 
 
 def _tampered(topic_log: TopicLog, batch: int, where: str) -> LogTamperedError:

@@ -6,9 +6,10 @@ again afterwards. So one Spark job can serve many topics, and the simulation can
 
 from __future__ import annotations
 
+import collections
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from airflow_provider_kafka_s3.batch import commands
@@ -31,7 +32,7 @@ from airflow_provider_kafka_s3.batch.planning import (
     next_claim,
     recovery_target,
 )
-from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.requests import BatchSummary, RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.source import refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.verify import Covering, covering_downward, covering_upward, verify
 from airflow_provider_kafka_s3.exceptions import LogTamperedError, RunSupersededError
@@ -74,6 +75,7 @@ class TopicRun:
         self._wrote = False
         # Batches of this run that need no word any more about who planned them.
         self._planned: set[int] = set()
+        self._pinned_from: View | None = None
 
     def advance(self) -> Plan | TopicResult:
         """Do all that can be done without reading records.
@@ -142,16 +144,19 @@ class TopicRun:
         )
         self._wrote = True
         # No plan is written before this record exists: a retry after any crash must aim at the same offsets.
-        return self.log.create_run(record, attempt=self.request.attempt)
+        stored = self.log.create_run(record, attempt=self.request.attempt)
+        self._pinned_from = view if stored == record else None
+        return stored
 
     def _view_or_create(self) -> View:
-        if self.log.read_marker() is None:
+        found = self.log.read_marker()
+        if found is None:
             # The marker is read once more after the plan: another run may be creating both right now.
             if self.log.read_plan(1) is not None:
                 self.log.require_marker()
             else:
                 self._create_marker()
-        return self.log.view()
+        return self.log.view(found)
 
     def _create_marker(self) -> None:
         info = self.source.describe(self.topic)
@@ -185,20 +190,19 @@ class TopicRun:
             return TopicResult(
                 topic=self.topic, status="empty", target=offsets, batches=(), skipped=offsets, wrote=self._wrote
             )
-        generation, high = view.marker.generation, view.marker.resolved[-1][1] - 1
-        batches = list(covering_downward(self.log, offsets, generation=generation, high=high))[::-1]
-        verified = self._verify(batches, offsets)
-        return self._result(view.marker, generation, offsets, batches, verified=verified)
+        generation, high = view.marker.generation, view.marker.last_resolved
+        covering = covering_downward(self.committer, offsets, generation=generation, high=high)
+        return self._result(view.marker, generation, offsets, covering, look=True)
 
     def _say_how_much(self, target: Offsets, window: Window | None) -> None:
-        log.info("topic %s: %d offsets to land: %s", self.topic, len(target), target)
+        log.info("topic %s: %d offsets to land: %s", self.topic, target.count, target)
         if window is not None and (before := target - window.offsets()):
             log.info(
                 "topic %s: %d of these offsets lie between the coverage and the window; they are landed with it, so "
                 "that no gap is left: %s",
                 self.topic,
-                len(before),
-                ", ".join(f"{len(Offsets({p: r})):,} of partition {p}" for p, r in before.items()),
+                before.count,
+                ", ".join(f"{Offsets({p: r}).count:,} of partition {p}" for p, r in before.items()),
             )
 
     def _warn_if_different(self, record: RunRecord) -> None:
@@ -221,7 +225,8 @@ class TopicRun:
     # -- towards the target -------------------------------------------------------------------------------------------
 
     def _step(self, record: RunRecord) -> Plan | TopicResult | None:
-        view = self.log.view()
+        # The first step goes on from what the target was made from: a plan that came since takes the number first.
+        view, self._pinned_from = self._pinned_from or self.log.view(), None
         covered = view.marker.covered_in(record.generation)
         if record.generation < view.marker.generation and not record.target <= covered:
             raise RunSupersededError(
@@ -331,23 +336,32 @@ class TopicRun:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _succeed(self, record: RunRecord, view: View) -> TopicResult:
-        batches = list(covering_upward(self.log, record.target, generation=record.generation, low=record.low))
-        verified = self._verify(batches, record.target) if self._verify_first else 0
-        return self._result(view.marker, record.generation, record.target, batches, verified=verified)
-
-    def _verify(self, batches: list[Covering], target: Offsets) -> int:
-        verified, restored = verify(self.committer, batches, target, on_missing=self.request.on_missing)
-        self._wrote = self._wrote or bool(restored)
-        return verified
+        covering = covering_upward(self.committer, record.target, generation=record.generation, low=record.low)
+        return self._result(view.marker, record.generation, record.target, covering, look=self._verify_first)
 
     def _result(
-        self, marker: Marker, generation: int, target: Offsets, batches: list[Covering], *, verified: int
+        self, marker: Marker, generation: int, target: Offsets, covering: Iterator[Covering], *, look: bool
     ) -> TopicResult:
+        summaries: list[BatchSummary] = []
+
+        def one_by_one() -> Iterator[Covering]:
+            # A window may have many batches, and each may list many objects: one after the other is in memory.
+            for batch in covering:
+                summaries.append(batch.summary(self.log, self.request.run))
+                self.log.forget(batch.plan.batch)
+                yield batch
+
+        verified = restored = 0
+        if look:
+            verified, restored = verify(self.committer, one_by_one(), target, on_missing=self.request.on_missing)
+        else:
+            collections.deque(one_by_one(), maxlen=0)
+        self._wrote = self._wrote or bool(restored)
         return TopicResult(
             topic=self.topic,
             status="ok",
             target=target,
-            batches=tuple(b.summary(self.log, self.request.run) for b in batches),
+            batches=tuple(sorted(summaries, key=lambda b: b.batch)),
             skipped=marker.lost_in(generation) & target,
             verified=verified,
             wrote=self._wrote,

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from airflow_provider_kafka_s3.batch.commit import in_threads
-from airflow_provider_kafka_s3.batch.documents import decode
-from airflow_provider_kafka_s3.batch.log import Owner, TopicLog
+from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest
 from airflow_provider_kafka_s3.batch.marker import Marker
 from airflow_provider_kafka_s3.batch.offsets import Offsets, Ranges, subtract
+from airflow_provider_kafka_s3.batch.owners import decode_owner
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.planning import View, incremental_target
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.port import ObjectInfo
 
 __all__ = ["BatchStatus", "PartitionStatus", "TopicStatus", "owned_topics", "topic_status"]
 
@@ -145,14 +146,16 @@ def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None =
         topics_dir: prefix of all keys.
         pipeline: only of this one.
     """
-    found = []
-    for info in store.list(keys.owners_prefix(topics_dir)):
+
+    def read(info: ObjectInfo) -> list[tuple[str, str]]:
         stored = store.get(info.key)
-        if stored is not None:
-            owner, _ = decode(Owner, stored.body, store.url(info.key))
-            if pipeline in (None, owner.pipeline):
-                found.append((owner.pipeline, owner.topic))
-    return sorted(found)
+        if stored is None:
+            return []
+        owner = decode_owner(stored.body, info.key, store.url(info.key), topics_dir=topics_dir)
+        return [(owner.pipeline, owner.topic)] if pipeline in (None, owner.pipeline) else []
+
+    there = in_threads(read, store.list(keys.owners_prefix(topics_dir)), threads=16)
+    return sorted(found for owners in there for found in owners)
 
 
 def topic_status(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.documents import printable
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.batch.offsets import Offsets
@@ -22,6 +24,15 @@ log = logging.getLogger(__name__)
 
 _NAMED: Final = 10
 """Objects that an error names; the others are counted."""
+
+_AHEAD: Final = 64
+"""Plans that are read at the same time at most, where the log has to be searched."""
+
+_DECISIONS: Final = 8
+"""Manifests that are read at the same time; each may list many objects."""
+
+_LOOKED_AT_ONCE: Final = 1_000
+"""Objects that are waited for together."""
 
 
 @dataclass(frozen=True)
@@ -55,49 +66,67 @@ class Covering:
         )
 
 
-def covering_upward(topic_log: TopicLog, target: Offsets, *, generation: int, low: int) -> Iterator[Covering]:
+def covering_upward(committer: Committer, target: Offsets, *, generation: int, low: int) -> Iterator[Covering]:
     """The batches that cover a target, looked for from ``low`` upward.
+
+    Plans are read ahead, several at a time: never more than twice as many as are needed, and one. What was read of a
+    batch that does not cover any of the target is forgotten.
 
     Raises:
         LogTamperedError: the log ends before the target is accounted for.
     """
-    return _covering(topic_log, target, generation, _upward(low))
+    return _covering(committer, target, generation, itertools.count(low))
 
 
-def covering_downward(topic_log: TopicLog, target: Offsets, *, generation: int, high: int) -> Iterator[Covering]:
-    """The batches that cover a target, looked for from ``high`` downward.
+def covering_downward(committer: Committer, target: Offsets, *, generation: int, high: int) -> Iterator[Covering]:
+    """The batches that cover a target, looked for from ``high`` downward; see :func:`covering_upward`.
 
     Raises:
         LogTamperedError: the log begins after the target.
     """
-    return _covering(topic_log, target, generation, iter(range(high, 0, -1)))
+    return _covering(committer, target, generation, iter(range(high, 0, -1)))
 
 
-def _upward(low: int) -> Iterator[int]:
-    while True:
-        yield low
-        low += 1
+def _covering(committer: Committer, target: Offsets, generation: int, batches: Iterator[int]) -> Iterator[Covering]:
+    topic_log, left = committer.log, target
+    for block in _ahead(batches):
+        plans: list[Plan] = []
+        for plan in committer.parallel(topic_log.read_plan, block, threads=_AHEAD):
+            if plan is None:
+                break
+            plans.append(plan)
+        fit = [plan for plan in plans if plan.generation == generation and plan.claim & left]
+        for at in range(0, len(fit), _DECISIONS):
+            needed = [plan for plan in fit[at : at + _DECISIONS] if plan.claim & left]
+            decisions = committer.parallel(lambda plan: topic_log.read_manifest(plan.batch), needed)
+            for plan, decision in zip(needed, decisions, strict=True):
+                if decision is None or (decision.status == "abandoned" and decision.release == "debt"):
+                    continue
+                if not plan.claim & left:
+                    continue
+                left -= plan.claim
+                if decision.status == "commit":
+                    yield Covering(plan, decision)
+        for batch in {*block} - {plan.batch for plan in fit}:
+            topic_log.forget(batch)
+        if not left:
+            return
+        if len(plans) < len(block):
+            break
+    if left:
+        raise LogTamperedError(
+            f"the marker {topic_log.marker_url()} says that offsets {printable(str(left))} of topic "
+            f"{topic_log.topic!r} are covered, but no batch of the log covers them. Nothing was changed. Restore the "
+            f"log's objects (bucket versioning)"
+        )
 
 
-def _covering(topic_log: TopicLog, target: Offsets, generation: int, batches: Iterator[int]) -> Iterator[Covering]:
-    left = target
-    while left:
-        batch = next(batches, None)
-        plan = None if batch is None else topic_log.read_plan(batch)
-        if batch is None or plan is None:
-            raise LogTamperedError(
-                f"the marker {topic_log.marker_url()} says that offsets {left} of topic {topic_log.topic!r} are "
-                f"covered, but no batch of the log covers them. Nothing was changed. Restore the log's objects (bucket "
-                "versioning)"
-            )
-        if plan.type != "data" or plan.generation != generation or not plan.claim & left:
-            continue
-        decision = topic_log.read_manifest(batch)
-        if decision is None or (decision.status == "abandoned" and decision.release == "debt"):
-            continue
-        left -= plan.claim
-        if decision.status == "commit":
-            yield Covering(plan, decision)
+def _ahead(batches: Iterator[int]) -> Iterator[list[int]]:
+    """One number, one more, two, four, …: as many as there were before."""
+    before = 0
+    while block := list(itertools.islice(batches, min(max(before, 1), _AHEAD))):
+        yield block
+        before += len(block)
 
 
 def few(names: Sequence[str]) -> str:
@@ -107,13 +136,13 @@ def few(names: Sequence[str]) -> str:
 
 
 def verify(
-    committer: Committer, batches: Sequence[Covering], target: Offsets, *, on_missing: OnMissing
+    committer: Committer, batches: Iterable[Covering], target: Offsets, *, on_missing: OnMissing
 ) -> tuple[int, int]:
     """Look, with HEAD, at every object of committed batches that may hold offsets of a target.
 
     Args:
         committer: of the topic.
-        batches: that cover the target.
+        batches: that cover the target; they are gone through once, and only those with missing objects are kept.
         target: offsets.
         on_missing: an object that is gone: ``fail``, ``restore`` (write it again from Kafka) or ``ignore``.
 
@@ -125,27 +154,41 @@ def verify(
         ForeignObjectError: a key holds something else.
         BatchLossError: an object that should be restored cannot be.
     """
-    missing: list[tuple[Covering, list[ObjectEntry]]] = []
+    missing: list[tuple[Plan, list[ObjectEntry]]] = []
     there = restored = 0
-    for batch in batches:
-        amended = committer.log.amended_keys(batch.plan.batch)[0]
-        entries = batch.objects(target)
-        intact = committer.are_intact(batch.plan, entries)
+    for group in _groups(batches, target):
+        intact = committer.parallel(lambda found: committer.is_intact(*found), group)
         there += sum(intact)
-        gone = [entry for entry, here in zip(entries, intact, strict=True) if not here and entry.key not in amended]
-        if gone:
-            missing.append((batch, gone))
+        gone: dict[int, tuple[Plan, list[ObjectEntry]]] = {}
+        for (plan, entry), here in zip(group, intact, strict=True):
+            if not here:
+                gone.setdefault(plan.batch, (plan, []))[1].append(entry)
+        for batch, (plan, entries) in gone.items():
+            amended = committer.log.amended_keys(batch)[0]
+            if left := [entry for entry in entries if entry.key not in amended]:
+                missing.append((plan, left))
     if missing and on_missing == "fail":
         raise missing_objects(
-            committer, [batch.plan.batch for batch, _ in missing], [entry.key for _, gone in missing for entry in gone]
+            committer, [plan.batch for plan, _ in missing], [entry.key for _, gone in missing for entry in gone]
         )
-    for batch, gone in missing:
+    for plan, lost in missing:
         if on_missing == "restore":
-            committer.restore(batch.plan, gone)
-            restored += len(gone)
+            committer.restore(plan, lost)
+            restored += len(lost)
         else:
-            log.warning("objects are gone, ignored as asked: %s", few([committer.store.url(e.key) for e in gone]))
+            log.warning("objects are gone, ignored as asked: %s", few([committer.store.url(e.key) for e in lost]))
     return there + restored, restored
+
+
+def _groups(batches: Iterable[Covering], target: Offsets) -> Iterator[list[tuple[Plan, ObjectEntry]]]:
+    """Objects of several small batches together, so that they are looked at side by side."""
+    group: list[tuple[Plan, ObjectEntry]] = []
+    for batch in batches:
+        group += [(batch.plan, entry) for entry in batch.objects(target)]
+        if len(group) >= _LOOKED_AT_ONCE:
+            yield group
+            group = []
+    yield group
 
 
 def missing_objects(committer: Committer, batches: Sequence[int], missing: Sequence[str]) -> MissingObjectError:

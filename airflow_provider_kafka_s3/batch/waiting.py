@@ -39,7 +39,7 @@ def lag(log: TopicLog, source: Source, isolation: Isolation) -> int:
         return sum(max(0, ends[p] - starts[p]) for p in partitions)
     require_topic_id(source, log, view.marker.topic_id)
     refuse_shorter_log(source, topic, view.marker, ends)
-    return len(incremental_target(view, ends))
+    return incremental_target(view, ends).count
 
 
 @dataclass(frozen=True)

@@ -116,13 +116,13 @@ def recover(access: Access) -> Answer:
     if said.dry_run:
         owed = recovery_target(view)
         rows = [
-            (n, "decided" if committer.log.read_manifest(n) else "planned", len(p.claim), committer.log.planned_by(n))
+            (n, "decided" if committer.log.read_manifest(n) else "planned", p.claim.count, committer.log.planned_by(n))
             for n, p in sorted(view.open_plans.items())
         ]
         return Answer(
             {"open": [row[0] for row in rows], "owed": owed.to_wire(), "dry_run": True},
             [
-                f"{len(owed):,} offsets would be landed or completed: {owed}",
+                f"{owed.count:,} offsets would be landed or completed: {owed}",
                 *(table(("batch", "state", "offsets", "planned by"), rows) if rows else ()),
             ],
         )
@@ -175,7 +175,7 @@ def _start(access: Access) -> tuple[dict[int, int], str]:
     said, topic = access.said.starting_offsets, access.said.topic
     if said not in (None, "earliest", "latest"):
         pairs = [part.partition(":") for part in said.split(",")]
-        if not all(p.isdigit() and o.isdigit() for p, _, o in pairs):
+        if not all(len(n) < 20 and n.isascii() and n.isdigit() for p, _, o in pairs for n in (p, o)):
             raise ConfigurationError(
                 f"--starting-offsets {said!r}: use earliest, latest, or PARTITION:OFFSET with commas between"
             )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.commands import parse_offsets
-from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
 from airflow_provider_kafka_s3.batch.exits import last_layout
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import object_builder
@@ -25,14 +25,18 @@ from airflow_provider_kafka_s3.exceptions import (
 
 __all__ = ["status", "verify"]
 
+_TOPICS: Final = 8
+"""That are looked at at the same time."""
+
 
 def status(access: Access) -> Answer:
     """How far topics are landed."""
     source = access.source if access.has_kafka else None
     lines: list[str] = []
     found = []
-    for topic_log in access.topic_logs():
-        told = topic_status(topic_log, source, last=access.said.last)
+    logs = access.topic_logs()
+    looks = in_threads(lambda log: topic_status(log, source, last=access.said.last), logs, threads=_TOPICS)
+    for topic_log, told in zip(logs, looks, strict=True):
         if told is None:
             lines.append(f"{topic_log.pipeline} / {topic_log.topic}: nothing was ever landed")
         else:
@@ -75,7 +79,7 @@ def _status_lines(told: TopicStatus) -> list[str]:
     if told.open:
         lines.append("  open batches:")
         rows = [
-            (b.batch, b.state, len(b.offsets), "tail" if b.tail else "history", b.run, b.planned_by) for b in told.open
+            (b.batch, b.state, b.offsets.count, "tail" if b.tail else "history", b.run, b.planned_by) for b in told.open
         ]
         lines += _indented(table(("batch", "state", "offsets", "kind", "run", "planned by"), rows), 4)
     closed = [b for b in told.last if b not in told.open]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from airflow_provider_kafka_s3 import __version__
+from airflow_provider_kafka_s3.batch.documents import printable
 from airflow_provider_kafka_s3.cli import acting, doctor, looking
 from airflow_provider_kafka_s3.cli.access import Access, add_options
 from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer
@@ -153,7 +154,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("kafka-s3: interrupted; the same command may be given again", file=sys.stderr)
         return INTERRUPTED
-    print(json.dumps(answer.data, indent=2) if said.json else "\n".join(answer.lines))
+    # What documents of the bucket say about themselves must not give orders to a terminal.
+    lines = (printable(line, shown=len(line)) for line in answer.lines)
+    print(json.dumps(answer.data, indent=2) if said.json else "\n".join(lines))
     return int(answer.code)
 
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import urllib.parse
+from collections.abc import Callable
 from typing import Final
 
 from airflow_provider_kafka_s3.config import Layout
@@ -21,6 +22,7 @@ __all__ = [
     "amend_key",
     "control_prefix",
     "data_key",
+    "data_key_parser",
     "data_prefix",
     "encode_part",
     "manifest_key",
@@ -166,13 +168,23 @@ def parse_data_key(layout: Layout, topic: str, key: str) -> tuple[int, int, int]
         topic: name of the Kafka topic.
         key: made by :func:`data_key`, or anything else.
     """
+    return data_key_parser(layout, topic)(key)
+
+
+def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, int, int] | None]:
+    """See :func:`parse_data_key`, for many keys."""
     delim, extension = re.escape(layout.file_delim), re.escape(layout.format.object_extension)
-    name = f"{re.escape(topic)}{delim}([0-9]+){delim}([0-9]+)(?:{delim}g([0-9]+))?{extension}"
+    digits = "([0-9]{1,20})"
+    name = f"{re.escape(topic)}{delim}{digits}{delim}{digits}(?:{delim}g{digits})?{extension}"
     # The delimiter of folders may be anything, also a part of names: what the key ends with tells.
-    found = re.search(f"{re.escape(layout.directory_delim)}{name}\\Z", key)
-    if found is None or not key.startswith(data_prefix(layout, topic)):
-        return None
-    return int(found[1]), int(found[2]), int(found[3] or 0)
+    ending = re.compile(f"{re.escape(layout.directory_delim)}{name}\\Z")
+    prefix = data_prefix(layout, topic)
+
+    def parse(key: str) -> tuple[int, int, int] | None:
+        found = ending.search(key) if key.startswith(prefix) else None
+        return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
+
+    return parse
 
 
 def control_prefix(topics_dir: str, pipeline: str, topic: str) -> str:

@@ -57,9 +57,13 @@ def land(runs: Mapping[str, TopicRun], submit: Submit) -> Landed:
         if not plans:
             break
         told = submit(plans)
+        ended = in_threads(
+            lambda topic: _undecided(runs[topic], plans[topic], told.get(topic)),  # noqa: B023 - called at once
+            list(plans),
+            threads=_THREADS,
+        )
         todo = []
-        for topic, plan in plans.items():
-            error = _undecided(runs[topic], plan, told.get(topic))
+        for topic, error in zip(plans, ended, strict=True):
             if error is None:
                 todo.append(topic)
             else:

@@ -214,18 +214,23 @@ def parse_offsets(said_by: str, offsets: object) -> dict[str, dict[int, tuple[in
         raise ConfigurationError(f"{help_}; got {offsets!r}")
     parsed: dict[str, dict[int, tuple[int, int]]] = {}
     for topic, ranges in offsets.items():
+        if not isinstance(topic, str):
+            raise ConfigurationError(f"{help_}; {topic!r} is no name of a topic")
         validate_topic(topic)
         if not isinstance(ranges, Mapping):
             raise ConfigurationError(f"{help_}; topic {topic!r} has {ranges!r}")
         parsed[topic] = {}
         for partition, ends in ranges.items():
             text = str(partition)
-            if not (text.isascii() and text.isdigit() and text == str(int(text))):
+            # Kafka's partitions have 32 bits, and Python refuses to read thousands of digits.
+            if not (len(text) <= 10 and text.isascii() and text.isdigit() and text == str(int(text))) or (
+                int(text) >= 2**31
+            ):
                 raise ConfigurationError(f"{help_}; topic {topic!r}: {partition!r} is not a Kafka partition")
             if (
                 not isinstance(ends, list | tuple)
                 or len(ends) != 2
-                or not all(isinstance(at, int) and not isinstance(at, bool) and at >= 0 for at in ends)
+                or not all(isinstance(at, int) and not isinstance(at, bool) and 0 <= at < 2**63 for at in ends)
                 or ends[0] >= ends[1]
             ):
                 raise ConfigurationError(
@@ -277,6 +282,11 @@ def _time(said_by: str, at: object) -> datetime:
     if at.tzinfo is None:
         raise ConfigurationError(
             f"{said_by}: kafka_s3.window: {at.isoformat()!r} does not say in which time zone; {help_}"
+        )
+    # Far from the ends of the calendar: it is in UTC, too, and Kafka has no records from before 1970.
+    if not 1970 <= at.year <= 9998 or at.utctimetuple().tm_year < 1970:
+        raise ConfigurationError(
+            f"{said_by}: kafka_s3.window: {at.isoformat()!r} is not in the years 1970 to 9998; {help_}"
         )
     return at
 

@@ -14,8 +14,8 @@ import msgspec
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import exceptions
-from airflow_provider_kafka_s3.batch.manifest import ObjectEntry, SliceResult, SliceRows
-from airflow_provider_kafka_s3.batch.objects import MAX_OBJECTS, too_many_objects
+from airflow_provider_kafka_s3.batch.manifest import MAX_OBJECTS, ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.batch.objects import too_many_objects
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
 from airflow_provider_kafka_s3.formats.frames import binary_array

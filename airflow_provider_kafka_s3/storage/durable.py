@@ -103,6 +103,29 @@ class DurableStore:
 
         return self.retrier.call(attempt, what=f"PUT {self.url(key)} (create only)")
 
+    def create_object(self, key: str, body: bytes, metadata: Mapping[str, str]) -> None:
+        """Create a key unless it exists; whose object is there now, HEAD tells.
+
+        As :meth:`create`, without reading what is stored: it may be anything, of any size.
+
+        Raises:
+            TransientError: the key was still absent, or could not be looked at, after the last try.
+        """
+
+        def attempt() -> None:
+            try:
+                self.store.put_new(key, body, metadata=metadata)
+            except (PreconditionFailed, ConditionalConflict) as answer:
+                if self.store.head(key) is None:
+                    raise UnknownOutcomeError(
+                        f"PUT {self.url(key)}: refused as existing or changing, yet the key is absent"
+                    ) from answer
+            except TransientError:
+                if self.store.head(key) is None:
+                    raise
+
+        self.retrier.call(attempt, what=f"PUT {self.url(key)} (create only)")
+
     def replace(self, key: str, body: bytes, etag: str) -> bool:
         """Replace a key if it still has ``etag``.
 

@@ -19,7 +19,14 @@ from isal import isal_zlib
 
 from airflow_provider_kafka_s3.config import MAX_PARTS, MIN_PART_SIZE
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, PreconditionFailed, UploadGone, UploadRefused
-from airflow_provider_kafka_s3.storage.port import ObjectInfo, Part, PendingUpload, StoredObject, check_key
+from airflow_provider_kafka_s3.storage.port import (
+    ObjectInfo,
+    Part,
+    PendingUpload,
+    StoredObject,
+    check_key,
+    refuse_whole,
+)
 
 __all__ = ["MemoryStore"]
 
@@ -59,13 +66,17 @@ class MemoryStore:
         """See the port."""
         check_key(key)
         stored = self._objects.get(key)
-        if stored is None or (start is None and end is None):
+        if stored is None:
+            return None
+        if start is None and end is None:
+            refuse_whole(self.url(key), len(stored.body))
             return stored
         return StoredObject(key, stored.body[start:end], stored.etag, stored.metadata)
 
     def head(self, key: str) -> ObjectInfo | None:
         """See the port."""
-        stored = self.get(key)
+        check_key(key)
+        stored = self._objects.get(key)
         return None if stored is None else ObjectInfo(key, len(stored.body), stored.etag, stored.metadata)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
@@ -142,6 +153,17 @@ class MemoryStore:
         with self._lock:
             found = sorted((u.key, i, u.initiated) for i, u in self._uploads.items() if u.key.startswith(prefix))
         return iter([PendingUpload(key, upload_id, initiated) for key, upload_id, initiated in found])
+
+    def copy(self) -> MemoryStore:
+        """Another bucket with the same objects and pending uploads."""
+        other = MemoryStore(self._bucket, clock=self._clock)
+        with self._lock:
+            other._objects = dict(self._objects)
+            other._uploads = {
+                i: _Upload(u.key, u.metadata, u.initiated, dict(u.parts)) for i, u in self._uploads.items()
+            }
+            other._upload_count = self._upload_count
+        return other
 
     def delete(self, key: str) -> None:
         """Remove an object as a user of the bucket may; nothing of the protocol does. A missing key is fine."""

@@ -18,12 +18,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, CorruptControlError
 
-__all__ = ["MAX_KEY_BYTES", "ObjectInfo", "ObjectStore", "Part", "PendingUpload", "StoredObject", "check_key"]
+__all__ = [
+    "MAX_KEY_BYTES",
+    "MAX_WHOLE",
+    "ObjectInfo",
+    "ObjectStore",
+    "Part",
+    "PendingUpload",
+    "StoredObject",
+    "check_key",
+    "refuse_whole",
+]
 
 MAX_KEY_BYTES: Final = 1_024
 """Bytes of a key in UTF-8 at most (S3 user guide, naming objects)."""
+
+MAX_WHOLE: Final = 128 * 1024 * 1024
+"""Bytes of an object that is read whole at most: whatever somebody put at a key, it must not fill the memory."""
 
 
 def check_key(key: str, *, spare: int = 0) -> str:
@@ -44,6 +57,15 @@ def check_key(key: str, *, spare: int = 0) -> str:
             "path_format or topic"
         )
     return key
+
+
+def refuse_whole(url: str, size: int) -> None:
+    """Raise CorruptControlError if an object that is about to be read whole has too many bytes for that."""
+    if size > MAX_WHOLE:
+        raise CorruptControlError(
+            f"{url} has {size:,} bytes, and control documents have {MAX_WHOLE:,} at most: it is none that this package "
+            f"wrote. It was not read, and nothing was changed. Restore the object's earlier version (bucket versioning)"
+        )
 
 
 @dataclass(frozen=True)
@@ -94,7 +116,9 @@ class ObjectStore(Protocol):
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
         """Read a key, or its bytes ``[start, end)``; None if it does not exist.
 
-        A range reaches no further than the object, as a slice does: past the end it is empty.
+        A range reaches no further than the object, as a slice does: past the end it is empty. An object of more than
+        ``MAX_WHOLE`` bytes is only read in ranges: as a whole it is a CorruptControlError, since only control documents
+        are read so.
         """
         ...
 

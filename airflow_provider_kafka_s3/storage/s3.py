@@ -26,7 +26,14 @@ from airflow_provider_kafka_s3.exceptions import (
     UnsupportedStoreError,
     UploadGone,
 )
-from airflow_provider_kafka_s3.storage.port import ObjectInfo, Part, PendingUpload, StoredObject, check_key
+from airflow_provider_kafka_s3.storage.port import (
+    ObjectInfo,
+    Part,
+    PendingUpload,
+    StoredObject,
+    check_key,
+    refuse_whole,
+)
 from airflow_provider_kafka_s3.storage.s3_errors import KeyAbsent, Kind, RangeBeyondEnd, translate
 
 if TYPE_CHECKING:
@@ -334,6 +341,8 @@ class S3Store:
     def _read(self, key: str, **how: Any) -> StoredObject:
         answer = self._client.get_object(Bucket=self._bucket, Key=key, **how)
         with contextlib.closing(answer["Body"]) as stream:
+            if not how:
+                refuse_whole(self.url(key), answer.get("ContentLength", 0))
             body = stream.read()
         what = f"GetObject {self.url(key)}"
         # The end of an answer in chunks the client has seen itself.

@@ -148,7 +148,7 @@ def _check_claims(state: TopicState) -> Iterable[str]:
         if batch not in released:
             claims[plan.generation].append(state.claims[batch])
     for generation, sets in claims.items():
-        if len(_union(sets)) != sum(map(len, sets)):
+        if _union(sets).count != sum(one.count for one in sets):
             twice = NO_OFFSETS
             for i, one in enumerate(sets):
                 twice |= one & _union(sets[:i])

@@ -248,9 +248,9 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/log.py",
-                "        return decode(RunRecord, self.store.create(key, encode(record, write_stamp(attempt))), "
-                "self.store.url(key))[0]\n",
-                "        return record\n",
+                "        stored = decode(RunRecord, self.store.create(key, encode(record, write_stamp(attempt))), "
+                "self.store.url(key))\n",
+                "        stored = (record, {})\n",
             ),
         ),
     ),
@@ -260,13 +260,14 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/runs.py",
-                "        return self.log.create_run(record, attempt=self.request.attempt)\n",
-                "        return record\n",
+                "        stored = self.log.create_run(record, attempt=self.request.attempt)\n",
+                "        stored = record\n",
             ),
             Edit(
                 f"{BATCH}/runs.py",
-                "        batches = list(covering_upward(self.log, record.target,",
-                "        self.log.create_run(record)\n        batches = list(covering_upward(self.log, record.target,",
+                "        covering = covering_upward(self.committer, record.target,",
+                "        self.log.create_run(record)\n"
+                "        covering = covering_upward(self.committer, record.target,",
             ),
         ),
     ),

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.documents import FORMAT, Document, canonical, decode, digest, encode, write_stamp
-from airflow_provider_kafka_s3.batch.log import Owner, RunRecord
+from airflow_provider_kafka_s3.batch.log import RunRecord
 from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest, ObjectEntry, SliceResult
 from airflow_provider_kafka_s3.batch.marker import ClosedGeneration, Marker, PartitionState
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.batch.owners import Owner
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.config import Format, Layout, Rotation
 from airflow_provider_kafka_s3.exceptions import ControlError, CorruptControlError, UnsupportedFormatError
@@ -253,8 +254,8 @@ OTHER = msgspec.structs.replace
         (manifest(objects=(OTHER(ENTRY, min_offset=-1),)), "does not lie within"),
         (manifest(objects=(OTHER(ENTRY, min_offset=4, max_offset=3),)), "does not lie within"),
         (manifest(objects=(OTHER(ENTRY, records=0),)), "does not lie within"),
-        (manifest(objects=(OTHER(ENTRY, parts=()),)), "does not lie within"),
-        (manifest(objects=(OTHER(ENTRY, key="elsewhere/t/x"),)), "lies outside"),
+        (manifest(objects=(OTHER(ENTRY, records=6),)), "does not lie within"),
+        (manifest(objects=(OTHER(ENTRY, key="elsewhere/t/x"),)), "is not named as"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )

@@ -194,7 +194,7 @@ def test_a_share_is_the_lowest_offsets_and_as_many_as_allowed(wanted: Offsets, l
     """No partition starves, none gets more than another that could use more, and the limit is used up."""
     share = fair_share(wanted, limit)
     assert share <= wanted
-    assert len(share) == min(limit, len(wanted))
+    assert share.count == min(limit, wanted.count)
     sizes = {p: sum(b - a for a, b in share[p]) for p in wanted}
     unsatisfied = [sizes[p] for p in wanted if share[p] != wanted[p]]
     if unsatisfied:
@@ -212,7 +212,7 @@ def test_slices_cut_offsets_without_loss_into_nearly_equal_pieces(wanted: Offset
     slices = cut_slices(wanted, max_records=most)
     assert [s.id for s in slices] == list(range(len(slices)))
     assert all(0 < s.end - s.start <= most for s in slices)
-    assert sum(s.end - s.start for s in slices) == len(wanted)
+    assert sum(s.end - s.start for s in slices) == wanted.count
     pieces: dict[int, list[tuple[int, int]]] = {}
     for s in slices:
         pieces.setdefault(s.partition, []).append((s.start, s.end))

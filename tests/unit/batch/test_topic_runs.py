@@ -180,7 +180,7 @@ def test_a_target_above_the_cap_is_landed_in_several_batches() -> None:
     world.records(9, 0)
     world.records(4, 1)
     result = world.run("first", max_records_per_batch=5)
-    assert [len(b.offsets) for b in result.batches] == [5, 5, 3]
+    assert [b.offsets.count for b in result.batches] == [5, 5, 3]
     assert sum(b.records for b in result.batches) == 13
     assert all(b.mine for b in result.batches)
     assert not result.shared
@@ -192,8 +192,8 @@ def test_a_cap_per_run_leaves_the_rest_to_the_next_run() -> None:
     world = World(2)
     world.records(9, 0)
     world.records(9, 1)
-    assert len(world.run("first", max_records_per_run=6).target) == 6
-    assert len(world.run("second").target) == 12
+    assert world.run("first", max_records_per_run=6).target.count == 6
+    assert world.run("second").target.count == 12
     world.check()
 
 

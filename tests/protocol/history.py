@@ -1,0 +1,138 @@
+"""A topic with a long past: the documents and objects of many batches, written without landing them one by one."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA
+from airflow_provider_kafka_s3.batch.documents import Document, encode
+from airflow_provider_kafka_s3.batch.manifest import ContentHash, Manifest, ObjectEntry, SliceResult
+from airflow_provider_kafka_s3.batch.marker import Marker, PartitionState
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.batch.owners import Owner
+from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.layout import keys
+
+__all__ = ["RECORD", "batch_of", "checksum_of", "documents_of", "marker_of"]
+
+RECORD = b"x"
+"""Every record."""
+
+
+def checksum_of(document: Document) -> str:
+    """The checksum under which a document without a stamp is stored."""
+    return str(json.loads(encode(document, {}))["sha256"])
+
+
+def batch_of(
+    number: int, claim: Offsets, *, topic: str, topic_id: str, layout: Layout | None = None, objects: int = 1
+) -> tuple[Plan, Manifest, list[tuple[str, bytes, dict[str, str]]]]:
+    """A committed batch: its plan, its decision, and its objects as (key, body, metadata).
+
+    Args:
+        number: of the batch.
+        claim: offsets of one partition, one slice; each has a record.
+        topic: name of the topic.
+        topic_id: incarnation of the topic.
+        layout: None: raw bytes below ``topics``.
+        objects: that the records are spread over evenly.
+    """
+    layout = layout or Layout(format=Format(kind="bytes"))
+    ((partition, ((start, end),)),) = claim.items()
+    plan = Plan(
+        batch=number,
+        type="data",
+        topic=topic,
+        topic_id=topic_id,
+        generation=0,
+        run=f"run {number}",
+        tail=True,
+        isolation="read_committed",
+        slices=(Slice(id=0, partition=partition, start=start, end=end),),
+        skipped=NO_OFFSETS,
+        layout=layout,
+        layout_sha256="",
+    )
+    entries, bodies = [], []
+    for i in range(objects):
+        first, last = start + (end - start) * i // objects, start + (end - start) * (i + 1) // objects - 1
+        body = (RECORD + b"\n") * (last - first + 1)
+        content = ContentHash(topic_id, partition)
+        content.update(range(first, last + 1))
+        entry = ObjectEntry(
+            key=keys.data_key(
+                layout,
+                topic=topic,
+                encoded_partition=f"parity={i % 2}",
+                partition=partition,
+                first_offset=first,
+                generation=0,
+            ),
+            slices=(0,),
+            nonce=f"{number}-{i}",
+            upload_id=f"{number}-{i}-gone",
+            parts=(('"d41d8cd98f00b204e9800998ecf8427e"', "AAAAAA=="),),
+            checksum_algorithm="CRC32",
+            size=len(body),
+            crc32=f"{zlib.crc32(body):08x}",
+            content=content.hexdigest(),
+            records=last - first + 1,
+            min_offset=first,
+            max_offset=last,
+        )
+        entries.append(entry)
+        bodies.append((entry.key, body, {BATCH_METADATA: str(number), NONCE_METADATA: entry.nonce}))
+    decision = Manifest(
+        batch=number,
+        plan_sha256=checksum_of(plan),
+        status="commit",
+        run=plan.run,
+        slices=(SliceResult(id=0, records=end - start, ignored=0, next_offset=end),),
+        objects=tuple(entries),
+    )
+    return plan, decision, bodies
+
+
+def documents_of(
+    batches: int, *, prefix: str, topics_dir: str, pipeline: str, topic: str, topic_id: str, **how: Any
+) -> list[tuple[str, bytes, dict[str, str]]]:
+    """All that lies in the bucket after so many batches of two records each: (key, body, metadata)."""
+    found: list[tuple[str, bytes, dict[str, str]]] = []
+    for n in range(1, batches + 1):
+        claim = Offsets({0: [(2 * n - 2, 2 * n)]})
+        plan, decision, objects = batch_of(n, claim, topic=topic, topic_id=topic_id, **how)
+        found += [
+            *objects,
+            (keys.plan_key(prefix, n), encode(plan, {}), {}),
+            (keys.manifest_key(prefix, n), encode(decision, {}), {}),
+        ]
+    marker = marker_of(batches, topic=topic, topic_id=topic_id)
+    return [
+        *found,
+        (keys.owner_key(topics_dir, topic), encode(Owner(pipeline=pipeline, topic=topic), {}), {}),
+        (keys.marker_key(prefix), encode(marker, {}), {}),
+    ]
+
+
+def marker_of(batches: int, *, topic: str, topic_id: str, every: int = 1) -> Marker:
+    """The marker after so many batches of two records each.
+
+    Args:
+        batches: how many.
+        topic: name of the topic.
+        topic_id: incarnation of the topic.
+        every: of which only each n-th window was ever landed; 1: there are no gaps.
+    """
+    covered = [(2 * every * n, 2 * every * n + 2) for n in range(batches)]
+    return Marker(
+        topic=topic,
+        cluster_id="simulated",
+        topic_id=topic_id,
+        start={0: 0},
+        revision=batches,
+        resolved=((1, batches + 1),) if batches else (),
+        partitions={0: PartitionState(covered=Offsets({0: covered})[0])} if batches else {},
+    )

@@ -1,0 +1,289 @@
+"""What a batch costs in requests, and that its price does not grow with what was landed before."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.documents import encode
+from airflow_provider_kafka_s3.batch.manifest import SliceResult, SliceRows
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.repair import repair
+from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.batch.status import topic_status
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import WRITES, Fault, FaultyStore
+from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine
+from tests.protocol.history import batch_of, documents_of, marker_of
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+PART = 5 * 1024 * 1024
+
+
+class World:
+    """A bucket that counts, and a topic."""
+
+    def __init__(self, records: int = 0) -> None:
+        self.kafka = SimulatedKafka()
+        self.topic_id = self.kafka.create_topic(TOPIC)
+        self.fill(records)
+        self.bucket = MemoryStore()
+
+    def fill(self, records: int) -> None:
+        for _ in range(records):
+            self.kafka.append(TOPIC, 0, b"x")
+
+    def past(self, batches: int, *, every: int = 1) -> None:
+        """Batches of two records each were landed; only the marker tells."""
+        marker = marker_of(batches, topic=TOPIC, topic_id=self.topic_id, every=every)
+        self.bucket.put_new(keys.marker_key(CONTROL), encode(marker, {}))
+
+    def whole_past(self, batches: int) -> None:
+        """The same, with every document and object."""
+        where = {"prefix": CONTROL, "topics_dir": TOPICS_DIR, "pipeline": PIPELINE}
+        for key, body, metadata in documents_of(batches, topic=TOPIC, topic_id=self.topic_id, **where):
+            self.bucket.put_new(key, body, metadata=metadata)
+
+    def engine(self) -> tuple[Engine, FaultyStore]:
+        """A process that knows nothing yet, and the requests it sends."""
+        store = FaultyStore(self.bucket)
+        return Engine(store, self.kafka), store
+
+
+def count(*stores: FaultyStore) -> dict[str, int]:
+    """Requests by operation."""
+    return dict(Counter(request.operation for store in stores for request in store.requests))
+
+
+def upload(engine: Engine, plan: Plan, objects: int, parts: int) -> SliceRows:
+    """What a Spark task does: one object per record, each of so many parts."""
+    (s,) = plan.slices
+    _, decision, bodies = batch_of(
+        plan.batch, plan.claim, topic=TOPIC, topic_id=plan.topic_id, layout=plan.layout, objects=objects
+    )
+    entries = []
+    for entry, (key, body, metadata) in zip(decision.objects, bodies, strict=True):
+        upload_id = engine.store.create_upload(key, metadata)
+        full = [engine.store.upload_part(key, upload_id, n, bytes(PART)) for n in range(1, parts)]
+        done = [*full, engine.store.upload_part(key, upload_id, parts, body)]
+        entries.append(
+            type(entry)(
+                **{f: getattr(entry, f) for f in entry.__struct_fields__}
+                | {
+                    "upload_id": upload_id,
+                    "parts": tuple((part.etag, part.checksum) for part in done),
+                    "size": len(body) + PART * (parts - 1),
+                }
+            )
+        )
+    result = SliceResult(id=s.id, records=s.end - s.start, ignored=0, next_offset=s.end)
+    return SliceRows(result=result, objects=tuple(entries))
+
+
+def land(world: World, run: str, *, objects: int, parts: int = 1) -> tuple[TopicResult, FaultyStore, FaultyStore]:
+    """A run of one batch; the requests of the operator and of the driver."""
+    operator, asked = world.engine()
+    attempt = operator.topic_run(operator.request(run, max_slice_records=10**6))
+    plan = attempt.advance()
+    assert isinstance(plan, Plan)
+    driver, driven = world.engine()
+    plan, _ = driver.log.require_plan(plan.batch)
+    assert driver.log.read_manifest(plan.batch) is None
+    decision = driver.committer.decide(plan, [upload(driver, plan, objects, parts)], run=run)
+    driver.committer.carry_out(plan, decision)
+    result = attempt.advance()
+    assert isinstance(result, TopicResult)
+    return result, asked, driven
+
+
+@pytest.mark.parametrize(("objects", "parts"), [(1, 1), (7, 1), (3, 2), (2_000, 1)])
+def test_a_batch_of_n_objects_in_p_parts_costs_what_the_design_says(objects: int, parts: int) -> None:
+    """Operator: run, marker, plan, then marker and manifest; driver: plan, manifest, marker twice; N of each else."""
+    world = World(objects)
+    world.past(0)
+    result, asked, driven = land(world, "first", objects=objects, parts=parts)
+    assert (result.status, result.batches[0].objects) == ("ok", objects)
+    # Before the job 5 GETs; after it the marker, the next plan, this plan and its manifest.
+    assert count(asked) == {"get": 5 + 4, "put_new": 2}
+    assert count(driven) == {
+        "get": 2 + 2,
+        "put_new": 1,
+        "put_if_match": 1,
+        "create_upload": objects,
+        "upload_part": objects * parts,
+        "complete_upload": objects,
+        "head": objects,
+    }
+
+
+def test_a_rerun_of_n_objects_costs_n_heads_and_five_gets() -> None:
+    """Run, marker, next plan, this plan, its manifest; and nothing is written."""
+    world = World(50)
+    world.past(0)
+    land(world, "first", objects=50)
+    engine, store = world.engine()
+    assert engine.run("first").verified == 50
+    assert count(store) == {"get": 5, "head": 50}
+
+
+def test_a_lost_swap_of_the_marker_costs_one_get_and_one_put_more() -> None:
+    """Whoever is not told whether his swap was applied reads the marker, and swaps again if it was not."""
+    world = World(1)
+    world.past(0)
+    engine, _ = world.engine()
+    attempt = engine.topic_run(engine.request("first"))
+    plan = attempt.advance()
+    assert isinstance(plan, Plan)
+    driver, store = world.engine()
+    decision = driver.committer.decide(plan, [upload(driver, plan, 1, 1)], run="first")
+    store.inject(Fault.CONFLICT, operation="put_if_match")
+    before = count(store)
+    driver.committer.carry_out(plan, decision)
+    spent = Counter(count(store))
+    spent.subtract(before)
+    assert +spent == {"get": 2 + 1, "put_if_match": 1 + 1, "complete_upload": 1, "head": 1}
+
+
+@pytest.mark.parametrize("batches", [10, 10_000])
+def test_what_a_run_costs_does_not_grow_with_the_number_of_batches_before(batches: int) -> None:
+    """The marker is as long after 10,000 batches as after ten, and a run asks for as much."""
+    world = World(2 * batches + 3)
+    world.past(batches)
+    marker = world.bucket.get(keys.marker_key(CONTROL))
+    assert marker is not None
+    assert len(marker.body) < 400
+    result, asked, driven = land(world, "next", objects=3)
+    assert result.batches[0].batch == batches + 1
+    assert (count(asked)["get"], count(driven)["get"]) == (9, 4)
+
+
+def test_a_marker_grows_with_the_gaps_in_its_coverage_only() -> None:
+    """Ten thousand windows with a gap after each: some 20 bytes for each, and the same requests."""
+    world = World(3)
+    world.past(10_000, every=2)
+    marker = world.bucket.get(keys.marker_key(CONTROL))
+    assert marker is not None
+    assert 100_000 < len(marker.body) < 250_000
+    world.kafka.ends = lambda *_: {0: 40_003}  # type: ignore[method-assign]
+    engine, store = world.engine()
+    attempt = engine.topic_run(engine.request("next", max_slice_records=10**6))
+    assert isinstance(attempt.advance(), Plan)
+    assert count(store) == {"get": 5, "put_new": 2}
+
+
+class Rounds:
+    """``in_threads`` in one thread: how often somebody waited for several requests together, and for how many."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, function: Callable[[T], R], items: Sequence[T], *, threads: int = 64) -> list[R]:
+        self.sizes += [min(threads, len(items))] * math.ceil(len(items) / threads)
+        return [function(item) for item in items]
+
+
+BATCHES = 400
+
+
+@pytest.fixture(scope="module")
+def history() -> World:
+    """A long past with every document, and two records that are new."""
+    world = World(2 * BATCHES)
+    world.whole_past(BATCHES)
+    return world
+
+
+def copy_of(history: World) -> World:
+    """Another bucket with the same past."""
+    world = World()
+    world.kafka, world.topic_id, world.bucket = history.kafka, history.topic_id, history.bucket.copy()
+    return world
+
+
+def over(world: World, window: tuple[int, int], **settings: Any) -> tuple[TopicResult, FaultyStore, Rounds]:
+    """A new run over offsets that are landed."""
+    engine, store = world.engine()
+    engine.committer.parallel = rounds = Rounds()
+    return engine.run("again", "data_interval", window={0: window}, **settings), store, rounds
+
+
+def test_a_new_run_over_the_oldest_window_reads_the_log_side_by_side(history: World) -> None:
+    """All plans have to be looked at, a few dozen at a time; of the manifests only that of the window."""
+    result, store, rounds = over(copy_of(history), (0, 2))
+    assert [b.batch for b in result.batches] == [1]
+    assert count(store) == {"get": 1 + 1 + 1 + BATCHES + 1, "head": 1}
+    assert len(rounds.sizes) < BATCHES / 20
+
+
+def test_a_new_run_over_the_latest_window_reads_one_plan(history: World) -> None:
+    """Whatever there was before."""
+    result, store, _ = over(copy_of(history), (2 * BATCHES - 2, 2 * BATCHES))
+    assert [b.batch for b in result.batches] == [BATCHES]
+    assert count(store) == {"get": 5, "head": 1}
+
+
+def test_a_verification_of_everything_reads_each_document_once_side_by_side(history: World) -> None:
+    """Plan, manifest and object of each batch, and nothing twice."""
+    world = copy_of(history)
+    result, store, rounds = over(world, (0, 2 * BATCHES), purpose="verify")
+    assert result.verified == BATCHES
+    asked = Counter(request.key for request in store.requests if request.operation == "get")
+    assert len(asked) == 3 * BATCHES + 2
+    assert max(asked.values()) == 1
+    assert not {request.operation for request in store.requests} & WRITES
+    assert len(rounds.sizes) < BATCHES
+
+
+def test_a_run_over_everything_looks_at_the_objects_of_many_batches_together(history: World) -> None:
+    """One HEAD for each, hundreds at a time, and the result tells of every batch in order."""
+    result, store, rounds = over(copy_of(history), (0, 2 * BATCHES))
+    assert [b.batch for b in result.batches] == list(range(1, BATCHES + 1))
+    assert count(store)["head"] == BATCHES
+    assert len(rounds.sizes) < BATCHES / 4
+
+
+def test_status_reads_the_latest_batches_only(history: World) -> None:
+    """Marker, its plan and that of the next batch, and two documents for each batch that is shown."""
+    engine, store = copy_of(history).engine()
+    told = topic_status(engine.log, history.kafka, last=5)
+    assert told is not None
+    assert told.batches == BATCHES
+    assert count(store) == {"get": 1 + 2 + 2 * 5}
+
+
+def test_a_repair_reads_the_log_once_side_by_side(history: World) -> None:
+    """With a marker that can be read nothing is looked at; without one each object is, once."""
+    for gone, heads in ((False, 0), (True, BATCHES)):
+        world = copy_of(history)
+        if gone:
+            world.bucket.delete(keys.marker_key(CONTROL))
+        engine, store = world.engine()
+        engine.committer.parallel = rounds = Rounds()
+        done = repair(engine.committer, start={0: 0})
+        assert done.marker.covered == Offsets({0: [(0, 2 * BATCHES)]})
+        assert done.written is gone
+        counts = count(store)
+        assert counts["list"] == 1
+        assert counts.get("head", 0) == heads
+        # Owner and marker, plans, manifests.
+        assert 2 * BATCHES + 2 <= counts["get"] <= 2 * BATCHES + 3
+        assert len(rounds.sizes) < BATCHES / 2
+
+
+def test_offsets_make_no_room_for_what_they_count() -> None:
+    """A batch may claim more offsets than there is memory for; their partitions are few."""
+    claim = Offsets({0: [(0, 2**63 - 1)], 1: [(0, 2**63 - 1)]})
+    assert tuple(claim) == (0, 1)
+    assert claim.count == 2**64 - 2
+    many = Offsets({0: [(2 * n, 2 * n + 1) for n in range(10_000)]})
+    assert len(str(many)) < 1_000
+    assert str(many).endswith("and 9,950 more ranges")
