@@ -57,7 +57,7 @@ __all__ = ["Job", "execute", "log_to_stderr", "main"]
 
 log = logging.getLogger(__name__)
 
-_TOPIC_THREADS: Final = 8
+_TOPIC_THREADS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Job:
             topic.plan.topic,
             topic.plan.batch,
             error,
-            len(topic.plan.read),
+            topic.plan.read.count,
         )
         execute_here(topic.committer, topic.plan, run=self._spec.run, on_data_loss=self._spec.on_data_loss)
 
