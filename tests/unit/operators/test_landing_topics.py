@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS
+from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.operators.landing import land
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
 
 if TYPE_CHECKING:
@@ -353,3 +358,31 @@ def test_an_error_prints_a_command_with_the_connections_of_the_task(bench: Bench
         "`kafka-s3 reset --kafka-conn-id kafka_default --aws-conn-id aws_default --bucket lake --topics-dir topics "
         "--pipeline orders-to-lake --topic orders`"
     ) in str(told.value)
+
+
+def test_hundreds_of_topics_are_looked_at_side_by_side() -> None:
+    """Before and after the job: nobody gets on before sixteen topics are asked about at the same time."""
+    together = threading.Barrier(16, timeout=60)
+    topics = [f"topic-{n}" for n in range(480)]
+
+    class Topic:
+        """A run that plans once, waits for fifteen others whenever it looks, and is done after the job."""
+
+        def __init__(self, name: str) -> None:
+            self.name, self.planned, self.log = name, False, self
+
+        def advance(self) -> Any:
+            together.wait()
+            if self.planned:
+                return TopicResult(topic=self.name, status="ok", target=NO_OFFSETS, batches=(), skipped=NO_OFFSETS)
+            self.planned = True
+            return SimpleNamespace(topic=self.name, batch=1)
+
+        def read_manifest(self, batch: int) -> object:
+            together.wait()
+            return batch
+
+    submitted: list[int] = []
+    runs: Any = {name: Topic(name) for name in topics}
+    landed = land(runs, lambda plans: submitted.append(len(plans)) or {})  # type: ignore[func-returns-value]
+    assert (submitted, list(landed.results), landed.errors) == ([480], topics, {})

@@ -1,0 +1,169 @@
+"""Names that Kafka, a DAG author or whoever triggers a run may choose: none leaves its prefix, no two share a key."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
+
+NASTY = (
+    "...",
+    "....",
+    "a..b",
+    "-",
+    "_",
+    "__consumer_offsets",
+    "_owners",
+    "_doctor",
+    "batches",
+    "runs",
+    "marker.json",
+    "plan.json",
+    "0000000001.plan.json",
+    "events",
+    "events.json",
+    "events-partition",
+    "partition",
+    "year",
+    "topics",
+    "a" * 249,
+    "A",
+    "a",
+)
+"""Legal names of topics that look like something else: folders, documents, files, one another."""
+
+legal = st.text("abAB01._-", min_size=1, max_size=12) | st.sampled_from(NASTY)
+topics = legal.filter(lambda name: name not in (".", "..") and not name.startswith(keys.CONTROL_DIR))
+pipelines = (legal | st.sampled_from([n.strip("_-.") or "x" for n in NASTY])).filter(
+    lambda name: name[0].isalnum() and len(name) <= 128
+)
+prefixes = st.sampled_from(["topics", "", "a/b", "raw topics"])
+numbers = st.integers(0, 2**31 - 1)
+offsets = st.integers(0, 2**63 - 1)
+
+
+def control_keys(topics_dir: str, pipeline: str, topic: str) -> set[str]:
+    """Every document of a topic of a pipeline."""
+    prefix = keys.control_prefix(topics_dir, pipeline, topic)
+    return {
+        keys.marker_key(prefix),
+        *(make(prefix, n) for make in (keys.plan_key, keys.manifest_key) for n in (1, 10**10 - 1)),
+        keys.amend_key(prefix, 1, 1),
+        *(keys.run_key(prefix, run) for run in ("", ".", "../x", "marker.json", topic, "a/b")),
+    }
+
+
+@given(prefixes, pipelines, topics, pipelines, topics)
+def test_no_two_topics_of_no_two_pipelines_share_a_control_document(
+    topics_dir: str, pipeline: str, topic: str, other_pipeline: str, other_topic: str
+) -> None:
+    """And none is an owner's or the doctor's, or lies outside its own folder."""
+    mine, theirs = control_keys(topics_dir, pipeline, topic), control_keys(topics_dir, other_pipeline, other_topic)
+    assert (mine == theirs) if (pipeline, topic) == (other_pipeline, other_topic) else not mine & theirs
+    prefix = keys.control_prefix(topics_dir, pipeline, topic)
+    assert all(key.startswith(prefix) and ".." not in key.split("/") for key in mine)
+    shared = {keys.owner_key(topics_dir, topic), keys.owner_key(topics_dir, other_topic), keys.probe_key(topics_dir)}
+    assert not (mine | theirs) & shared
+    assert len(shared) == (2 if topic == other_topic else 3)
+
+
+@given(
+    topics_dir=prefixes,
+    topic=topics,
+    other=topics,
+    kind=st.sampled_from(["default", "daily", "hourly", "time"]),
+    delims=st.sampled_from([("/", "+"), ("/", "-"), ("/x/", "."), ("=", "+"), ("_", "#")]),
+    where=st.tuples(numbers, offsets, st.integers(0, 9), numbers, offsets, st.integers(0, 9)),
+)
+def test_no_two_topics_share_an_object(
+    topics_dir: str,
+    topic: str,
+    other: str,
+    kind: str,
+    delims: tuple[str, str],
+    where: tuple[int, int, int, int, int, int],
+) -> None:
+    """Under one layout; and each is read back as what it is, by its own topic only, and lies below its prefix."""
+    own = {"path_format": "'a-x'/'a'YYYY", "duration_ms": 1} if kind == "time" else {}
+    layout = Layout(
+        topics_dir=topics_dir,
+        format=Format(kind="json"),
+        partitioner=Partitioner(kind=kind, **own),  # type: ignore[arg-type]
+        directory_delim=delims[0],
+        file_delim=delims[1],
+    )
+    path = make_partitioner(layout).longest
+    made = {}
+    for name, (partition, offset, generation) in ((topic, where[:3]), (other, where[3:])):
+        key = keys.data_key(
+            layout,
+            topic=name,
+            encoded_partition=path,
+            partition=partition,
+            first_offset=offset,
+            generation=generation,
+        )
+        assert key.startswith(keys.data_prefix(layout, name))
+        assert not any(part in ("", ".", "..") or part.startswith(keys.CONTROL_DIR) for part in key.split("/"))
+        assert keys.parse_data_key(layout, name, key) == (partition, offset, generation)
+        made[name, partition, offset, generation] = key
+    assert len(set(made.values())) == len(made)
+    if topic != other:
+        assert keys.parse_data_key(layout, other, made[topic, *where[:3]]) is None
+
+
+@given(
+    st.text("'/._-+x\\ \x00\u202eYMdHS", max_size=20)
+    | st.sampled_from(["'../../x'", "'_kafka_s3'/YYYY", "'%2e%2e'", "/"]),
+    st.sampled_from(["/", "//", "../", "_kafka_s3/", "/../", "\x00", "/_kafka_s3"]),
+    st.sampled_from(["+", "..", "../", "\n"]),
+    st.sampled_from(["topics", "../x", "/etc", "a//b", "_kafka_s3", "x/_kafka_s3/y", "a/.", "\x7f"]),
+    st.sampled_from([".bin", "", ".", "/x", "..", ".bin/../x", "bin"]),
+)
+def test_a_layout_names_objects_below_its_prefix_or_is_refused(
+    pattern: str, delim: str, file_delim: str, topics_dir: str, extension: str
+) -> None:
+    """Patterns, delimiters, prefixes and extensions: whatever they hold, a key is a safe one or an error."""
+    try:
+        layout = Layout(
+            topics_dir=topics_dir,
+            format=Format(kind="bytes", extension=extension),
+            partitioner=Partitioner(kind="time", path_format=pattern, duration_ms=3_600_000),
+            directory_delim=delim,
+            file_delim=file_delim,
+        )
+        path = make_partitioner(layout).longest
+        key = keys.data_key(layout, topic="events", encoded_partition=path, partition=0, first_offset=0, generation=0)
+    except ConfigurationError:
+        return
+    assert key.startswith(keys.data_prefix(layout, "events"))
+    assert key.startswith(f"{topics_dir}")
+    assert not any(part in ("", ".", "..") or part.startswith(keys.CONTROL_DIR) for part in key.split("/"))
+    assert key.isprintable() or "\u202e" in key
+
+
+def test_names_that_look_alike_stay_apart() -> None:
+    """Case, dots and dashes count: no two of these share anything."""
+    for one, other in itertools.combinations(NASTY, 2):
+        assert not control_keys("topics", "p", one) & control_keys("topics", "p", other)
+        assert keys.owner_key("topics", one) != keys.owner_key("topics", other)
+
+
+@pytest.mark.parametrize("topic", [".", "..", "_kafka_s3", "_kafka_s3x", "a" * 250, "", "a/b", "a\n", "ä", "a b"])
+def test_names_that_are_no_topics_or_ours_are_refused_everywhere(topic: str) -> None:
+    """Before a key is made of them."""
+    layout = Layout(format=Format(kind="json"))
+    for make in (
+        lambda: keys.control_prefix("topics", "p", topic),
+        lambda: keys.owner_key("topics", topic),
+        lambda: keys.data_key(layout, topic=topic, encoded_partition="x", partition=0, first_offset=0, generation=0),
+    ):
+        with pytest.raises(ConfigurationError):
+            make()
