@@ -21,6 +21,8 @@ import psutil
 
 from dev.kafka_broker import KafkaBroker
 from tests.benchmark.data import load
+from tests.benchmark.scale import scale
+from tests.benchmark.scale import table as scale_table
 from tests.benchmark.small import RECORDS, small_runs
 from tests.benchmark.stores import store
 from tests.spark.pipeline import ROOT
@@ -42,11 +44,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="of each case; medians count (default: %(default)s)")
     parser.add_argument("--slice-records", type=int, default=5_000_000, help="offsets of one slice at most")
     parser.add_argument("--store", choices=["versitygw", "moto"], default="versitygw", help="S3 server")
+    parser.add_argument("--only", choices=["records", "scale"], help="default: both")
     parser.add_argument("--json", type=Path, default=ROOT / ".build" / "benchmark.json", help="where the figures go")
     options = parser.parse_args()
     with store(options.store) as server, KafkaBroker(heap="1g") as broker, tempfile.TemporaryDirectory() as folder:
-        print(f"Producing {options.records:,} records …", flush=True)
-        load(broker, "benchmark", options.records)
         config = {
             "bootstrap_servers": broker.bootstrap_servers,
             "topic": "benchmark",
@@ -58,11 +59,20 @@ def main() -> int:
             "broker_pid": _broker_pid(),
             "folder": folder,
         }
-        results = [result for case in CASES for result in _drive({**config, "case": case})]
-        print("Small runs, by spark-submit and by a Spark Connect server …", flush=True)
-        small = small_runs(config)
-        name = server.name
-    summary = {**summarise(results, options.records, name), "small_runs": small}
+        summary: dict[str, Any] = {"s3_server": server.name, "cores": os.cpu_count(), "goals": []}
+        if options.only != "scale":
+            print(f"Producing {options.records:,} records …", flush=True)
+            load(broker, "benchmark", options.records)
+            results = [result for case in CASES for result in _drive({**config, "case": case})]
+            print("Small runs, by spark-submit and by a Spark Connect server …", flush=True)
+            summary |= {**summarise(results, options.records, server.name), "small_runs": small_runs(config)}
+        if options.only != "records":
+            summary["scale"] = found = scale(config, broker)
+            summary["goals"] += [
+                _goal("a look after 10,000 batches / after 10", found["history"]["look_ratio"], "<=", 2.0),
+                _goal("growth of a driver by 10,000 objects, MB", found["objects"]["driver_grows_mb"], "<=", 200.0),
+                _goal("a topic of 500 in one run, s", found["topics"]["s_per_topic"], "<=", 0.5),
+            ]
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(summary, indent=1) + "\n")
     print(table(summary))
@@ -140,6 +150,18 @@ def _goal(what: str, value: float, relation: str, bound: float) -> dict[str, Any
 
 def table(summary: dict[str, Any]) -> str:
     """The figures for people."""
+    lines: list[str] = []
+    if "cases" in summary:
+        lines += _cases_table(summary)
+    if "scale" in summary:
+        lines += ["", f"  scale, {summary['cores']} cores, {summary['s3_server']}:", *scale_table(summary["scale"]), ""]
+    for goal in summary["goals"]:
+        verdict = "kept" if goal["met"] else "MISSED"
+        lines.append(f"  {goal['what']}: {goal['value']} ({goal['relation']} {goal['bound']:g}) {verdict}")
+    return "\n".join([*lines, ""])
+
+
+def _cases_table(summary: dict[str, Any]) -> list[str]:
     head = f"{'case':28}{'wall s':>8}{'/floor':>8}{'CPU s':>8}{'krec/CPU s':>12}{'out MB':>8}{'worker MB':>11}"
     lines = [
         "",
@@ -155,11 +177,7 @@ def table(summary: dict[str, Any]) -> str:
             f"{case['cpu_s3']:10.2f}{case['cpu_broker']:14.2f}"
         )
     told = ", ".join(f"{wall:.1f} s by {way}" for way, wall in summary["small_runs"].items())
-    lines += ["", f"  a run of {RECORDS:,} records, driver included: {told}", ""]
-    for goal in summary["goals"]:
-        verdict = "kept" if goal["met"] else "MISSED"
-        lines.append(f"  {goal['what']}: {goal['value']} ({goal['relation']} {goal['bound']:g}) {verdict}")
-    return "\n".join([*lines, ""])
+    return [*lines, "", f"  a run of {RECORDS:,} records, driver included: {told}", ""]
 
 
 if __name__ == "__main__":

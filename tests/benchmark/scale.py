@@ -1,0 +1,270 @@
+"""How the protocol scales: many objects in a batch, many batches before it, many topics in one run.
+
+Each case runs in a process of its own, so that its memory can be told. The S3 server is a real one over HTTP; Kafka is
+simulated where no record is read, and real for the topics.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.manifest import SliceResult, SliceRows
+from airflow_provider_kafka_s3.batch.objects import object_builder
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.repair import repair
+from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.batch.status import topic_status
+from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.operators.landing import land
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import FaultyStore
+from dev.kafka_broker import KafkaBroker, Message
+from tests.benchmark.data import START
+from tests.protocol.history import batch_of, documents_of
+from tests.spark.pipeline import CREDENTIALS, ROOT, Pipeline, s3_settings, spark_conf
+
+OBJECTS: Final = 10_000
+BATCHES: Final = 10_000
+TOPICS: Final = 500
+RECORDS_PER_TOPIC: Final = 10
+
+_TOPIC: Final = "events"
+_PIPELINE: Final = "lake"
+_LAYOUT: Final = Layout(format=Format(kind="bytes"))
+_MEGABYTE: Final = 1_000_000
+_ROUNDS: Final = 9
+
+
+def scale(config: dict[str, Any], broker: KafkaBroker) -> dict[str, dict[str, Any]]:
+    """Run all cases.
+
+    Args:
+        config: ``endpoint`` and ``bootstrap_servers``.
+        broker: for the topics.
+    """
+    names = [f"scale-{n:03d}" for n in range(TOPICS)]
+    for name in names:
+        broker.create_topic(name, 1)
+    for name in names:
+        broker.produce(name, [Message(b'{"n":%d}' % n, timestamp=START + n) for n in range(RECORDS_PER_TOPIC)])
+    return {case: _case(case, {**config, "topics": names}) for case in _CASES}
+
+
+def _case(case: str, config: dict[str, Any]) -> dict[str, Any]:
+    print(f"Scale: {case} …", flush=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmark.scale", case],
+        cwd=ROOT,
+        input=json.dumps(config),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def table(figures: dict[str, dict[str, Any]]) -> list[str]:
+    """The figures for people."""
+    return [
+        f"  {case}: " + ", ".join(f"{what} {value}" for what, value in told.items()) for case, told in figures.items()
+    ]
+
+
+class _World:
+    """A bucket on the server, and a topic in memory."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        client = make_client(s3_settings(config["endpoint"]), CREDENTIALS)
+        bucket = f"scale-{uuid.uuid4().hex}"
+        client.create_bucket(Bucket=bucket)
+        self.raw = FaultyStore(S3Store(client, bucket))
+        self.store = DurableStore(self.raw, Retrier())
+        self.kafka = SimulatedKafka()
+        self.topic_id = self.kafka.create_topic(_TOPIC)
+
+    def committer(self) -> Committer:
+        """Of a process that knows nothing yet."""
+        log = TopicLog(self.store, topics_dir=_LAYOUT.topics_dir, pipeline=_PIPELINE, topic=_TOPIC)
+        return Committer(log, self.kafka, object_builder(self.store))
+
+    def attempt(self, run: str, **settings: Any) -> TopicRun:
+        """A try of a run."""
+        said: dict[str, Any] = {"mode": "incremental", "starting": "earliest", "max_slice_records": 10**8}
+        return TopicRun(self.committer(), RunRequest(run=run, layout=_LAYOUT, **(said | settings)))
+
+    def timed(self, what: Callable[[], object]) -> tuple[float, int]:
+        """Seconds and requests."""
+        before, started = len(self.raw.requests), time.perf_counter()
+        what()
+        return round(time.perf_counter() - started, 3), len(self.raw.requests) - before
+
+
+def _rss() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MEGABYTE
+
+
+def _objects(config: dict[str, Any]) -> dict[str, Any]:
+    """One batch of many objects of one record."""
+    world = _World(config)
+    for _ in range(OBJECTS):
+        world.kafka.append(_TOPIC, 0, b"x")
+    attempt = world.attempt("first")
+    plan = attempt.advance()
+    assert isinstance(plan, Plan)
+    _, fake, bodies = batch_of(
+        1, plan.claim, topic=_TOPIC, topic_id=world.topic_id, layout=plan.layout, objects=OBJECTS
+    )
+
+    def upload(n: int) -> Any:
+        key, body, metadata = bodies[n]
+        upload_id = world.store.create_upload(key, metadata)
+        part = world.store.upload_part(key, upload_id, 1, body)
+        entry = fake.objects[n]
+        said = {name: getattr(entry, name) for name in entry.__struct_fields__}
+        return type(entry)(**said | {"upload_id": upload_id, "parts": ((part.etag, part.checksum),)})
+
+    started = time.perf_counter()
+    entries = in_threads(upload, range(OBJECTS), threads=16)
+    uploading = time.perf_counter() - started
+    result = SliceResult(id=0, records=OBJECTS, ignored=0, next_offset=OBJECTS)
+    rows = SliceRows(result=result, objects=tuple(entries))
+    committer, before = world.committer(), _rss()
+    plan, _ = committer.log.require_plan(1)
+    decide, _ = world.timed(lambda: committer.decide(plan, [rows], run="first"))
+    decision = committer.log.read_manifest(1)
+    assert decision is not None
+    complete, requests = world.timed(lambda: committer.carry_out(plan, decision))
+    manifest = world.store.get(keys.manifest_key(committer.log.prefix, 1))
+    assert manifest is not None
+    grown = _rss() - before
+    again: list[Any] = []
+    rerun, _ = world.timed(lambda: again.append(world.attempt("first").advance()))
+    assert again[0].verified == OBJECTS
+    return {
+        "objects": OBJECTS,
+        "upload_s": round(uploading, 2),
+        "decide_s": decide,
+        "complete_s": complete,
+        "objects_per_s": round(OBJECTS / complete),
+        "requests": requests,
+        "manifest_mb": round(len(manifest.body) / _MEGABYTE, 2),
+        "driver_grows_mb": round(grown),
+        "rerun_s": rerun,
+    }
+
+
+def _with_past(config: dict[str, Any], batches: int) -> tuple[_World, float]:
+    """A pipeline after so many batches of two records, and the seconds in which a run finds nothing new there."""
+    world = _World(config)
+    for _ in range(2 * batches):
+        world.kafka.append(_TOPIC, 0, b"x")
+    where = {"prefix": world.committer().log.prefix, "topics_dir": _LAYOUT.topics_dir, "pipeline": _PIPELINE}
+    found = documents_of(batches, topic=_TOPIC, topic_id=world.topic_id, **where)
+    in_threads(lambda item: world.raw.put_new(item[0], item[1], metadata=item[2]), found, threads=32)
+    looks = [world.timed(world.attempt(f"nothing {n}").advance)[0] for n in range(_ROUNDS)]
+    return world, statistics.median(looks)
+
+
+def _history(config: dict[str, Any]) -> dict[str, Any]:
+    """A run, and every look, after few and after many batches."""
+    _, few = _with_past(config, 10)
+    world, many = _with_past(config, BATCHES)
+    before, committer = _rss(), world.committer()
+    told: dict[str, Any] = {"batches": BATCHES, "look_s": many, "look_after_10_s": few}
+    told["look_ratio"] = round(many / few, 2)
+    told["status_s"], told["status_requests"] = world.timed(lambda: topic_status(committer.log, world.kafka))
+    for what, window in (("latest", (2 * BATCHES - 2, 2 * BATCHES)), ("oldest", (0, 2))):
+        run = world.attempt(what, mode="data_interval", window={0: window})
+        told[f"{what}_window_s"], told[f"{what}_window_requests"] = world.timed(run.advance)
+    told["repair_s"], told["repair_requests"] = world.timed(
+        lambda: repair(world.committer(), start={0: 0}, dry_run=True)
+    )
+    found: list[Any] = []
+    verify = world.attempt("verify", purpose="verify")
+    told["verify_s"], told["verify_requests"] = world.timed(lambda: found.append(verify.advance()))
+    assert found[0].verified == BATCHES
+    told["grows_mb"] = round(_rss() - before)
+    world.kafka.append(_TOPIC, 0, b"x")
+    next_run = world.attempt("next")
+    told["plan_s"], told["plan_requests"] = world.timed(lambda: found.append(next_run.advance()))
+    assert isinstance(found[1], Plan)
+    return told
+
+
+def _topics(config: dict[str, Any]) -> dict[str, Any]:
+    """Many topics by one task: planned, read by one Spark job, committed; and again, with nothing new."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in spark_conf(spark_driver_memory="2g", spark_log_level="ERROR").items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    kafka = {"bootstrap.servers": config["bootstrap_servers"]}
+    pipeline = Pipeline(kafka=kafka, endpoint=config["endpoint"], layout=Layout(format=Format(kind="json")))
+    topics = config["topics"]
+    warm = pipeline.execute(spark, topics[0], run="warm")
+    assert all(outcome.status == "decided" for outcome in warm.values())
+    jobs: list[tuple[float, float]] = []
+
+    def submit(plans: Any) -> dict[str, Exception]:
+        begun = time.perf_counter()
+        result = pipeline.job(pipeline.spec(plans, "run", "unused"), spark)
+        jobs.append((begun, time.perf_counter()))
+        assert result.succeeded, Counter(outcome.message for outcome in result.topics)
+        return {}
+
+    started = time.perf_counter()
+    landed = land({topic: pipeline.topic_run(topic, "run") for topic in topics}, submit)
+    ended = time.perf_counter()
+    assert not landed.errors
+    assert all(isinstance(result, TopicResult) for result in landed.results.values())
+    again = land({topic: pipeline.topic_run(topic, "later") for topic in topics}, submit)
+    nothing = time.perf_counter() - ended
+    assert {result.status for result in again.results.values()} == {"empty"}
+    told = {
+        "topics": len(topics),
+        "plan_s": round(jobs[0][0] - started, 2),
+        "job_s": round(jobs[0][1] - jobs[0][0], 2),
+        "end_s": round(ended - jobs[0][1], 2),
+        "s_per_topic": round((ended - started) / len(topics), 3),
+        "nothing_new_s": round(nothing, 2),
+        "driver_mb": round(_rss()),
+    }
+    pipeline.close()
+    spark.stop()
+    return told
+
+
+_CASES: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "objects": _objects,
+    "history": _history,
+    "topics": _topics,
+}
+
+
+def main() -> None:
+    """Run one case as told by standard input; one JSON line."""
+    logging.basicConfig(level=logging.WARNING)
+    print(json.dumps(_CASES[sys.argv[1]](json.load(sys.stdin))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
