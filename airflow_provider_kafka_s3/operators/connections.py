@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook  # noqa: TID253 - light, and loaded
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
-from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Credentials
+from airflow_provider_kafka_s3.storage.s3 import S3Settings
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
@@ -100,8 +103,9 @@ def mask_options(options: Mapping[str, str]) -> None:
 def s3_access(conn_id: str | None) -> S3Access:
     """Where the store is and how to log in: a connection of type ``aws``, or boto3's own chain for None.
 
-    What the connection says explicitly (keys, a role, a profile) becomes credentials that are handed to Spark. A
-    connection without any leaves it to boto3's chain, here and on every executor.
+    What the connection says explicitly (keys, a role, a profile) becomes credentials that are handed to Spark, those of
+    a role together with how it is assumed again. A connection without any leaves it to boto3's chain, here and on every
+    executor.
 
     Raises:
         ConfigurationError: there is no such connection, or it gives no credentials.
@@ -224,7 +228,9 @@ def _credentials(conn_id: str, hook: Any) -> S3Credentials:
     from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError  # noqa: A004
 
     try:
-        frozen = hook.get_credentials()
+        found = hook.get_session().get_credentials()
+        frozen = found.get_frozen_credentials()
+        role = _role(hook.conn_config)
     except (ConnectionError, HTTPClientError) as e:
         raise TransientError(f"aws_conn_id={conn_id!r}: credentials cannot be asked for now: {e}") from e
     except ClientError as e:
@@ -234,11 +240,53 @@ def _credentials(conn_id: str, hook: Any) -> S3Credentials:
             f"aws_conn_id={conn_id!r}: the connection gives no credentials ({e}); set its login and password, a role "
             f"or a profile, or leave all of them out for boto3's own chain"
         ) from e
-    _mask(frozen.secret_key)
-    if frozen.token:
-        _mask(frozen.token)
+    base = None if role is None else role.base
+    for secret in (frozen.secret_key, frozen.token, base and base.secret_access_key, base and base.session_token):
+        if secret:
+            _mask(secret)
+    # botocore has no public way to ask for it. Without it the store says when the session has ended.
+    end = getattr(found, "_expiry_time", None)
     return S3Credentials(
-        access_key_id=frozen.access_key, secret_access_key=frozen.secret_key, session_token=frozen.token
+        access_key_id=frozen.access_key,
+        secret_access_key=frozen.secret_key,
+        session_token=frozen.token,
+        expires_at=None if end is None else end.timestamp(),
+        role=role,
+    )
+
+
+def _role(aws: Any) -> AssumedRole | None:
+    """How Airflow's hook has assumed the role of the connection, if others can do it again."""
+    said = aws.extra_config
+    by_token = aws.assume_role_method == "assume_role_with_web_identity"
+    if by_token and said.get("assume_role_with_web_identity_federation") != "file":
+        return None
+    if not aws.role_arn or aws.assume_role_method not in ("assume_role", "assume_role_with_web_identity"):
+        return None
+    base = None
+    if aws.aws_access_key_id:
+        base = S3Credentials(
+            access_key_id=aws.aws_access_key_id,
+            secret_access_key=aws.aws_secret_access_key,
+            session_token=aws.aws_session_token,
+        )
+    elif aws.profile_name:
+        # The executors need not have the profile.
+        import boto3
+
+        session: Any = boto3.session.Session(profile_name=aws.profile_name)
+        frozen = session.get_credentials().get_frozen_credentials()
+        base = S3Credentials(
+            access_key_id=frozen.access_key, secret_access_key=frozen.secret_key, session_token=frozen.token
+        )
+    file = said.get("assume_role_with_web_identity_token_file") or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
+    return AssumedRole(
+        arn=aws.role_arn,
+        session_name=re.sub(r"[^\w+=,.@-]+", "", f"Airflow_{aws.conn_id}"),
+        arguments=json.dumps(aws.assume_role_kwargs, sort_keys=True),
+        token_file=file if by_token else None,
+        base=base,
+        sts_endpoint=aws.get_service_endpoint_url("sts", sts_connection_assume=True),
     )
 
 

@@ -40,15 +40,17 @@ _FIRST_LINE: Final = 600
 _LAST_WORDS: Final = 3_000
 """Characters of what it said before; Airflow stores and shows them with the task."""
 
-_EXPIRED: Final = re.compile(r"\b(ExpiredToken|TokenRefreshRequired)")
-"""Codes by which S3 says that the session of temporary credentials has ended."""
+_EXPIRED: Final = re.compile(r"\b(ExpiredToken|TokenRefreshRequired)|the session of the role \S+ has ended")
+"""How S3, or our own client, says that the session of temporary credentials has ended."""
 
 _EXPIRED_HELP: Final = (
-    "the job's temporary credentials ended while it ran: a Spark job keeps those that it began with, and a retry "
-    "begins the batch anew. Let sessions last longer than the job (in the extra of the AWS connection: "
+    "the job's temporary credentials ended while it ran and could not be renewed; a retry begins the batch anew. The "
+    "session of a role_arn is renewed by driver and executors themselves, if they reach STS and the role is assumed by "
+    "keys of the AWS connection or by what their own machines have; session tokens of a connection, SAML and Google's "
+    "identities are not. Let sessions last longer than the job (in the extra of the AWS connection: "
     '"assume_role_kwargs": {"DurationSeconds": 14400}, up to what the role allows), or use aws_conn_id=None with roles '
-    "of their own for the machines of the driver and the executors, which renew themselves; a smaller "
-    "max_records_per_batch makes the jobs of batches that are planned from then on shorter"
+    "of their own for the machines of the driver and the executors; a smaller max_records_per_batch makes the jobs of "
+    "batches that are planned from then on shorter"
 )
 
 

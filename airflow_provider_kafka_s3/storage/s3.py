@@ -12,20 +12,18 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import msgspec
 from isal import isal_zlib
 
-from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.exceptions import (
-    ConfigurationError,
     KafkaS3Error,
     UnknownOutcomeError,
     UnsupportedStoreError,
     UploadGone,
 )
+from airflow_provider_kafka_s3.storage.clients import S3Settings, make_client
+from airflow_provider_kafka_s3.storage.credentials import S3Credentials
 from airflow_provider_kafka_s3.storage.port import (
     ObjectInfo,
     Part,
@@ -44,110 +42,6 @@ __all__ = ["S3Credentials", "S3Settings", "S3Store", "make_client"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where and how to reach a store; no secrets, so it may travel to executors and into logs.
-
-    Attributes:
-        endpoint_url: address of an S3-compatible store; None: AWS, or what the environment says.
-        region: None: from the environment.
-        addressing_style: ``path`` (``endpoint/bucket``), ``virtual`` (``bucket.endpoint``) or ``auto``.
-        verify: check the certificate of the endpoint.
-        ca_bundle: path of a PEM file with the authorities to trust, on every machine that connects; None: the usual.
-        connect_timeout: seconds to wait for a connection.
-        read_timeout: seconds to wait for the next bytes of an answer.
-        max_connections: connections kept open for the next request at most. It limits nothing: with more requests at
-            the same time more are opened, and dropped after their request, so give it the number of threads.
-    """
-
-    endpoint_url: str | None = None
-    region: str | None = None
-    addressing_style: Literal["auto", "path", "virtual"] = "auto"
-    verify: bool = True
-    ca_bundle: str | None = None
-    connect_timeout: float = 10.0
-    read_timeout: float = 60.0
-    max_connections: int = 64
-
-    def __post_init__(self) -> None:
-        if self.endpoint_url is not None:
-            address = urlsplit(self.endpoint_url)
-            if address.username is not None or address.password is not None:
-                raise ConfigurationError("endpoint_url holds credentials; give them by the connection's login instead")
-            if address.scheme not in ("http", "https") or not address.hostname:
-                raise ConfigurationError(
-                    f"endpoint_url={self.endpoint_url!r} must begin with http:// or https:// and name a host"
-                )
-        for name in ("connect_timeout", "read_timeout", "max_connections"):
-            if getattr(self, name) <= 0:
-                raise ConfigurationError(f"{name}={getattr(self, name)} must be positive")
-
-
-class S3Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """Explicit credentials, for those who cannot use the environment or a role; its repr does not show them.
-
-    Attributes:
-        access_key_id: the public half.
-        secret_access_key: the secret half.
-        session_token: of temporary credentials.
-    """
-
-    access_key_id: str
-    secret_access_key: str
-    session_token: str | None = None
-
-    def __repr__(self) -> str:
-        return "S3Credentials(REDACTED)"
-
-    __str__ = __repr__
-
-
-def make_client(settings: S3Settings, credentials: S3Credentials | None = None) -> S3Client:
-    """Make a client as :class:`S3Store` needs it. It takes a moment (0.1 s): make one per process and share it.
-
-    Args:
-        settings: where to connect.
-        credentials: None: boto3's own chain (environment, profile, web identity, instance role, …).
-
-    Raises:
-        ConfigurationError: the settings do not make a client.
-    """
-    import boto3
-    from botocore.config import Config
-    from botocore.exceptions import BotoCoreError
-
-    config = Config(
-        connect_timeout=settings.connect_timeout,
-        read_timeout=settings.read_timeout,
-        max_pool_connections=settings.max_connections,
-        retries={"mode": "standard", "total_max_attempts": 1},
-        s3={"addressing_style": settings.addressing_style, "payload_signing_enabled": False},
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        tcp_keepalive=True,
-        user_agent_extra=f"airflow-provider-kafka-s3/{__version__}",
-    )
-    given: dict[str, Any] = {}
-    if credentials is not None:
-        given = {
-            "aws_access_key_id": credentials.access_key_id,
-            "aws_secret_access_key": credentials.secret_access_key,
-            "aws_session_token": credentials.session_token,
-        }
-    try:
-        # A session of its own: boto3's default one must not be used by several threads.
-        return boto3.session.Session().client(
-            "s3",
-            region_name=settings.region,
-            endpoint_url=settings.endpoint_url,
-            # None leaves the choice to AWS_CA_BUNDLE and then to the usual authorities; True would pass over that one.
-            verify=settings.ca_bundle if settings.verify else False,
-            config=config,
-            **given,
-        )
-    except (BotoCoreError, ValueError) as e:
-        raise ConfigurationError(f"cannot make an S3 client of {settings}: {e}") from e
 
 
 class S3Store:

@@ -71,6 +71,7 @@ class Pipeline:
         bucket: made if it does not exist.
         layout: of what it plans.
         settings: more of ``RunRequest``.
+        credentials: of the S3 server.
     """
 
     kafka: Mapping[str, object]
@@ -79,9 +80,10 @@ class Pipeline:
     bucket: str = field(default_factory=lambda: f"lake-{uuid.uuid4().hex}")
     name: str = "lake"
     settings: dict[str, Any] = field(default_factory=dict)
+    credentials: S3Credentials = CREDENTIALS
 
     def __post_init__(self) -> None:
-        self.client = make_client(s3_settings(self.endpoint), CREDENTIALS)
+        self.client = make_client(s3_settings(self.endpoint), self.credentials)
         with contextlib.suppress(self.client.exceptions.BucketAlreadyOwnedByYou):
             self.client.create_bucket(Bucket=self.bucket)
         self.store = DurableStore(S3Store(self.client, self.bucket), Retrier())
@@ -121,7 +123,7 @@ class Pipeline:
                 "bucket": self.bucket,
                 "result_path": str(result_path),
                 "s3": s3_settings(self.endpoint),
-                "credentials": CREDENTIALS,
+                "credentials": self.credentials,
                 "retry": RetryPolicy(base=0.05),
                 **more,
             }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
+from airflow_provider_kafka_s3.storage.credentials import AssumedRole
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 from tests.unit.operators.conftest import CANARY, SECRETS
 
@@ -158,23 +160,84 @@ def test_settings_of_botocore_that_are_not_used_are_told(
     assert "not used for S3: proxies, s3.use_accelerate_endpoint" in caplog.text
 
 
-def _assumed(monkeypatch: pytest.MonkeyPatch, get_credentials: Any) -> None:
+ROLE = "arn:aws:iam::123456789012:role/lake"
+
+
+def _assumed(
+    monkeypatch: pytest.MonkeyPatch,
+    get_credentials: Any,
+    *,
+    more: dict[str, Any] | None = None,
+    login: dict[str, str] | None = None,
+) -> None:
     from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
 
-    extra = {"role_arn": "arn:aws:iam::123456789012:role/lake", "region_name": "eu-central-1"}
-    monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps({"conn_type": "aws", "extra": extra}))
-    monkeypatch.setattr(AwsGenericHook, "get_credentials", get_credentials)
+    extra = {"role_arn": ROLE, "region_name": "eu-central-1", **(more or {})}
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps({"conn_type": "aws", "extra": extra, **(login or {})}))
+    session = SimpleNamespace(get_credentials=get_credentials)
+    monkeypatch.setattr(AwsGenericHook, "get_session", lambda _: session)
 
 
-def test_credentials_of_a_role_are_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Executors cannot assume the role themselves: they get its session."""
+def _session_of_a_role() -> Any:
+    frozen = SimpleNamespace(access_key="ASIA", secret_key="s" * 20, token="t" * 20)
+    end = datetime(2026, 1, 1, tzinfo=UTC)
+    return SimpleNamespace(get_frozen_credentials=lambda: frozen, _expiry_time=end)
+
+
+@pytest.mark.parametrize(
+    ("more", "login", "role"),
+    [
+        ({}, {}, AssumedRole(arn=ROLE, session_name="Airflow_aws_x")),
+        (
+            {"assume_role_kwargs": {"ExternalId": "x", "DurationSeconds": 900}},
+            {"login": "AKIA", "password": "p" * 20},
+            AssumedRole(
+                arn=ROLE,
+                session_name="Airflow_aws_x",
+                arguments='{"DurationSeconds": 900, "ExternalId": "x"}',
+                base=S3Credentials(access_key_id="AKIA", secret_access_key="p" * 20),
+            ),
+        ),
+        (
+            {"service_config": {"sts": {"endpoint_url": "https://sts"}}, "endpoint_url": "https://lake"},
+            {},
+            AssumedRole(arn=ROLE, session_name="Airflow_aws_x", sts_endpoint="https://sts"),
+        ),
+        (
+            {
+                "assume_role_method": "assume_role_with_web_identity",
+                "assume_role_with_web_identity_federation": "file",
+                "assume_role_with_web_identity_token_file": "/run/token",
+            },
+            {},
+            AssumedRole(arn=ROLE, session_name="Airflow_aws_x", token_file="/run/token"),
+        ),
+        (
+            {
+                "assume_role_method": "assume_role_with_web_identity",
+                "assume_role_with_web_identity_federation": "google",
+            },
+            {},
+            None,
+        ),
+    ],
+)
+def test_the_session_of_a_role_is_handed_over_with_the_way_to_renew_it(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], login: dict[str, str], role: AssumedRole | None
+) -> None:
+    """Its end, and who assumes the role how; only Google's identities cannot be asked for by others."""
     from airflow_provider_kafka_s3.operators.connections import s3_access
 
-    frozen = SimpleNamespace(access_key="ASIA", secret_key="s" * 20, token="t" * 20)
-    _assumed(monkeypatch, lambda _: frozen)
-    assert s3_access("aws_x").credentials == S3Credentials(
-        access_key_id="ASIA", secret_access_key="s" * 20, session_token="t" * 20
+    _assumed(monkeypatch, _session_of_a_role, more=more, login=login)
+    access = s3_access("aws_x")
+    assert access.credentials == S3Credentials(
+        access_key_id="ASIA",
+        secret_access_key="s" * 20,
+        session_token="t" * 20,
+        expires_at=datetime(2026, 1, 1, tzinfo=UTC).timestamp(),
+        role=role,
     )
+    assert "pppp" not in f"{access!r} {role!r} {[role]}"
 
 
 def test_a_refused_role_is_terminal_and_an_unreachable_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +247,7 @@ def test_a_refused_role_is_terminal_and_an_unreachable_one_is_not(monkeypatch: p
     from airflow_provider_kafka_s3.operators.connections import s3_access
 
     def failing(error: Exception) -> Any:
-        def get_credentials(hook: object) -> None:
+        def get_credentials() -> None:
             raise error
 
         return get_credentials

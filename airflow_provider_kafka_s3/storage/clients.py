@@ -1,0 +1,172 @@
+"""boto3 clients as the package needs them: one try per request, and sessions of roles that go on by themselves."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from airflow_provider_kafka_s3 import __version__
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.storage.credentials import RoleSession, S3Credentials
+
+if TYPE_CHECKING:
+    from botocore.credentials import Credentials
+    from mypy_boto3_s3 import S3Client
+
+__all__ = ["S3Settings", "make_client"]
+
+_STS_TRIES: Final = 3
+_EXPIRED: Final = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
+
+
+class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where and how to reach a store; no secrets, so it may travel to executors and into logs.
+
+    Attributes:
+        endpoint_url: address of an S3-compatible store; None: AWS, or what the environment says.
+        region: None: from the environment.
+        addressing_style: ``path`` (``endpoint/bucket``), ``virtual`` (``bucket.endpoint``) or ``auto``.
+        verify: check the certificate of the endpoint.
+        ca_bundle: path of a PEM file with the authorities to trust, on every machine that connects; None: the usual.
+        connect_timeout: seconds to wait for a connection.
+        read_timeout: seconds to wait for the next bytes of an answer.
+        max_connections: connections kept open for the next request at most. It limits nothing: with more requests at
+            the same time more are opened, and dropped after their request, so give it the number of threads.
+    """
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    addressing_style: Literal["auto", "path", "virtual"] = "auto"
+    verify: bool = True
+    ca_bundle: str | None = None
+    connect_timeout: float = 10.0
+    read_timeout: float = 60.0
+    max_connections: int = 64
+
+    def __post_init__(self) -> None:
+        if self.endpoint_url is not None:
+            address = urlsplit(self.endpoint_url)
+            if address.username is not None or address.password is not None:
+                raise ConfigurationError("endpoint_url holds credentials; give them by the connection's login instead")
+            if address.scheme not in ("http", "https") or not address.hostname:
+                raise ConfigurationError(
+                    f"endpoint_url={self.endpoint_url!r} must begin with http:// or https:// and name a host"
+                )
+        for name in ("connect_timeout", "read_timeout", "max_connections"):
+            if getattr(self, name) <= 0:
+                raise ConfigurationError(f"{name}={getattr(self, name)} must be positive")
+
+
+def make_client(settings: S3Settings, credentials: S3Credentials | None = None) -> S3Client:
+    """Make a client as :class:`~airflow_provider_kafka_s3.storage.s3.S3Store` needs it.
+
+    It takes a moment (0.1 s): make one per process and share it. Credentials with a role are renewed by the client
+    itself; it needs STS then, but not before the session that it was given ends.
+
+    Args:
+        settings: where to connect.
+        credentials: None: boto3's own chain (environment, profile, web identity, instance role, …).
+
+    Raises:
+        ConfigurationError: the settings do not make a client.
+    """
+    from botocore.exceptions import BotoCoreError
+
+    session = None
+    if credentials is not None and credentials.role is not None:
+        session = RoleSession(credentials, functools.partial(_sts_client, settings))
+    try:
+        client: S3Client = _client(
+            "s3",
+            settings,
+            settings.endpoint_url,
+            credentials if session is None else session,
+            max_pool_connections=settings.max_connections,
+            retries={"mode": "standard", "total_max_attempts": 1},
+            s3={"addressing_style": settings.addressing_style, "payload_signing_enabled": False},
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+    except (BotoCoreError, ValueError) as e:
+        raise ConfigurationError(f"cannot make an S3 client of {settings}: {e}") from e
+    if session is not None:
+        client.meta.events.register("after-call.s3", functools.partial(_end_if_expired, session))
+    return client
+
+
+def _sts_client(settings: S3Settings, base: S3Credentials | None, endpoint: str | None) -> Any:
+    # Nothing repeats this request but the client: what asks for credentials has its own retries, after a pause.
+    return _client("sts", settings, endpoint, base, retries={"mode": "standard", "total_max_attempts": _STS_TRIES})
+
+
+def _client(
+    service: str,
+    settings: S3Settings,
+    endpoint: str | None,
+    credentials: S3Credentials | RoleSession | None,
+    **configured: Any,
+) -> Any:
+    import boto3
+    import botocore.session
+    from botocore.config import Config
+
+    config = Config(
+        connect_timeout=settings.connect_timeout,
+        read_timeout=settings.read_timeout,
+        tcp_keepalive=True,
+        user_agent_extra=f"airflow-provider-kafka-s3/{__version__}",
+        **configured,
+    )
+    # A session of its own: boto3's default one must not be used by several threads.
+    session = botocore.session.Session()
+    given: dict[str, Any] = {}
+    if isinstance(credentials, RoleSession):
+        session.register_component("credential_provider", _Given(credentials))
+    elif credentials is not None:
+        given = {
+            "aws_access_key_id": credentials.access_key_id,
+            "aws_secret_access_key": credentials.secret_access_key,
+            "aws_session_token": credentials.session_token,
+        }
+    maker: Any = boto3.session.Session(botocore_session=session)
+    return maker.client(
+        service,
+        region_name=settings.region,
+        endpoint_url=endpoint,
+        # None leaves the choice to AWS_CA_BUNDLE and then to the usual authorities; True would pass over that one.
+        verify=settings.ca_bundle if settings.verify else False,
+        config=config,
+        **given,
+    )
+
+
+class _Given:
+    """In the place of botocore's chain: credentials that ask the session anew for every request."""
+
+    def __init__(self, session: RoleSession) -> None:
+        self._session = session
+
+    def load_credentials(self) -> Credentials:
+        from botocore.credentials import Credentials, ReadOnlyCredentials
+
+        session = self._session
+
+        class Renewing(Credentials):
+            def get_frozen_credentials(self) -> ReadOnlyCredentials:
+                now = session.current()
+                return ReadOnlyCredentials(now.access_key_id, now.secret_access_key, now.session_token)
+
+        return Renewing("of-the-session", "of-the-session", method="kafka-s3-role")
+
+
+def _end_if_expired(session: RoleSession, *, parsed: Any, http_response: Any, model: Any, **_: object) -> None:
+    """After every answer: what the store says of the session counts, whatever the clocks say.
+
+    The answer to HEAD has no body that could give a reason; expired credentials make it a bad request.
+    """
+    code = (parsed.get("Error") or {}).get("Code") if isinstance(parsed, dict) else None
+    if code in _EXPIRED or (model.name == "HeadObject" and http_response.status_code == 400):
+        session.end()

@@ -1,0 +1,121 @@
+"""Sessions of a role, before an S3 server: an STS that gives them, and a gate that lets nobody else in.
+
+moto takes any credentials and never ends a session, so what happens when one ends needs this: a middleware for
+:class:`dev.s3_server.ThreadedS3Server` that also answers ``AssumeRole`` and ``AssumeRoleWithWebIdentity`` at its root.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import threading
+import urllib.parse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+__all__ = ["RoleSessions"]
+
+_ANSWER: Final = """<{action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><{action}Result>
+<Credentials><AccessKeyId>{key}</AccessKeyId><SecretAccessKey>secret-of-{key}</SecretAccessKey>
+<SessionToken>{token}</SessionToken><Expiration>{end}</Expiration></Credentials>
+<AssumedRoleUser><AssumedRoleId>A:s</AssumedRoleId><Arn>{arn}</Arn></AssumedRoleUser>
+</{action}Result><ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></{action}Response>"""
+_ERROR: Final = "<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+_STS_ERROR: Final = (
+    "<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error></ErrorResponse>"
+)
+_ACCESS_KEY: Final = re.compile(r"Credential=([^/,]+)/")
+
+
+class RoleSessions:
+    """Who may come to the S3 server behind it.
+
+    Args:
+        application: the server.
+        life: seconds that a session lasts.
+        trusted: access keys that may assume a role; None: all.
+
+    Attributes:
+        given: requests for sessions that were granted, as forms.
+        used: access keys that came to the server and were let in, and how often.
+        turned_away: how often somebody came with a session that has ended.
+    """
+
+    def __init__(
+        self, application: WSGIApplication, *, life: float = 3_600, trusted: Iterable[str] | None = None
+    ) -> None:
+        self.given: list[dict[str, str]] = []
+        self.used: dict[str, int] = {}
+        self.turned_away = 0
+        self.life = life
+        self.trusted = None if trusted is None else set(trusted)
+        self._application = application
+        self._lock = threading.Lock()
+        self._alive: dict[str, str] = {}
+        self._ended: set[str] = set()
+        self._end_after: tuple[str, str] | None = None
+
+    def end_all(self) -> None:
+        """End all sessions now, before their time."""
+        with self._lock:
+            self._ended |= self._alive.keys()
+            self._alive.clear()
+
+    def end_all_after(self, method: str, part: str) -> None:
+        """End all sessions as soon as the next request of a method for a path with a text in it was answered."""
+        self._end_after = (method, part)
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Serve a request."""
+        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        found = _ACCESS_KEY.search(environ.get("HTTP_AUTHORIZATION", ""))
+        access_key = found[1] if found else ""
+        if method == "POST" and path == "/":
+            return self._assume(environ, start_response, access_key)
+        with self._lock:
+            let_in = self._alive.get(access_key) == environ.get("HTTP_X_AMZ_SECURITY_TOKEN", "")
+            if let_in:
+                self.used[access_key] = self.used.get(access_key, 0) + 1
+            self.turned_away += not let_in and access_key in self._ended
+        if let_in:
+            try:
+                return self._application(environ, start_response)
+            finally:
+                if self._end_after and self._end_after[0] == method and self._end_after[1] in path:
+                    self._end_after = None
+                    self.end_all()
+        # The body has to be read, or the connection breaks before the answer is.
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        if access_key in self._ended:
+            return _say(start_response, method, 400, _ERROR.format(code="ExpiredToken", message="It has expired."))
+        return _say(start_response, method, 403, _ERROR.format(code="InvalidAccessKeyId", message="Not known."))
+
+    def _assume(self, environ: WSGIEnvironment, start_response: StartResponse, access_key: str) -> Iterable[bytes]:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)).decode()
+        form = dict(urllib.parse.parse_qsl(body))
+        known = "WebIdentityToken" in form or self.trusted is None or access_key in self.trusted
+        if not known:
+            return _say(start_response, "POST", 403, _STS_ERROR.format(code="AccessDenied", message="Not trusted."))
+        with self._lock:
+            self.given.append(form)
+            key = f"ASIASESSION{len(self.given):05d}"
+            self._alive[key] = f"token-of-{key}"
+        end = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=self.life)
+        answer = _ANSWER.format(
+            action=form["Action"],
+            key=key,
+            token=f"token-of-{key}",
+            end=end.isoformat().replace("+00:00", "Z"),
+            arn=form["RoleArn"],
+        )
+        return _say(start_response, "POST", 200, answer)
+
+
+def _say(start_response: StartResponse, method: str, status: int, text: str) -> Iterable[bytes]:
+    body = b"" if method == "HEAD" else text.encode()
+    headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))]
+    start_response(f"{status} {'OK' if status == 200 else 'No'}", headers)
+    return [body]

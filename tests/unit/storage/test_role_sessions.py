@@ -1,0 +1,238 @@
+"""Sessions of roles that end while a job runs: the next one is begun in time, or when the store says so."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, KafkaS3Error, TransientError
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.storage.credentials import AssumedRole, RoleSession, S3Credentials
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Settings, S3Store, make_client
+from dev.role_sessions import RoleSessions
+from dev.s3_server import ThreadedS3Server
+
+ARN = "arn:aws:iam::123456789012:role/lake"
+BASE = S3Credentials(access_key_id="AKIABASE", secret_access_key="canary-of-the-base-key")
+NOW = 1_700_000_000.0
+
+
+class Sts:
+    """Gives a session of an hour per request, or fails."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.asked: list[dict[str, Any]] = []
+        self.error: Exception | None = None
+
+    def client(self, base: S3Credentials | None, endpoint: str | None) -> Sts:
+        """A client of it."""
+        assert (base, endpoint) == (BASE, None)
+        return self
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def assume_role(self, **arguments: Any) -> dict[str, Any]:
+        """Answer as STS does."""
+        self.asked.append(arguments)
+        if self.error is not None:
+            raise self.error
+        given = {"AccessKeyId": f"ASIA{len(self.asked)}", "SecretAccessKey": "s", "SessionToken": "t"}
+        return {"Credentials": {**given, "Expiration": datetime.fromtimestamp(self.now + 3_600, UTC)}}
+
+
+def role(**more: Any) -> AssumedRole:
+    """The role of the tests."""
+    return AssumedRole(**{"arn": ARN, "session_name": "tests", "base": BASE, **more})
+
+
+def session(sts: Sts, *, remaining: float | None = 3_600) -> RoleSession:
+    """A session that ends in so many seconds."""
+    first = S3Credentials(
+        access_key_id="ASIA0",
+        secret_access_key="s",
+        session_token="t",
+        expires_at=None if remaining is None else NOW + remaining,
+        role=role(arguments='{"ExternalId": "x", "DurationSeconds": 3600}'),
+    )
+    return RoleSession(first, sts.client, clock=lambda: sts.now)
+
+
+def test_nobody_is_asked_before_a_session_ends() -> None:
+    """A thousand executors that begin do not mean a thousand requests to STS."""
+    sts = Sts()
+    going_on = session(sts)
+
+    for sts.now in (NOW, NOW + 3_200):
+        assert going_on.current().access_key_id == "ASIA0"
+    assert sts.asked == []
+
+
+def test_the_next_session_begins_minutes_before_the_end_and_by_one_thread() -> None:
+    """With the same arguments; the threads of an upload do not all ask."""
+    sts = Sts()
+    going_on = session(sts)
+    sts.now = NOW + 3_400
+    threads = [threading.Thread(target=going_on.current) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert going_on.current().access_key_id == "ASIA1"
+    assert sts.asked == [{"RoleArn": ARN, "RoleSessionName": "tests", "ExternalId": "x", "DurationSeconds": 3600}]
+
+
+def test_what_the_store_says_counts_more_than_the_clock() -> None:
+    """It says so once for every request that was under way: a session that another thread began is not thrown away."""
+    sts = Sts()
+    going_on = session(sts, remaining=None)
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(going_on.current).result().access_key_id == "ASIA0"
+        assert going_on.current().access_key_id == "ASIA0"
+        going_on.end()
+        assert going_on.current().access_key_id == "ASIA1"
+        other.submit(going_on.end).result()
+        assert other.submit(going_on.current).result().access_key_id == "ASIA1"
+        other.submit(going_on.end).result()
+        assert going_on.current().access_key_id == "ASIA2"
+
+
+def test_a_failure_while_the_session_is_good_is_a_warning_and_asked_again_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not with every request; when the service is back, it goes on."""
+    from botocore.exceptions import EndpointConnectionError
+
+    sts = Sts()
+    going_on = session(sts)
+    sts.error = EndpointConnectionError(endpoint_url="https://sts")
+    sts.now = NOW + 3_400
+    with caplog.at_level(logging.WARNING):
+        assert {going_on.current().access_key_id for _ in range(9)} == {"ASIA0"}
+    assert (len(sts.asked), len(caplog.records)) == (1, 1)
+    sts.error = None
+    sts.now += 31
+    assert going_on.current().access_key_id == "ASIA2"
+
+
+@pytest.mark.parametrize(
+    ("code", "base", "kind"),
+    [
+        ("AccessDenied", BASE, AccessDeniedError),
+        ("ServiceUnavailable", BASE, TransientError),
+        ("ExpiredTokenException", BASE, TransientError),
+        ("AccessDenied", None, TransientError),
+    ],
+)
+def test_a_role_that_cannot_be_assumed_any_more_is_an_error_that_names_it(
+    code: str, base: S3Credentials | None, kind: type[KafkaS3Error]
+) -> None:
+    """Terminal only where whoever assumed it is refused now; another machine's identity says nothing of that."""
+    from botocore.exceptions import ClientError
+
+    sts = Sts()
+    sts.error = ClientError({"Error": {"Code": code, "Message": "no"}}, "AssumeRole")
+    first = S3Credentials(
+        access_key_id="A", secret_access_key="canary", expires_at=NOW, role=role(base=base, sts_endpoint=None)
+    )
+    going_on = RoleSession(first, lambda *_: sts, clock=lambda: sts.now)
+    with pytest.raises(kind, match=rf"role {ARN} has ended.*{code}") as caught:
+        going_on.current()
+    assert "canary" not in str(caught.value)
+    assert type(caught.value) is kind
+    assert (caught.value.__cause__, caught.value.__suppress_context__) == (None, True)
+
+
+def test_a_role_shows_no_secrets_and_travels() -> None:
+    """Executors get it by pickle, the driver by a file."""
+    credentials = S3Credentials(access_key_id="A", secret_access_key="canary", role=role())
+    assert "canary" not in f"{credentials!r} {credentials} {role()!r} {role()}"
+    assert pickle.loads(pickle.dumps(credentials)) == credentials
+    assert hash(credentials) == hash(pickle.loads(pickle.dumps(credentials)))
+
+
+# -- with a server -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[str, RoleSessions]]:
+    """Address of a server that only sessions of a role may use, and who gives them."""
+    gates: list[RoleSessions] = []
+
+    def middleware(application: Any) -> RoleSessions:
+        gates.append(RoleSessions(application, trusted=["AKIABASE"]))
+        return gates[0]
+
+    with ThreadedS3Server(buckets=["of-roles"], middleware=middleware) as server:
+        yield server.endpoint, gates[0]
+
+
+def store_of(endpoint: str, **more: Any) -> DurableStore:
+    """The bucket, by a session that nobody gave."""
+    settings = S3Settings(endpoint_url=endpoint, region="us-east-1", addressing_style="path")
+    assumed = role(sts_endpoint=endpoint, **more)
+    stale = S3Credentials(access_key_id="ASIASTALE", secret_access_key="x", expires_at=1.0, role=assumed)
+    return DurableStore(S3Store(make_client(settings, stale), "of-roles"), Retrier(RetryPolicy(base=0.01)))
+
+
+def test_every_kind_of_request_survives_the_end_of_a_session(
+    served: tuple[str, RoleSessions],
+) -> None:
+    """ExpiredToken, and the bare 400 that HEAD gets: one new session, the same request again, and nothing by half."""
+    endpoint, sessions = served
+    store = store_of(endpoint)
+    store.create("marker", b"1")
+    upload = store.create_upload("object")
+    part = store.upload_part("object", upload, 1, b"x")
+    found = store.head("marker")
+    assert found is not None
+    before = len(sessions.given)
+    for number, request in enumerate(
+        (
+            lambda: store.head("marker"),
+            lambda: store.get("marker"),
+            lambda: store.list(""),
+            lambda: store.create("plan", b"p"),
+            lambda: store.replace("marker", b"2", found.etag),
+            lambda: store.upload_part("object", upload, 1, b"x"),
+            lambda: store.complete("object", upload, [part]),
+        ),
+        start=1,
+    ):
+        sessions.end_all()
+        assert request()
+        assert len(sessions.given) == before + number
+    assert {info.key for info in store.list("")} == {"marker", "plan", "object"}
+    # One for each, and one for the region that botocore asks for after the answer to HEAD.
+    assert sessions.turned_away == 8
+
+
+def test_a_web_identity_assumes_the_role_by_its_file(served: tuple[str, RoleSessions], tmp_path: Path) -> None:
+    """Without any credentials; the file is read anew every time, since somebody else renews it."""
+    endpoint, sessions = served
+    token = tmp_path / "token"
+    token.write_text("identity-1")
+    assert store_of(endpoint, base=None, token_file=str(token)).get("nothing") is None
+    assert sessions.given[-1]["WebIdentityToken"] == "identity-1"
+    token.unlink()
+    with pytest.raises(TransientError, match="cannot be assumed again: FileNotFoundError"):
+        store_of(endpoint, base=None, token_file=str(token)).get("nothing")
+
+
+def test_who_may_not_assume_the_role_is_told_so(served: tuple[str, RoleSessions]) -> None:
+    """The base credentials are refused: terminal, and nothing of them is shown."""
+    stranger = S3Credentials(access_key_id="AKIASTRANGER", secret_access_key="canary-stranger")
+    with pytest.raises(AccessDeniedError, match=rf"{ARN}.*let the connection's credentials assume the role") as caught:
+        store_of(served[0], base=stranger).get("nothing")
+    assert "canary" not in str(caught.value)
