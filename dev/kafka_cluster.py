@@ -87,6 +87,12 @@ class KafkaCluster(KafkaTools):
         self.wait_until(lambda: self._leaders(name) == partitions, f"a leader for all partitions of {name}")
         return name
 
+    def revive(self) -> None:
+        """Start the other node again if it was killed, and wait until the cluster has it back."""
+        if not self.other.running:
+            self.other.restart()
+        self.await_brokers(2)
+
     def leader(self, topic: str, partition: int = 0) -> int:
         """Number of the node that leads a partition; -1 if none does."""
         return int(self.admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].leader)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from airflow_provider_kafka_s3.exceptions import RecordError
+from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError, RecordError
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, admin_client, to_error, wait_for
 from airflow_provider_kafka_s3.kafka.options import Isolation, client_config
 from airflow_provider_kafka_s3.retry import Retrier
@@ -20,6 +20,9 @@ __all__ = ["Isolation", "KafkaCluster", "TopicInfo"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_PATIENCE: Final = 10.0
+"""Seconds to wait for an answer from a client that had some: what it knows of the cluster may be out of date."""
 
 _BEYOND_ANY_TIME: Final = 253_402_300_800_000
 """The year 10000 in milliseconds since 1970."""
@@ -64,9 +67,7 @@ class KafkaCluster:
         self._config = client_config(config)
         self._timeout = timeout
         self._retrier = retrier or Retrier()
-        self._events = ClientEvents()
-        # Kept here on purpose: futures of a client that is collected fail with _DESTROY.
-        self._client = admin_client(self._config, self._events)
+        self._client = self._connect()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -84,17 +85,18 @@ class KafkaCluster:
         """
         what = f"describe topic {topic!r} at {self.bootstrap_servers}"
 
-        def ask(client: AdminClient) -> TopicInfo:
+        def ask(client: _Client) -> TopicInfo:
             from confluent_kafka import TopicCollection
 
+            timeout = client.patience(self._timeout)
             # Not list_topics(): asking for metadata creates a missing topic on brokers that allow it.
-            described = client.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)[topic]
-            cluster = client.describe_cluster(request_timeout=self._timeout)
-            found = self._wait(described, what)
+            described = client.admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)[topic]
+            cluster = client.admin.describe_cluster(request_timeout=timeout)
+            found = client.wait(described, timeout, what)
             return TopicInfo(
                 name=topic,
                 topic_id=_url_safe(found.topic_id),
-                cluster_id=self._wait(cluster, what).cluster_id or None,
+                cluster_id=client.wait(cluster, timeout, what).cluster_id or None,
                 partitions=tuple(sorted(p.id for p in found.partitions)),
             )
 
@@ -172,38 +174,83 @@ class KafkaCluster:
             return {}
         what = f"{verb} partitions {wanted} of topic {topic!r} at {self.bootstrap_servers}"
 
-        def ask(client: AdminClient) -> dict[int, ListOffsetsResultInfo]:
-            from confluent_kafka import IsolationLevel, TopicPartition
+        def ask(client: _Client) -> dict[int, ListOffsetsResultInfo]:
+            from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
+            timeout = client.patience(self._timeout)
             level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
-            futures = client.list_offsets(
+            futures = client.admin.list_offsets(
                 {TopicPartition(topic, partition): spec for partition in wanted},
                 isolation_level=level,
-                request_timeout=self._timeout,
+                request_timeout=timeout,
             )
-            return {asked.partition: self._wait(future, what) for asked, future in futures.items()}
+            try:
+                return {asked.partition: client.wait(future, timeout, what) for asked, future in futures.items()}
+            except KafkaException as e:
+                # The same error for partitions that do not exist, and for those whose brokers are down.
+                if e.args[0].name() != "_NOENT" or not self._exist(client, topic, wanted, what):
+                    raise
+                raise KafkaUnavailableError(
+                    f"cannot {what}: a partition has no leader, its brokers are down; try again when they are back"
+                ) from e
 
         return self._ask(ask, what)
 
-    def _wait(self, future: Any, what: str) -> Any:
-        # The client gives up by itself after the timeout, with an error; ours is for a client that does not.
-        return wait_for(future, self._client, self._events, timeout=self._timeout + 5, what=what)
+    def _exist(self, client: _Client, topic: str, partitions: Iterable[int], what: str) -> bool:
+        from confluent_kafka import TopicCollection
 
-    def _ask(self, question: Callable[[AdminClient], T], what: str) -> T:
+        timeout = client.patience(self._timeout)
+        described = client.admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)[topic]
+        return {p.id for p in client.wait(described, timeout, what).partitions}.issuperset(partitions)
+
+    def _connect(self) -> _Client:
+        events = ClientEvents()
+        return _Client(admin_client(self._config, events), events)
+
+    def _ask(self, question: Callable[[_Client], T], what: str) -> T:
         from confluent_kafka import KafkaException
 
         def once() -> T:
+            # In a variable: futures of a client that is collected fail with _DESTROY.
+            client = self._client
             # What was wrong before may be mended by now: a new try is judged by its own events.
-            self._events.denied = None
+            client.events.denied = None
             try:
-                return question(self._client)
-            except KafkaException as e:
-                self._client.poll(0)
-                raise to_error(e.args[0], self._events, what=what) from e
-            except TimeoutError as e:
-                raise to_error(None, self._events, what=what) from e
+                answer = question(client)
+            except (KafkaException, TimeoutError) as e:
+                client.admin.poll(0)
+                said = e.args[0] if isinstance(e, KafkaException) else None
+                error = to_error(said, client.events, what=what)
+                if isinstance(error, KafkaUnavailableError):
+                    self._client = self._connect()
+                raise error from e
+            client.answered = True
+            return answer
 
         return self._retrier.call(once, what=what)
+
+
+@dataclass(eq=False)
+class _Client:
+    """A client of librdkafka, and what it knows.
+
+    Once connected, one asks the broker that was the controller then for minutes, whether that is alive or not, and
+    tries to reach it thousands of times a second. So a client that gets no answer is replaced, and one that had answers
+    before is given up soon.
+    """
+
+    admin: AdminClient
+    events: ClientEvents
+    answered: bool = False
+
+    def patience(self, timeout: float) -> float:
+        """Seconds to wait for an answer, at most ``timeout``."""
+        return min(timeout, _PATIENCE) if self.answered else timeout
+
+    def wait(self, future: Any, timeout: float, what: str) -> Any:
+        """The answer to a request."""
+        # The client gives up by itself after the timeout, with an error; ours is for a client that does not.
+        return wait_for(future, self.admin, self.events, timeout=timeout + 5, what=what)
 
 
 def _url_safe(topic_id: object) -> str | None:

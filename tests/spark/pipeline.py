@@ -22,6 +22,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.recovery import execute
 from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
 from airflow_provider_kafka_s3.config import Layout
@@ -149,6 +150,17 @@ class Pipeline:
                 assert result.succeeded, result
             results.append(step)
         return results
+
+    def land_here(self, topic: str, run: str = "run") -> TopicResult:
+        """Run until the target is covered, without Spark: this process reads the records."""
+        attempt = self.topic_run(topic, run)
+        while isinstance(step := attempt.advance(), Plan):
+            execute(attempt.committer, step, run=run, on_data_loss=attempt.request.on_data_loss)
+        return step
+
+    def committer(self, topic: str) -> Committer:
+        """Carries decisions out, for whoever is no run."""
+        return Committer(self.log(topic), self.source, object_builder(self.store))
 
     # -- what is in the bucket ----------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -65,6 +65,23 @@ def python_workers(root: int) -> list[psutil.Process]:
                 ):
                     found.append(process)
     return found
+
+
+@contextlib.contextmanager
+def held_still(root: int) -> Iterator[None]:
+    """Stop the Python workers below a process inside the block: nobody takes what Spark reads, so it reads no further.
+
+    Only what fits into buffers on the way is read on.
+    """
+    workers = python_workers(root)
+    assert workers
+    for worker in workers:
+        worker.suspend()
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.resume()
 
 
 class WorkerMemory:

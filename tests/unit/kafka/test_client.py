@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicNotFoundError,
 )
 from airflow_provider_kafka_s3.kafka import records
-from airflow_provider_kafka_s3.kafka.client import ClientEvents, to_error
+from airflow_provider_kafka_s3.kafka.client import ClientEvents, admin_client, to_error
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
 from airflow_provider_kafka_s3.kafka.records import read_records
 from airflow_provider_kafka_s3.retry import Retrier, RetryDetails, RetryPolicy
@@ -89,6 +89,21 @@ def test_questions_are_repeated_by_the_retrier() -> None:
 
     assert [d.attempt for d in told] == [1, 2]
     assert "127.0.0.1:1" in told[0].what
+
+
+def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it knows of the cluster may be a controller that is dead: the next try asks from the beginning."""
+    made: list[object] = []
+
+    def make(config: dict[str, object], events: ClientEvents) -> object:
+        made.append(events)
+        return admin_client(config, events)
+
+    monkeypatch.setattr("airflow_provider_kafka_s3.kafka.offsets.admin_client", make)
+    cluster = KafkaCluster(NOBODY, timeout=0.2, retrier=Retrier(RetryPolicy(max_retries=1), sleep=lambda _: None))
+    with pytest.raises(KafkaUnavailableError, match="Connection refused"):
+        cluster.describe("t")
+    assert len(made) == len(set(map(id, made))) == 3
 
 
 @pytest.mark.parametrize(

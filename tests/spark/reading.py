@@ -1,0 +1,85 @@
+"""A read by Spark that stands still in the middle, and what its topic has to leave in the bucket."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider_kafka_s3.config import MIB, Format, Layout
+from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
+from airflow_provider_kafka_s3.testing.invariants import SourceRecords, check_bucket
+from dev.kafka_broker import Message
+from tests.spark.pipeline import Pipeline
+from tests.spark.probes import Gate, held_still
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JSON: Final = Layout(format=Format(kind="json"), part_size=5 * MIB)
+BATCH_SIZE: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+SIP: Final = {
+    # Spark has little more of the log than its worker took.
+    "kafka.max.partition.fetch.bytes": "65536",
+    "kafka.fetch.max.bytes": "65536",
+    "kafka.receive.buffer.bytes": "65536",
+    "kafka.max.poll.records": "100",
+}
+
+
+def messages(count: int, *, label: str = "n", size: int = 0) -> list[Message]:
+    """Different JSON records of partition 0."""
+    fill = b"x" * size
+    return [Message(b'{"%s": %d, "fill": "%s"}' % (label.encode(), n, fill), partition=0) for n in range(count)]
+
+
+def values(sent: Iterable[Message]) -> Counter[bytes]:
+    """What has to be landed."""
+    return Counter(m.value for m in sent if m.value is not None)
+
+
+def check(pipeline: Pipeline, topic: str, source: SourceRecords, *, complete: bool = True) -> None:
+    """Every record of the source is in the bucket once, or recorded as lost, and nothing is open or owed."""
+    check_bucket(
+        pipeline.store.store,
+        topics_dir="topics",
+        pipeline=pipeline.name,
+        topic=topic,
+        source=source,
+        recovered=True,
+        complete=complete,
+    )
+
+
+@contextlib.contextmanager
+def reading(pipeline: Pipeline, gate: Gate, spark: SparkSession, topic: str, **more: str) -> Iterator[list[JobResult]]:
+    """Plan and read a topic by Spark; inside the block the read stands still in the middle, after it it goes on.
+
+    Yields:
+        A list that holds the job's result after the block.
+    """
+    plan = pipeline.plan(topic, "run")
+    spec = pipeline.spec({topic: plan}, "run", "unused", kafka_overrides=SIP | more)
+    done: list[JobResult] = []
+    usual = spark.conf.get(BATCH_SIZE)
+    spark.conf.set(BATCH_SIZE, "200")
+    job = threading.Thread(target=lambda: done.append(pipeline.job(spec, spark)))
+    try:
+        job.start()
+        assert gate.held.wait(60)
+        with held_still(os.getpid()):
+            yield done
+        gate.open()
+        job.join()
+    finally:
+        gate.open()
+        spark.conf.set(BATCH_SIZE, usual)
+
+
+def outcome_of(done: list[JobResult]) -> TopicOutcome:
+    """How the job ended for its one topic."""
+    ((outcome,),) = [result.topics for result in done]
+    return outcome

@@ -1,0 +1,180 @@
+"""Odd records through Spark and through librdkafka: both readers make the same objects of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.exits import abandon
+from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.testing.invariants import read_source
+from dev.kafka_broker import KafkaBroker, Message
+from tests.spark.pipeline import MakePipeline, Pipeline
+from tests.spark.probes import WorkerMemory
+from tests.spark.reading import JSON, check
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# pyspark leaves it to the garbage collector to close the socket that brings the rows of collect().
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+MakeTopic = Callable[..., str]
+LandBoth = Callable[..., Pipeline]
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+
+
+@pytest.fixture
+def land_both(spark: SparkSession, make_pipeline: MakePipeline) -> Iterator[LandBoth]:
+    """Land a topic by Spark and, in another bucket, without it: the same objects; returns Spark's pipeline."""
+
+    def land(topic: str, **settings: Any) -> Pipeline:
+        by_spark, by_itself = make_pipeline(**settings), make_pipeline(**settings)
+        by_spark.land(spark, topic)
+        by_itself.land_here(topic)
+        assert by_spark.bodies() == by_itself.bodies()
+        first, second = by_spark.decision(topic), by_itself.decision(topic)
+        assert first is not None
+        assert second is not None
+        assert first.slices == second.slices
+        return by_spark
+
+    return land
+
+
+def lines(*values: str) -> list[Message]:
+    """Records of partition 0."""
+    return [Message(json.dumps(v).encode(), partition=0) for v in values]
+
+
+def test_transactions_are_cut_anywhere_and_land_what_is_committed(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, land_both: LandBoth
+) -> None:
+    """Slices that end on markers, begin on them, or hold nothing else; an open transaction ends what can be read."""
+    topic = make_topic()
+    kafka_broker.produce_transaction(topic, lines(*"abcde"))
+    kafka_broker.produce_transaction(topic, lines(*"fghij"), commit=False)
+    kafka_broker.produce_transaction(topic, lines(*"klmno"))
+    with kafka_broker.open_transaction(topic, lines(*"pqr")) as transaction:
+        kafka_broker.produce(topic, lines("s"))
+        pipeline = land_both(topic, layout=JSON, settings={"max_slice_records": 3})
+        manifest = pipeline.decision(topic)
+        assert manifest is not None
+        assert [(s.next_offset, s.records) for s in manifest.slices] == [
+            (3, 3), (6, 2), (9, 0), (12, 0), (15, 3), (18, 2)
+        ]  # fmt: skip
+        assert pipeline.lines() == Counter(json.dumps(v).encode() for v in "abcdeklmno")
+        assert pipeline.topic_run(topic, "next").advance().status == "empty"  # type: ignore[union-attr]
+        transaction.commit_transaction()
+    pipeline.land(spark, topic, run="next")
+    assert pipeline.lines() == Counter(json.dumps(v).encode() for v in "abcdeklmnopqrs")
+    check(pipeline, topic, read_source(pipeline.source, topic))
+
+
+def test_compaction_leaves_holes_that_are_no_loss(
+    kafka_broker: KafkaBroker, make_topic: MakeTopic, land_both: LandBoth
+) -> None:
+    """At the start, in the middle and at the end of slices, and slices of nothing but a hole."""
+    topic = make_topic(1, {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"})
+    keys = "aaaabcccdddd"
+    for n, key in enumerate(keys):
+        kafka_broker.produce(topic, [Message(b"%d" % n, key=key.encode(), partition=0)])
+
+    def compacted() -> bool:
+        # A segment is rolled, and then compacted, only when another record comes after its time.
+        kafka_broker.produce(topic, [Message(b"99", key=b"d", partition=0)])
+        held = read_source(source, topic)
+        return sorted(o for offsets in held.values() for o in offsets[0] if o < len(keys)) == [3, 4, 7]
+
+    source = KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers})
+    kafka_broker.wait_until(compacted, f"the compaction of {topic}")
+    window = {0: (0, len(keys))}
+    settings = {"max_slice_records": 2, "window": window, "mode": "data_interval"}
+    pipeline = land_both(topic, layout=JSON, settings=settings)
+    manifest = pipeline.decision(topic)
+    assert manifest is not None
+    assert [s.records for s in manifest.slices] == [0, 1, 1, 1, 0, 0]
+    assert pipeline.lines() == Counter([b"3", b"4", b"7"])
+    check(pipeline, topic, {t: {0: {o: v for o, v in held[0].items() if o < len(keys)}}
+                            for t, held in read_source(source, topic).items()})  # fmt: skip
+
+
+def test_records_without_a_time_are_null_for_readers_of_the_table(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, land_both: LandBoth, tmp_path: Path
+) -> None:
+    """None, negative, microseconds; then nanoseconds and the year 1500, which Spark itself cannot read."""
+    topic = make_topic(1, ANY_TIME)
+    daily = Layout(format=Format(kind="json"), partitioner=Partitioner(kind="daily"), on_bad_timestamp=NULL)
+    null = f"year={NULL}/month={NULL}/day={NULL}"
+    epoch = "year=1970/month=01/day=01"
+    expected = {-1: null, -5: "year=1969/month=12/day=31", 1: epoch, 10**15: null, 1_700_000_000_000: None}
+    for time in expected:
+        kafka_broker.produce(topic, [Message(b'{"time":%d}' % time, partition=0, timestamp=time)])
+    pipeline = land_both(topic, layout=daily)
+    landed = {json.loads(line)["time"]: key.split("/", 2)[2].rpartition("/")[0]
+              for key in pipeline.data_keys() for line in pipeline.body(key).splitlines()}  # fmt: skip
+    assert landed == {**expected, 1_700_000_000_000: "year=2023/month=11/day=14"}
+
+    for key, body in pipeline.bodies().items():
+        path = tmp_path / key.removeprefix(f"topics/{topic}/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+    table = spark.read.json(str(tmp_path))
+    assert dict(table.dtypes)["year"] == "int"
+    assert {row.time: row.year for row in table.collect()} == {
+        -1: None, -5: 1969, 1: 1970, 10**15: None, 1_700_000_000_000: 2023
+    }  # fmt: skip
+
+    for time in (1_700_000_000_000_000_000, 2**63 - 1, -(2**63) + 1, -14_830_974_000_000):
+        kafka_broker.produce(topic, [Message(b'{"time":%d}' % time, partition=0, timestamp=time)])
+    pipeline = land_both(topic, layout=daily)
+    assert len([key for key in pipeline.data_keys() if null in key]) == 1
+    assert any("/year=1500/month=01/day=" in key for key in pipeline.data_keys())
+    check(pipeline, topic, read_source(pipeline.source, topic))
+
+
+def test_a_record_without_a_time_fails_its_batch_by_name_and_a_partition_for_it_lands_all(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """The batch keeps its layout; given up for its debt, it is planned anew with the partition."""
+    topic = make_topic(1, ANY_TIME)
+    for time in (1, -1, 2):
+        kafka_broker.produce(topic, [Message(b"%d" % time, partition=0, timestamp=time)])
+    daily = Partitioner(kind="daily")
+    pipeline = make_pipeline(layout=Layout(format=Format(kind="json"), partitioner=daily))
+    outcome = pipeline.execute(spark, topic, run="first")[topic]
+    assert outcome.error == "RecordError"
+    assert f"topic '{topic}', partition 0, offset 1: the record has no timestamp" in str(outcome.message)
+    assert "on_bad_timestamp='__HIVE_DEFAULT_PARTITION__'" in str(outcome.message)
+    assert "kafka-s3 abandon" in str(outcome.message)
+
+    pipeline.layout = Layout(format=Format(kind="json"), partitioner=daily, on_bad_timestamp="undated")
+    abandon(pipeline.committer(topic), 1, release="debt", reason="no timestamp", operator="test")
+    pipeline.land(spark, topic, run="first")
+    assert pipeline.lines() == Counter([b"1", b"-1", b"2"])
+    assert any("/year=undated/month=undated/day=undated/" in key for key in pipeline.data_keys())
+    check(pipeline, topic, read_source(pipeline.source, topic))
+
+
+def test_records_of_ten_megabytes_pass_byte_for_byte_through_small_workers(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, land_both: LandBoth
+) -> None:
+    """Of 1 and 10 MB, among small ones, as JSON and as bytes; a worker holds 300 MB at most."""
+    topic = make_topic(1, {"max.message.bytes": str(16 * MIB)})
+    sizes = [10 * MIB - 300, 5, MIB, 10 * MIB - 300, 1, 10 * MIB - 301, MIB, 10 * MIB - 300]
+    sent = [json.dumps(f"{n}" * size).encode() for n, size in enumerate(sizes)]
+    kafka_broker.produce(topic, [Message(v, partition=0) for v in sent], message_max_bytes=16 * MIB)
+    for kind in ("json", "bytes"):
+        with WorkerMemory() as memory:
+            pipeline = land_both(topic, layout=Layout(format=Format(kind=kind)))
+        (key,) = pipeline.data_keys()
+        assert pipeline.body(key) == b"".join(value + b"\n" for value in sent)
+        assert 0 < memory.peak <= 300_000_000
