@@ -21,6 +21,7 @@ from dev.kafka_broker import Message
 from dev.spark_cluster import WORKER_PYTHON, SparkCluster
 from tests.airflow.conftest import SECRET_KEY
 from tests.conftest import PASSWORD
+from tests.spark.probes import command_lines
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.s3 import S3Store
@@ -173,7 +174,7 @@ def attacked(
             p for p in cluster.python_workers(executor) if port in {c.laddr.port for c in p.net_connections()}
         )
         interpreter, environment = process.cmdline()[0], process.environ()
-        commands = [p.cmdline() for p in [*worker.descendants(), *cluster.executors()] if p.is_running()]
+        commands = command_lines([*worker.descendants(), *cluster.executors()])
         cluster.kill_executor(executor)
     finally:
         held.drop()

@@ -51,6 +51,15 @@ class Gate:
         return str(environ["PATH_INFO"]).endswith(".manifest.json")
 
 
+def command_lines(processes: Iterable[psutil.Process]) -> list[list[str]]:
+    """The arguments of processes, without those that have ended: Spark starts short-lived helpers, too."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(process.cmdline())
+    return found
+
+
 def python_workers(root: int) -> list[psutil.Process]:
     """The Python workers below a process: what Spark's daemon has forked."""
     found = []
