@@ -31,7 +31,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 .DELETE_ON_ERROR:
 # Output of two installations at once tells nobody anything, and the steps are few.
 .NOTPARALLEL:
-.PHONY: help demo test test-3.3 test-2.11 lint format bench simulate mutants lock setup setup-3.3 setup-2.11 jars browser \
+.PHONY: help demo test test-3.3 test-2.11 lint format bench simulate mutants soak lock setup setup-3.3 setup-2.11 jars browser \
   versitygw check clean
 
 help: ## list the targets
@@ -68,6 +68,9 @@ simulate: setup-3.3 ## 10,000 seeds of the commit protocol under crashes, races 
 
 mutants: setup-3.3 ## drop one safety step of the protocol at a time and show that the simulation notices
 	@$(RUN) -m tests.protocol.mutants $(ARGS)
+
+soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults: then every offset has to be landed once
+	@$(RUN) -m tests.soak $(if $(SECONDS),--seconds $(SECONDS),$(if $(MINUTES),--minutes $(MINUTES))) $(if $(SEED),--seed $(SEED))
 
 lock: $(UV) ## resolve the dependencies again and write the locks
 	@for version in 3.3 2.11; do \

@@ -25,7 +25,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Final, Self
@@ -108,7 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
         condition = next((name for name in ("if-match", "if-none-match") if name in self.headers), "")
         call, fault = proxy.arrived(Call(0, operation, key, condition, upload_id, port=self.client_address[1]))
         try:
-            self._carry_out(call, fault)
+            with proxy.under_way():
+                self._carry_out(call, fault)
         except _HangUp as end:
             self.close_connection = True
             if end.reset:
@@ -131,11 +132,10 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _HangUp(reset=True)
         body = self._read_body()
         match fault:
-            case None | Delay():
-                response = self._ask(call, body)
-                if fault is not None:
-                    time.sleep(fault.seconds)
-                self._pass_on(call, response)
+            case None:
+                self._pass_on(call, self._ask(call, body))
+            case Delay():
+                self._delay(call, body, fault)
             case Answer():
                 if fault.applied:
                     self._ask(call, body)
@@ -158,6 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._pass_on(call, self._ask(call, body))
             case Hold():
                 self._hold(call, body, fault)
+
+    def _delay(self, call: Call, body: bytes, delay: Delay) -> None:
+        response = self._ask(call, body) if delay.applied else None
+        time.sleep(delay.seconds)
+        self._pass_on(call, response or self._ask(call, body))
 
     def _hold(self, call: Call, body: bytes, hold: Hold) -> None:
         response = self._ask(call, body) if hold.applied else None
@@ -333,6 +338,8 @@ class FaultProxy:
         self._context = None if authority is None else ssl.create_default_context(cafile=str(authority.certificate))
         self._choose = choose
         self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._under_way = 0
         self._over = threading.Event()
         self._rules: list[Rule] = []
         self._calls: list[Call] = []
@@ -376,6 +383,16 @@ class FaultProxy:
         with self._lock:
             self._rules.clear()
             self._calls.clear()
+
+    def wait_until_idle(self, timeout: float = 30.0) -> None:
+        """Wait until no request is on its way, late ones included.
+
+        Raises:
+            TimeoutError: one still is after ``timeout`` seconds.
+        """
+        with self._lock:
+            if not self._idle.wait_for(lambda: not self._under_way, timeout):
+                raise TimeoutError(f"{self._under_way} requests are still on their way after {timeout:.0f} s")
 
     @property
     def calls(self) -> list[Call]:
@@ -426,6 +443,18 @@ class FaultProxy:
         fault = struck[0] if struck else self._choose(call)
         call.fault = "" if fault is None else type(fault).__name__
         return call, fault
+
+    @contextlib.contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Note that a request is on its way."""
+        with self._lock:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+                self._idle.notify_all()
 
     def connect(self) -> http.client.HTTPConnection:
         """A connection to the server."""

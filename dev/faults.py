@@ -107,9 +107,10 @@ class Hang:
 
 @dataclass(frozen=True)
 class Delay:
-    """The request is applied, and its answer comes ``seconds`` later."""
+    """The answer comes ``seconds`` later; or the request is applied only then, whether somebody still waits or not."""
 
     seconds: float = 0.05
+    applied: bool = True
 
 
 @dataclass(frozen=True)

@@ -188,6 +188,25 @@ def test_a_held_request_goes_on_when_it_is_released(
     assert (len(got), answers) == (1, [(200, ANSWER)])
 
 
+def test_a_late_request_arrives_when_nobody_waits_for_it_any_more(
+    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]]
+) -> None:
+    """The network may keep it for as long as it likes."""
+    proxy.add(Delay(1.0, applied=False), operation="UploadPart")
+    client.timeout = 0.1
+
+    with pytest.raises(TimeoutError):
+        put(client)
+    client.close()
+
+    assert got == []
+    client.timeout = 10
+    client.request("GET", "/bucket/folder/other")
+    client.getresponse().read()
+    proxy.wait_until_idle()
+    assert [method for method, *_ in got] == ["GET", "PUT"]
+
+
 def test_a_held_request_outlives_its_client(
     proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]]
 ) -> None:

@@ -1,0 +1,43 @@
+"""``python -m tests.soak``: see :mod:`tests.soak.soak`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import sys
+
+from dev.kafka_broker import KafkaBroker
+from tests.soak.soak import soak
+
+
+def main() -> int:
+    """Run it and print the figures; an error is raised as it is."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long faults happen (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, help="the same in seconds")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32), help="default: a new one")
+    parser.add_argument("--workers", type=int, default=3, help="processes at the same time (default: %(default)s)")
+    options = parser.parse_args()
+    seconds = options.minutes * 60 if options.seconds is None else options.seconds
+    print(f"Soak of {seconds:.0f} s, seed {options.seed}, {options.workers} processes …", flush=True)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    logging.disable(logging.WARNING)
+    with KafkaBroker() as broker:
+        figures = soak(broker, seconds=seconds, seed=options.seed, workers=options.workers, say=say)
+    bucket = figures.bucket
+    assert bucket is not None
+    kinds = ", ".join(f"{name} {count}" for name, count in sorted(figures.faults.items()))
+    print(f"Faults: {kinds}")
+    print(
+        f"Every offset is landed once: {bucket.records:,} records in {bucket.objects:,} objects of {bucket.batches:,} "
+        f"batches, {bucket.size:,} bytes; {figures.left:,} uploads of dead processes were left to be collected"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

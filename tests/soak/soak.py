@@ -1,0 +1,257 @@
+"""Everything at once, for as long as one likes: then every offset has to be in the bucket once.
+
+Records keep coming, some in transactions that are aborted. Processes run the real engine on one topic at the same time,
+through a proxy that misbehaves, and are killed with SIGKILL; people give batches up. When time is over the faults end,
+one more process recovers what is left, and the shipped checkers compare the bucket with Kafka.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import multiprocessing
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from airflow_provider_kafka_s3.batch import exits, gc
+from airflow_provider_kafka_s3.batch.recovery import recover
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TransientError
+from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, read_source
+from dev.fault_proxy import FaultProxy
+from dev.kafka_tools import KafkaTools, Message
+from dev.versitygw import VersityGateway
+from tests.soak.chaos import Chaos
+from tests.soak.worker import PIPELINE, TOPICS_DIR, client_of, land, make_committer, work
+
+__all__ = ["Figures", "soak"]
+
+PARTITIONS: Final = 3
+_LEAST_KILLS, _LEAST_FAULTS, _LEAST_RUNS = 3, 10, 3
+_GRACE: Final = 120.0
+"""Seconds beyond the end that a machine gets which is too busy to do even the least."""
+_DAYS: Final = 86_400.0
+
+# To start and import everything takes a process longer than it lives; forked from one that did so, it works at once.
+_FORKS: Final = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.soak.worker"])
+
+
+@dataclass
+class Figures:
+    """What happened.
+
+    Attributes:
+        seconds: how long.
+        produced: records that can be read.
+        runs: how runs ended, and how often: ``lands``, ``fails``, ``gives up``.
+        kills: processes that were killed.
+        abandoned: batches that people gave up.
+        requests: that processes sent.
+        faults: by kind.
+        left: uploads that nobody completed or aborted, all of them free to be collected.
+        bucket: what is in it at the end.
+        terminal: errors that would have called for a person.
+    """
+
+    seconds: float = 0.0
+    produced: int = 0
+    runs: collections.Counter[str] = field(default_factory=collections.Counter)
+    kills: int = 0
+    abandoned: int = 0
+    requests: int = 0
+    faults: collections.Counter[str] = field(default_factory=collections.Counter)
+    left: int = 0
+    bucket: BucketSummary | None = None
+    terminal: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        """For people."""
+        return (
+            f"{self.seconds:6.0f} s  {self.produced:,} records produced, {self.runs['lands']:,} runs landed, "
+            f"{self.runs['fails']:,} failed for a while, {self.kills:,} processes killed, {self.abandoned:,} batches "
+            f"abandoned, {self.faults.total():,} faults in {self.requests:,} requests"
+        )
+
+
+class _Worker:
+    """A process that lands in run after run; when it is killed another one goes on with its run."""
+
+    def __init__(self, told: dict[str, Any], figures: Figures, lock: threading.Lock) -> None:
+        self._told, self._figures, self._lock = told, figures, lock
+        self._number = 1
+        self._start()
+
+    def _start(self) -> None:
+        heard, say = _FORKS.Pipe(duplex=False)
+        told = {**self._told, "first_run": self._number}
+        self._process = _FORKS.Process(target=work, args=(told, say), daemon=True)
+        self._process.start()
+        say.close()
+        self._reader = threading.Thread(target=self._listen, args=(heard,), daemon=True)
+        self._reader.start()
+
+    def _listen(self, heard: Connection) -> None:
+        with heard, contextlib.suppress(EOFError, OSError):
+            while True:
+                event, what = heard.recv()
+                with self._lock:
+                    self._figures.runs[event] += 1
+                    if event == "begins":
+                        self._number = what
+                    elif event == "gives up":
+                        self._figures.terminal.append(what)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._process.join()
+        self._reader.join()
+        self._process.close()
+
+    def restart(self) -> None:
+        """Killed at whatever it was doing; its run is tried again."""
+        self.kill()
+        self._start()
+
+
+def soak(
+    kafka: KafkaTools,
+    *,
+    seconds: float,
+    seed: int,
+    workers: int = 3,
+    say: Callable[[str], None] = print,
+    every: float = 10.0,
+) -> Figures:
+    """Run it.
+
+    Args:
+        kafka: the cluster.
+        seconds: how long faults happen; on a machine that is too busy longer, until something happened at all.
+        seed: of all choices.
+        workers: processes at the same time.
+        say: told how it goes.
+        every: seconds between two such lines.
+
+    Raises:
+        InvariantViolation: a record was lost or landed twice, or something else is not as it must be.
+        AssertionError: a run ended with an error that would have called for a person.
+    """
+    rng, figures, lock, over = random.Random(seed), Figures(), threading.Lock(), threading.Event()
+    topic = kafka.create_topic(f"soak-{uuid.uuid4()}", PARTITIONS)
+    chaos = Chaos(rng.getrandbits(32))
+    login = {"access_key_id": "soak", "secret_access_key": "canary-of-the-secret-key"}
+    with VersityGateway(**login) as server, FaultProxy(server.endpoint, choose=chaos.choose) as proxy:
+        told = {
+            "endpoint": proxy.endpoint,
+            "login": login["access_key_id"],
+            "secret": login["secret_access_key"],
+            "bucket": "lake",
+            "topic": topic,
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "read_timeout": 2.0,
+        }
+        direct = {**told, "endpoint": server.endpoint, "read_timeout": 60.0}
+        client_of(direct).create_bucket(Bucket="lake")
+        producer = threading.Thread(target=_produce, args=(kafka, topic, random.Random(rng.random()), figures, over))
+        producer.start()
+        crew = [
+            _Worker({**told, "name": f"worker-{i}", "seed": rng.getrandbits(32)}, figures, lock) for i in range(workers)
+        ]
+        began = told_at = time.monotonic()
+        try:
+            while True:
+                over.wait(rng.uniform(0.3, 3.0))
+                rng.choice(crew).restart()
+                figures.kills += 1
+                if rng.random() < 0.15:
+                    figures.abandoned += _abandon(told, rng)
+                now = time.monotonic()
+                figures.seconds = now - began
+                figures.requests += len(proxy.calls)
+                figures.faults = collections.Counter(chaos.counts)
+                proxy.clear()
+                if now - told_at >= every:
+                    say(figures.line())
+                    told_at = now
+                enough = (
+                    figures.kills >= _LEAST_KILLS
+                    and figures.faults.total() >= _LEAST_FAULTS
+                    and figures.runs["lands"] >= _LEAST_RUNS
+                )
+                if figures.terminal or (figures.seconds >= seconds and enough) or figures.seconds > seconds + _GRACE:
+                    break
+        finally:
+            over.set()
+            chaos.end()
+            for worker in crew:
+                worker.kill()
+            producer.join()
+        assert not figures.terminal, figures.terminal
+        # What is on its way arrives, with its sender dead.
+        proxy.wait_until_idle()
+        say(f"{figures.line()}; faults end, recovering …")
+        _finish(direct, figures)
+    return figures
+
+
+def _produce(kafka: KafkaTools, topic: str, rng: random.Random, figures: Figures, over: threading.Event) -> None:
+    number = 0
+    while not over.wait(rng.uniform(0.02, 0.2)):
+        partition, burst = rng.randrange(PARTITIONS), []
+        for _ in range(rng.choice((1, 10, 60))):
+            number += 1
+            value = json.dumps({"number": number, "padding": "x" * rng.randrange(300)}, separators=(",", ":"))
+            burst.append(Message(value.encode(), partition=partition))
+        kind = rng.random()
+        if kind < 0.02:
+            kafka.produce_transaction(topic, burst, commit=kind < 0.01)
+        else:
+            kafka.produce(topic, burst)
+        if not 0.01 <= kind < 0.02:
+            figures.produced += len(burst)
+
+
+def _abandon(told: dict[str, Any], rng: random.Random) -> int:
+    """Somebody gives an open batch up, so that its offsets are planned again; whether it worked out."""
+    try:
+        committer = make_committer(told)
+        if committer.log.read_marker() is None or not (plans := committer.log.view().open_plans):
+            return 0
+        batch = rng.choice(sorted(plans))
+        exits.abandon(committer, batch, release="debt", reason="soak", operator="soak")
+    except (TransientError, ConfigurationError):  # no answer; or it is decided, and can only be rolled forward
+        return 0
+    except KafkaS3Error as e:
+        raise AssertionError(f"abandon: {type(e).__name__}: {e}") from e
+    return 1
+
+
+def _finish(told: dict[str, Any], figures: Figures) -> None:
+    committer = make_committer(told)
+    recover(committer, operator="soak")
+    land(committer, "the last")
+    log, store = committer.log, committer.store
+    figures.bucket = check_bucket(
+        store.store,
+        topics_dir=TOPICS_DIR,
+        pipeline=PIPELINE,
+        topic=log.topic,
+        source=read_source(committer.source, log.topic),
+        recovered=True,
+        complete=True,
+    )
+    assert figures.bucket.records == figures.produced, (figures.bucket, figures.produced)
+    # Of processes that died or never learned of them; nobody needs one of them any more.
+    garbage = gc.find_garbage(log, now=time.time() + 8 * _DAYS)
+    assert [*garbage.needed, *garbage.foreign, *garbage.young] == []
+    figures.left = len(garbage.garbage)
+    gc.collect(log, garbage)
+    assert not store.pending_uploads(f"{TOPICS_DIR}/{log.topic}/")

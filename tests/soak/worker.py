@@ -1,0 +1,92 @@
+"""A process that lands one topic in run after run, until it is killed.
+
+A run that fails for a while is tried again under its key, as a scheduler would.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import random
+import time
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.objects import object_builder
+from airflow_provider_kafka_s3.batch.recovery import execute
+from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.config import MIN_PART_SIZE, Format, Layout
+from airflow_provider_kafka_s3.exceptions import TerminalError, TransientError
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+# Processes are forked from one that has imported this module. What the package imports on first use is there, too.
+for _name in ("boto3", "botocore.client", "confluent_kafka", "confluent_kafka.admin", "pyarrow"):
+    importlib.import_module(_name)
+
+TOPICS_DIR = "topics"
+PIPELINE = "soak"
+LAYOUT = Layout(topics_dir=TOPICS_DIR, format=Format(kind="json", compression="gzip"), part_size=MIN_PART_SIZE)
+
+
+def client_of(told: dict[str, Any]) -> S3Client:
+    """A client of the store."""
+    settings = S3Settings(
+        endpoint_url=told["endpoint"],
+        region="us-east-1",
+        addressing_style="path",
+        connect_timeout=5.0,
+        read_timeout=told["read_timeout"],
+    )
+    return make_client(settings, S3Credentials(access_key_id=told["login"], secret_access_key=told["secret"]))
+
+
+def make_committer(told: dict[str, Any], store: DurableStore | None = None) -> Committer:
+    """What a process needs to work on the topic."""
+    if store is None:
+        retrier = Retrier(RetryPolicy(base=0.05, cap=1.0, throttle_base=0.1, throttle_deadline=20.0))
+        store = DurableStore(S3Store(client_of(told), told["bucket"]), retrier)
+    log = TopicLog(store, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=told["topic"])
+    source = KafkaSource({"bootstrap.servers": told["bootstrap_servers"]})
+    return Committer(log, source, object_builder(store))
+
+
+def land(committer: Committer, run: str) -> TopicResult:
+    """One attempt of a run."""
+    request = RunRequest(
+        run=run, mode="incremental", layout=LAYOUT, starting="earliest", max_slice_records=400, adopt_wait=0.5
+    )
+    attempt = TopicRun(committer, request)
+    while not isinstance(step := attempt.advance(), TopicResult):
+        execute(committer, step, run=run)
+    return step
+
+
+def work(told: dict[str, Any], say: Connection) -> None:
+    """Land until killed, or until an error that calls for a person; ``say`` is told what begins and how it ends."""
+    logging.disable(logging.WARNING)  # Most of what happens here is something to warn of.
+    rng, parent, number = random.Random(told["seed"]), os.getppid(), int(told["first_run"])
+    store = make_committer(told).store
+    while os.getppid() == parent:
+        say.send(("begins", number))
+        try:
+            # The log remembers what it has read: a new run begins with nothing.
+            result = land(make_committer(told, store), f"{told['name']}-{number}")
+        except TransientError as e:
+            say.send(("fails", type(e).__name__))
+        except TerminalError as e:
+            say.send(("gives up", f"{type(e).__name__}: {e}"))
+            return
+        else:
+            say.send(("lands", result.status))
+            number += 1
+        time.sleep(rng.uniform(0.05, 0.4))
