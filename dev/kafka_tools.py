@@ -57,6 +57,28 @@ class KafkaTools:
 
         return AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=log)
 
+    def allow(self, topic: str, user: str, operation: str) -> None:
+        """Let a user do something with a topic; from now on nobody may do anything with it that no rule allows.
+
+        Args:
+            topic: name of the topic.
+            user: name of the user.
+            operation: as in ``confluent_kafka.admin.AclOperation``: ``READ``, ``DESCRIBE``, ``ALL``.
+        """
+        from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+        rule = AclBinding(
+            ResourceType.TOPIC,
+            topic,
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
+        )
+        for future in self.admin.create_acls([rule]).values():
+            future.result()
+
     def producer(self, **config: object) -> Producer:
         """A producer of the plain listener; keywords are librdkafka settings with ``_`` for ``.``."""
         from confluent_kafka import Producer

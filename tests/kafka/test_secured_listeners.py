@@ -34,26 +34,8 @@ WAYS = ("scram", "plain", "certificate", "token")
 @pytest.fixture
 def forbidden(kafka_broker: KafkaBroker, make_topic: Callable[..., str]) -> str:
     """A topic that nobody but a stranger may see."""
-    from confluent_kafka.admin import (
-        AclBinding,
-        AclOperation,
-        AclPermissionType,
-        ResourcePatternType,
-        ResourceType,
-    )
-
     topic = make_topic(1)
-    rule = AclBinding(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        "User:stranger",
-        "*",
-        AclOperation.ALL,
-        AclPermissionType.ALLOW,
-    )
-    for future in kafka_broker.admin.create_acls([rule]).values():
-        future.result()
+    kafka_broker.allow(topic, "stranger", "ALL")
     return topic
 
 
