@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.exits import abandon
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner
+from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.testing.invariants import read_source
 from dev.kafka_broker import KafkaBroker, Message
@@ -139,6 +140,28 @@ def test_records_without_a_time_are_null_for_readers_of_the_table(
     assert len([key for key in pipeline.data_keys() if null in key]) == 1
     assert any("/year=1500/month=01/day=" in key for key in pipeline.data_keys())
     check(pipeline, topic, read_source(pipeline.source, topic))
+
+
+def test_a_window_takes_the_records_without_a_time_that_lie_in_it_and_ends_before_no_record_silently(
+    kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """Windows are ranges of offsets; behind nanoseconds Kafka finds no time, and a window there is an error."""
+    topic = make_topic(1, ANY_TIME)
+    for time in (500, -1, 1000, -1, 1500, 2000, -1, 2500):
+        kafka_broker.produce(topic, [Message(b"%d" % time, partition=0, timestamp=time)])
+    daily = Layout(format=Format(kind="json"), partitioner=Partitioner(kind="daily"), on_bad_timestamp=NULL)
+    pipeline = make_pipeline(layout=daily, settings={"mode": "data_interval", "window": (1000, 2000)})
+    assert str(pipeline.land_here(topic, "first").target) == "0: [2, 5)"
+    assert pipeline.lines() == Counter([b"1000", b"-1", b"1500"])
+
+    kafka_broker.produce(topic, [Message(b"9", partition=0, timestamp=1_700_000_000_000_000_000)])
+    kafka_broker.produce(topic, [Message(b"3000", partition=0, timestamp=3000)])
+    pipeline.settings["window"] = (2000, 3000)
+    with pytest.raises(RecordError, match=rf"'{topic}', partition 0, offset 8: .*1700000000000000000.*incremental"):
+        pipeline.land_here(topic, "second")
+    pipeline.settings["window"] = {0: (5, 10)}
+    pipeline.land_here(topic, "second, by offsets")
+    assert pipeline.lines() == Counter([b"1000", b"-1", b"1500", b"2000", b"-1", b"2500", b"9", b"3000"])
 
 
 def test_a_record_without_a_time_fails_its_batch_by_name_and_a_partition_for_it_lands_all(

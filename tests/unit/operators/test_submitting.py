@@ -110,6 +110,8 @@ def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
             request_retry={"max_retries": 9},
             upload={"threads": 3, "memory": 2**21, "spill_dir": "/mnt/fast"},
             max_open_objects=7,
+            partitioner="daily",
+            on_bad_timestamp="undated",
             on_data_loss="skip",
         )
     )
@@ -121,7 +123,8 @@ def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
     assert spec.upload == UploadSettings(threads=3, memory=2**21, spill_dir="/mnt/fast")
     plan = orders.store.get("topics/_kafka_s3/orders-to-lake/orders/batches/0000000001.plan.json")
     assert plan is not None
-    assert json.loads(plan.body)["layout"]["rotation"]["max_open_objects"] == 7
+    layout = json.loads(plan.body)["layout"]
+    assert (layout["rotation"]["max_open_objects"], layout["on_bad_timestamp"]) == (7, "undated")
     assert spec.credentials is not None
     assert spec.credentials.secret_access_key == SECRETS["aws"]
 
