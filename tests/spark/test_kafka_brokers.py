@@ -1,0 +1,112 @@
+"""Brokers that die, stand still and come back while a topic is planned and read, with real ones and real Spark."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.testing.invariants import read_source, snapshot
+from dev.kafka_cluster import KafkaCluster
+from dev.s3_server import ThreadedS3Server
+from tests.spark.pipeline import MakePipeline, Pipeline
+from tests.spark.probes import Gate
+from tests.spark.reading import JSON, check, messages, outcome_of, reading, values
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# pyspark leaves it to the garbage collector to close the socket that brings the rows of collect().
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+MANY = 16_000
+SOON = {
+    "kafkaConsumer.pollTimeoutMs": "2000",
+    "kafka.default.api.timeout.ms": "2000",
+    "kafka.request.timeout.ms": "2000",
+}
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[KafkaCluster]:
+    """Two brokers."""
+    with KafkaCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(brokers: KafkaCluster) -> Iterator[KafkaCluster]:
+    """Both of them alive, and alive again afterwards."""
+    yield brokers
+    brokers.revive()
+
+
+def impatient(cluster: KafkaCluster) -> tuple[KafkaSource, list[str]]:
+    """A source that gives up soon, and what it tried again."""
+    tried: list[str] = []
+    retrier = Retrier(RetryPolicy(max_retries=2, base=0.01), on_retry=lambda details: tried.append(details.reason))
+    return KafkaSource({"bootstrap.servers": cluster.bootstrap_servers}, timeout=1.0, retrier=retrier), tried
+
+
+def refuses_to_plan(pipeline: Pipeline, cluster: KafkaCluster, topic: str) -> None:
+    """A run is a transient error after a bounded number of tries, and writes nothing."""
+    pipeline.source, tried = impatient(cluster)
+    before = snapshot(pipeline.store.store)
+    with pytest.raises(KafkaUnavailableError, match=f"of topic '{topic}'.*(are down|are reachable)"):
+        pipeline.topic_run(topic, "later").advance()
+    assert len(tried) == 2
+    assert snapshot(pipeline.store.store) == before
+
+
+def test_a_leader_that_dies_during_a_read_costs_nothing_but_time(
+    spark: SparkSession, cluster: KafkaCluster, make_pipeline: MakePipeline
+) -> None:
+    """The other replica leads on, and the same tasks read on from it: every record once."""
+    topic = cluster.create_replicated(f"led-{uuid.uuid4()}", [2, 1])
+    cluster.produce(topic, sent := messages(MANY, size=1_000), acks="all")
+    gate = Gate(parts=0)
+    with ThreadedS3Server(middleware=gate) as server:
+        config = {"bootstrap.servers": cluster.bootstrap_servers}
+        pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON, kafka=config)
+        with reading(pipeline, gate, spark, topic) as done:
+            cluster.other.kill()
+            cluster.wait_until(lambda: cluster.leader(topic) == 1, "another leader")
+        assert outcome_of(done).status == "decided", done
+        assert pipeline.lines() == values(sent)
+        check(pipeline, topic, read_source(pipeline.source, topic))
+
+
+def test_a_broker_that_dies_during_a_read_fails_it_soon_and_a_retry_lands_all(
+    spark: SparkSession, cluster: KafkaCluster, make_pipeline: MakePipeline
+) -> None:
+    """The only replica is gone: transient, nothing is decided; nothing can be planned until it is back, then all is."""
+    topic = cluster.create_replicated(f"alone-{uuid.uuid4()}", [2])
+    cluster.produce(topic, sent := messages(MANY, size=1_000))
+    gate = Gate(parts=0)
+    with ThreadedS3Server(middleware=gate) as server:
+        config = {"bootstrap.servers": cluster.bootstrap_servers}
+        pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON, kafka=config)
+        with reading(pipeline, gate, spark, topic, **SOON) as done:
+            cluster.other.kill()
+            died = time.monotonic()
+        outcome = outcome_of(done)
+        assert outcome.error == "SparkJobError", outcome
+        # Four attempts at two seconds each.
+        assert time.monotonic() - died < 60
+        assert pipeline.decision(topic) is None
+        assert pipeline.data_keys() == []
+
+        source = pipeline.source
+        refuses_to_plan(pipeline, cluster, topic)
+        cluster.revive()
+        cluster.wait_until(lambda: cluster.leader(topic) == 2, "the leader")
+        pipeline.source = source
+        pipeline.land(spark, topic)
+        assert pipeline.lines() == values(sent)
+        check(pipeline, topic, read_source(source, topic))
