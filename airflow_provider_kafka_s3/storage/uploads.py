@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 from isal import isal_zlib
 
 from airflow_provider_kafka_s3.config import MAX_PARTS, MIB, MIN_PART_SIZE
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError, UploadGone
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import Part
 
@@ -164,7 +164,14 @@ class Upload:
         with self._id_lock:  # The first of its parts to run begins the upload; the others wait for it.
             if self._upload_id is None:
                 self._upload_id = store.create_upload(self.key, self._metadata)
-        return store.upload_part(self.key, self._upload_id, number, body)
+        try:
+            return store.upload_part(self.key, self._upload_id, number, body)
+        except UploadGone as e:
+            # Nobody but this process knows of it, so nobody has completed it.
+            raise TransientError(
+                f"{e}: the upload was aborted while its parts were sent, by somebody or by a lifecycle rule that "
+                "does not wait for days. Nothing is lost; try again"
+            ) from e
 
 
 class UploadPool:

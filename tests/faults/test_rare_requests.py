@@ -6,6 +6,7 @@ work says so or succeeds, and is done when it is tried again.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +15,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch import exits, gc
 from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.exceptions import BatchLossError, KafkaS3Error, UnknownOutcomeError
+from airflow_provider_kafka_s3.exceptions import BatchLossError, KafkaS3Error, TransientError, UnknownOutcomeError
 from dev.faults import Answer, Fault, Lose, Rule, Truncate, Twice
 from tests.faults.conftest import Site
 from tests.faults.landing import LARGE, SMALL, TOPIC, Landing, Size, Topic
@@ -104,6 +105,35 @@ def test_the_loser_of_a_decision_gives_its_uploads_up_as_well_as_it_can(
     assert len(winner.pending()) == (2 if refused else 0)
     assert ("stays pending" in caplog.text) == (times is None and name not in ("cut off", "twice"))
     winner.check()
+
+
+def test_an_upload_that_is_aborted_while_it_is_written_is_a_reason_to_try_again(site: Site) -> None:
+    """Whoever tidies up too eagerly costs a try and no record; the answer itself is nothing for people to read."""
+    topic = Topic()
+    topic.records_arrive()
+    other = site.observer(topic)
+    held = site.proxy.hold("UploadPart", key=f"{topic.data}*")
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            site.landing(topic).run("run")
+        except KafkaS3Error as e:
+            errors.append(e)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    held.wait_until_held()
+    uploads_expire(other)
+    held.release()
+    thread.join(60)
+
+    (error,) = errors
+    assert type(error) is TransientError
+    assert "was aborted while its parts were sent" in str(error)
+    assert other.pending() == set()
+    assert other.run("run").status == "ok"
+    other.check()
 
 
 @pytest.mark.parametrize("name", LOOKS)

@@ -33,7 +33,7 @@ from tests.soak.worker import PIPELINE, TOPICS_DIR, client_of, land, make_commit
 __all__ = ["Figures", "soak"]
 
 PARTITIONS: Final = 3
-_LEAST_KILLS, _LEAST_FAULTS, _LEAST_RUNS = 3, 10, 3
+_LEAST_KILLS, _LEAST_FAULTS, _LEAST_RUNS = 3, 5, 3
 _GRACE: Final = 120.0
 """Seconds beyond the end that a machine gets which is too busy to do even the least."""
 _DAYS: Final = 86_400.0
@@ -169,6 +169,9 @@ def soak(
         try:
             while True:
                 over.wait(rng.uniform(0.3, 3.0))
+                if rng.random() < 0.5:
+                    # However busy the machine is: something has to land between two deaths now and then.
+                    _await(lambda landed=figures.runs["lands"]: figures.runs["lands"] > landed, over, timeout=15.0)
                 rng.choice(crew).restart()
                 figures.kills += 1
                 if rng.random() < 0.15:
@@ -200,6 +203,12 @@ def soak(
         say(f"{figures.line()}; faults end, recovering …")
         _finish(direct, figures)
     return figures
+
+
+def _await(condition: Callable[[], bool], over: threading.Event, *, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition() and time.monotonic() < deadline:
+        over.wait(0.05)
 
 
 def _produce(kafka: KafkaTools, topic: str, rng: random.Random, figures: Figures, over: threading.Event) -> None:

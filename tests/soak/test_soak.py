@@ -10,7 +10,7 @@ def test_every_offset_is_landed_once_whatever_happens(kafka_broker: KafkaBroker)
     """Processes killed, requests lost, doubled and late, batches abandoned: the checkers find nothing."""
     said: list[str] = []
 
-    figures = soak(kafka_broker, seconds=6, seed=20260101, workers=2, say=said.append)
+    figures = soak(kafka_broker, seconds=5, seed=20260101, workers=2, say=said.append)
 
     assert figures.bucket is not None
     assert figures.bucket.records > 0
