@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from importlib import metadata
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -15,7 +15,19 @@ from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets, Ranges
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Layout
 
-__all__ = ["Plan", "Slice", "cut_slices", "fair_share", "layout_digest", "writer_versions"]
+__all__ = [
+    "MAX_SLICES",
+    "Plan",
+    "Slice",
+    "cut_slices",
+    "fair_share",
+    "first_slices",
+    "layout_digest",
+    "writer_versions",
+]
+
+MAX_SLICES: Final = 200
+"""Slices of one Kafka partition in one batch at most: Spark plans a read of its own for each, one after the other."""
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, order=True):
@@ -115,6 +127,20 @@ def cut_slices(offsets: Offsets, *, max_records: int) -> tuple[Slice, ...]:
             for a, b in itertools.pairwise(edges):
                 slices.append(Slice(id=len(slices), partition=partition, start=a, end=b))
     return tuple(slices)
+
+
+def first_slices(offsets: Offsets, *, max_records: int, most: int) -> Offsets:
+    """The lowest offsets of every partition that make at most ``most`` slices of ``max_records`` offsets."""
+    kept: dict[int, list[tuple[int, int]]] = {}
+    for partition, ranges in offsets.items():
+        room = most
+        for start, end in ranges:
+            if room <= 0:
+                break
+            stop = min(end, start + room * max_records)
+            kept.setdefault(partition, []).append((start, stop))
+            room -= -(-(stop - start) // max_records)
+    return Offsets(kept)
 
 
 def fair_share(offsets: Offsets, limit: int) -> Offsets:

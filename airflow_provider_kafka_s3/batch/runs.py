@@ -21,7 +21,15 @@ from airflow_provider_kafka_s3.batch.log import RunRecord
 from airflow_provider_kafka_s3.batch.manifest import Manifest
 from airflow_provider_kafka_s3.batch.marker import Marker
 from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan, cut_slices, fair_share, layout_digest, writer_versions
+from airflow_provider_kafka_s3.batch.plan import (
+    MAX_SLICES,
+    Plan,
+    cut_slices,
+    fair_share,
+    first_slices,
+    layout_digest,
+    writer_versions,
+)
 from airflow_provider_kafka_s3.batch.planning import (
     Claimable,
     View,
@@ -252,6 +260,9 @@ class TopicRun:
         """Append the next plan towards the target; None if somebody else was faster and the view is stale."""
         claim, tail = next_claim(view, free, max_records=self.request.max_records_per_batch)
         split = self._claimable(claim, self.source.ends(self.topic, tuple(claim), self.request.isolation))
+        largest = self.request.max_slice_records
+        # What is left, of a coverage with many gaps or with small slices, is for the next batch.
+        read = first_slices(split.read, max_records=largest, most=MAX_SLICES)
         plan = Plan(
             batch=view.next,
             type="data",
@@ -261,7 +272,7 @@ class TopicRun:
             run=self.request.run,
             tail=tail,
             isolation=self.request.isolation,
-            slices=cut_slices(split.read, max_records=self.request.max_slice_records),
+            slices=cut_slices(read, max_records=largest),
             skipped=split.skipped,
             layout=self.request.layout,
             layout_sha256=layout_digest(self.request.layout),

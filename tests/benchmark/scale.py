@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import resource
 import statistics
 import subprocess
@@ -59,7 +60,8 @@ def scale(config: dict[str, Any], broker: KafkaBroker) -> dict[str, dict[str, An
         config: ``endpoint`` and ``bootstrap_servers``.
         broker: for the topics.
     """
-    names = [f"scale-{n:03d}" for n in range(TOPICS)]
+    # The first one warms Spark up.
+    names = [f"scale-{n:03d}" for n in range(TOPICS + 1)]
     for name in names:
         broker.create_topic(name, 1)
     for name in names:
@@ -78,6 +80,7 @@ def _case(case: str, config: dict[str, Any]) -> dict[str, Any]:
         check=True,
     )
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(*table({case: told}), sep="\n", flush=True)
     return told
 
 
@@ -213,14 +216,15 @@ def _topics(config: dict[str, Any]) -> dict[str, Any]:
     """Many topics by one task: planned, read by one Spark job, committed; and again, with nothing new."""
     from pyspark.sql import SparkSession
 
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder
     for name, value in spark_conf(spark_driver_memory="2g", spark_log_level="ERROR").items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     kafka = {"bootstrap.servers": config["bootstrap_servers"]}
     pipeline = Pipeline(kafka=kafka, endpoint=config["endpoint"], layout=Layout(format=Format(kind="json")))
-    topics = config["topics"]
-    warm = pipeline.execute(spark, topics[0], run="warm")
+    first, *topics = config["topics"]
+    warm = pipeline.execute(spark, first, run="warm")
     assert all(outcome.status == "decided" for outcome in warm.values())
     jobs: list[tuple[float, float]] = []
 

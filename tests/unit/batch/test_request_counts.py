@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_kafka_s3.batch.documents import encode
 from airflow_provider_kafka_s3.batch.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.plan import Plan, first_slices
 from airflow_provider_kafka_s3.batch.repair import repair
 from airflow_provider_kafka_s3.batch.requests import TopicResult
 from airflow_provider_kafka_s3.batch.status import topic_status
@@ -277,6 +277,16 @@ def test_a_repair_reads_the_log_once_side_by_side(history: World) -> None:
         # Owner and marker, plans, manifests.
         assert 2 * BATCHES + 2 <= counts["get"] <= 2 * BATCHES + 3
         assert len(rounds.sizes) < BATCHES / 2
+
+
+def test_a_window_with_many_gaps_becomes_batches_that_spark_can_plan() -> None:
+    """At most 200 slices of a partition in one batch; the run goes on with the next until all is landed."""
+    world = World(2 * 450)
+    engine, _ = world.engine()
+    result = engine.run("small slices", max_slice_records=2)
+    assert [b.offsets.count for b in result.batches] == [400, 400, 100]
+    read = first_slices(Offsets({0: [(0, 2**62)], 1: [(5, 6), (8, 9), (20, 40)]}), max_records=10, most=3)
+    assert read == Offsets({0: [(0, 30)], 1: [(5, 6), (8, 9), (20, 30)]})
 
 
 def test_offsets_make_no_room_for_what_they_count() -> None:
