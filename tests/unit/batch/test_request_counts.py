@@ -135,6 +135,15 @@ def test_a_rerun_of_n_objects_costs_n_heads_and_five_gets() -> None:
     assert count(store) == {"get": 5, "head": 50}
 
 
+def test_a_run_that_finds_nothing_new_costs_three_gets() -> None:
+    """Its record, the marker, the next plan; after any number of batches."""
+    world = World(20_000)
+    world.past(10_000)
+    engine, store = world.engine()
+    assert engine.run("nothing").status == "empty"
+    assert count(store) == {"get": 3}
+
+
 def test_a_lost_swap_of_the_marker_costs_one_get_and_one_put_more() -> None:
     """Whoever is not told whether his swap was applied reads the marker, and swaps again if it was not."""
     world = World(1)
@@ -281,10 +290,10 @@ def test_a_repair_reads_the_log_once_side_by_side(history: World) -> None:
 
 def test_a_window_with_many_gaps_becomes_batches_that_spark_can_plan() -> None:
     """At most 200 slices of a partition in one batch; the run goes on with the next until all is landed."""
-    world = World(2 * 450)
+    world = World(2 * 205)
     engine, _ = world.engine()
     result = engine.run("small slices", max_slice_records=2)
-    assert [b.offsets.count for b in result.batches] == [400, 400, 100]
+    assert [b.offsets.count for b in result.batches] == [400, 10]
     read = first_slices(Offsets({0: [(0, 2**62)], 1: [(5, 6), (8, 9), (20, 40)]}), max_records=10, most=3)
     assert read == Offsets({0: [(0, 30)], 1: [(5, 6), (8, 9), (20, 30)]})
 
