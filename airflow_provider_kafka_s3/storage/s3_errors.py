@@ -67,6 +67,7 @@ _DENIED: Final = {
     "NotSignedUp",
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
+    "XAdminUserNotFound",  # versitygw, with 404, of an access key that nobody has
 }
 _CONFLICT: Final = {"ConditionalRequestConflict", "ConcurrentModification", "OperationAborted"}
 _REFUSED: Final = {
@@ -124,6 +125,8 @@ def _from_answer(error: Any, kind: Kind, what: str) -> KafkaS3Error:
     # The answer to HEAD has no body; botocore gives its status as the code.
     code, status = str(described.get("Code", "")), int(error.response["ResponseMetadata"].get("HTTPStatusCode", 0))
     said = f"{what}: {status} {code}: {_redact(str(described.get('Message', '')))}"
+    if code in _DENIED:
+        return _terminal(code, status, said, what)
     answer = _protocol_answer(code, status, kind, said)
     if answer is not None:
         return answer
@@ -190,6 +193,11 @@ def _from_client(error: Exception, what: str) -> KafkaS3Error:
     if isinstance(error, b.EndpointConnectionError | b.ConnectTimeoutError | b.ProxyConnectionError):
         # Nothing was sent, so nothing can have been applied.
         return TransientError(f"{said}; check the endpoint's address and that it is up")
+    if isinstance(error, b.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        # The handshake comes before the request, so nothing was sent.
+        return ConfigurationError(
+            f"{said}; check ca_bundle (verify of the AWS connection, on every machine) and the endpoint's certificate"
+        )
     if isinstance(error, b.SSLError):
         # Over TLS a lost response may look like this too, so it is not taken for a wrong certificate.
         return UnknownOutcomeError(f"{said}; if it stays, check ca_bundle and the endpoint's certificate")

@@ -375,7 +375,7 @@ def test_certificates_are_checked_against_the_bundle(tmp_path: Path, key: str, m
             return S3Store(make_client(found, ANY), "over-tls")
 
         store(ca_bundle=bundle).put_new(key, b"secret")
-        with pytest.raises(UnknownOutcomeError, match="check ca_bundle"):
+        with pytest.raises(ConfigurationError, match="check ca_bundle"):
             store().get(key)
         monkeypatch.setenv("AWS_CA_BUNDLE", bundle)
         assert store().get(key).body == b"secret"  # type: ignore[union-attr]
