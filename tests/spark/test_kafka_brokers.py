@@ -74,6 +74,7 @@ def test_a_leader_that_dies_during_a_read_costs_nothing_but_time(
     with ThreadedS3Server(middleware=gate) as server:
         config = {"bootstrap.servers": cluster.bootstrap_servers}
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON, kafka=config)
+        pipeline.source = KafkaSource(config, timeout=4.0)
         with reading(pipeline, gate, spark, topic) as done:
             cluster.other.kill()
             cluster.wait_until(lambda: cluster.leader(topic) == 1, "another leader")
@@ -92,6 +93,7 @@ def test_a_broker_that_dies_during_a_read_fails_it_soon_and_a_retry_lands_all(
     with ThreadedS3Server(middleware=gate) as server:
         config = {"bootstrap.servers": cluster.bootstrap_servers}
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON, kafka=config)
+        pipeline.source = KafkaSource(config, timeout=4.0)
         with reading(pipeline, gate, spark, topic, **SOON) as done:
             cluster.other.kill()
             died = time.monotonic()

@@ -14,6 +14,8 @@ from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.recovery import execute, recover, roll_forward
 from airflow_provider_kafka_s3.batch.requests import TopicResult
 from airflow_provider_kafka_s3.exceptions import BatchLossError, DataLossError, TopicRecreatedError
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.testing.invariants import read_source, snapshot
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import ThreadedS3Server
@@ -151,6 +153,8 @@ def test_a_decided_batch_of_a_topic_made_again_is_completed_from_the_store_or_na
     """Its uploads are all it needs; an upload that expired cannot be written from the records of another topic."""
     topic = make_topic(2)
     pipeline = make_pipeline(layout=JSON)
+    # Whether somebody else is completing what is gone is waited for in small steps.
+    pipeline.store = DurableStore(pipeline.store.store, Retrier(RetryPolicy(base=0.01)))
     kafka_broker.produce(topic, old := [dataclasses.replace(m, partition=n % 2) for n, m in enumerate(messages(40))])
     source = read_source(pipeline.source, topic)
     with pytest.MonkeyPatch.context() as patch:
