@@ -62,7 +62,7 @@ class SparkCluster:
         cores: int = 1,
         memory: str = "1g",
         conf: Mapping[str, str] | None = None,
-        timeout: float = 90.0,
+        timeout: float = 180.0,
     ) -> None:
         self._count = workers
         self._cores = cores

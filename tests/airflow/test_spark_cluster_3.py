@@ -68,7 +68,8 @@ def land(
     aws = {
         "endpoint_url": proxy.endpoint,
         "region_name": "us-east-1",
-        "config_kwargs": {"s3": {"addressing_style": "path"}},
+        # A held request waits for what a slow machine does meanwhile; its client must not send it again.
+        "config_kwargs": {"s3": {"addressing_style": "path"}, "read_timeout": WAIT},
     }
     login = {"conn_type": "aws", "login": "AKIATESTS", "password": SECRET_KEY, "extra": aws}
     connections = {
@@ -168,7 +169,7 @@ def attacked(
     task.start()
     try:
         held.wait_until_held(WAIT)
-        (port,) = (c.port for c in proxy.calls if c.fault == "Hold")
+        (port,) = (c.port for c in proxy.calls if c.fault == "Hold" and topic in c.key)
         executor = cluster.executor_of(port)
         (process,) = (
             p for p in cluster.python_workers(executor) if port in {c.laddr.port for c in p.net_connections()}
