@@ -147,7 +147,8 @@ class TopicRun:
             topic_id=view.marker.topic_id,
             generation=view.marker.generation,
             target=target,
-            low=min(view.open_plans, default=view.next),
+            # A batch that stays open for long, such as a backfill nobody can execute, is none that this run looks from.
+            low=min((n for n, plan in view.open_plans.items() if plan.claim & target), default=view.next),
             layout_sha256=layout_digest(self.request.layout),
         )
         self._wrote = True

@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from airflow_provider_kafka_s3.batch.documents import encode
 from airflow_provider_kafka_s3.batch.manifest import SliceResult, SliceRows
+from airflow_provider_kafka_s3.batch.marker import PartitionState
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan, first_slices
 from airflow_provider_kafka_s3.batch.repair import repair
-from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.batch.requests import Mode, TopicResult
 from airflow_provider_kafka_s3.batch.status import topic_status
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -27,6 +29,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PART = 5 * 1024 * 1024
+BATCHES = 400
 
 
 class World:
@@ -89,10 +92,12 @@ def upload(engine: Engine, plan: Plan, objects: int, parts: int) -> SliceRows:
     return SliceRows(result=result, objects=tuple(entries))
 
 
-def land(world: World, run: str, *, objects: int, parts: int = 1) -> tuple[TopicResult, FaultyStore, FaultyStore]:
+def land(
+    world: World, run: str, mode: Mode = "incremental", *, objects: int, parts: int = 1, **settings: Any
+) -> tuple[TopicResult, FaultyStore, FaultyStore]:
     """A run of one batch; the requests of the operator and of the driver."""
     operator, asked = world.engine()
-    attempt = operator.topic_run(operator.request(run, max_slice_records=10**6))
+    attempt = operator.topic_run(operator.request(run, mode, max_slice_records=10**6, **settings))
     plan = attempt.advance()
     assert isinstance(plan, Plan)
     driver, driven = world.engine()
@@ -175,6 +180,27 @@ def test_what_a_run_costs_does_not_grow_with_the_number_of_batches_before(batche
     assert (count(asked)["get"], count(driven)["get"]) == (9, 4)
 
 
+def test_a_batch_that_stays_open_makes_later_runs_dearer_by_its_own_plan_only() -> None:
+    """A backfill that nobody can execute is looked at by every run; what was landed since is not."""
+    world = World(2 * BATCHES)
+    world.whole_past(BATCHES)
+    marker = marker_of(BATCHES, topic=TOPIC, topic_id=world.topic_id)
+    left = Offsets({0: [(0, 2), (4, 2 * BATCHES)]})
+    opened = replace(marker, resolved=((1, 2), (3, BATCHES + 1)), partitions={0: PartitionState(covered=left[0])})
+    world.bucket.delete(keys.marker_key(CONTROL))
+    world.bucket.delete(keys.manifest_key(CONTROL, 2))
+    world.bucket.put_new(keys.marker_key(CONTROL), encode(opened, {}))
+    world.fill(3)
+    window = {0: (2 * BATCHES, 2 * BATCHES + 3)}
+    result, asked, driven = land(world, "next", objects=3, mode="data_interval", window=window)
+    assert [b.batch for b in result.batches] == [BATCHES + 1]
+    # Both times the open plan is looked at it is remembered.
+    assert (count(asked)["get"], count(driven)["get"]) == (9 + 1, 4)
+    again, store = world.engine()
+    assert again.run("next", "data_interval", window=window).verified == 3
+    assert count(store) == {"get": 5 + 1, "head": 3}
+
+
 def test_a_marker_grows_with_the_gaps_in_its_coverage_only() -> None:
     """Ten thousand windows with a gap after each: some 20 bytes for each, and the same requests."""
     world = World(3)
@@ -198,9 +224,6 @@ class Rounds:
     def __call__(self, function: Callable[[T], R], items: Sequence[T], *, threads: int = 64) -> list[R]:
         self.sizes += [min(threads, len(items))] * math.ceil(len(items) / threads)
         return [function(item) for item in items]
-
-
-BATCHES = 400
 
 
 @pytest.fixture(scope="module")
