@@ -170,6 +170,7 @@ def _objects(config: dict[str, Any]) -> dict[str, Any]:
         "requests": requests,
         "manifest_mb": round(len(manifest.body) / _MEGABYTE, 2),
         "driver_grows_mb": round(grown),
+        "driver_mb": round(_rss()),
         "rerun_s": rerun,
     }
 
