@@ -128,10 +128,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._wait_for_hang_up()
                 raise _HangUp(reset=True)
             case Truncate():
-                self._pass_on_half(self._ask(call, body))
+                self._pass_on_half(self._ask(call, body), fault.before.lower())
                 raise _HangUp(reset=False)
             case Flip():
-                self._pass_on_flipped(call, self._ask(call, body))
+                self._pass_on_flipped(call, self._ask(call, body), unseen=fault.unseen)
             case Twice():
                 self._ask(call, body)
                 self._pass_on(call, self._ask(call, body))
@@ -170,7 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
             if select.select([self.connection], [], [], 0.05)[0]:
                 return
 
-    def _pass_on_flipped(self, call: Call, response: _Response) -> None:
+    def _pass_on_flipped(self, call: Call, response: _Response, *, unseen: bool) -> None:
+        if unseen:
+            response.headers = [(n, v) for n, v in response.headers if not n.lower().startswith("x-amz-checksum-")]
         if response.body:
             middle = len(response.body) // 2
             flipped = bytes([response.body[middle] ^ 1])
@@ -178,12 +180,18 @@ class _Handler(BaseHTTPRequestHandler):
         self._pass_on(call, response)
         call.answered = False
 
-    def _pass_on_half(self, response: _Response) -> None:
-        if not response.body:
+    def _pass_on_half(self, response: _Response, before: str) -> None:
+        if before:
+            self.send_response_only(response.status, response.reason)
+            for name, value in response.headers:
+                if not name.lower().startswith(before):
+                    self.send_header(name, value)
+            self.flush_headers()
+        elif not response.body:
             self.wfile.write(f"HTTP/1.1 {response.status}".encode())
-            return
-        self._send_head(response)
-        self.wfile.write(response.body[: len(response.body) // 2])
+        else:
+            self._send_head(response)
+            self.wfile.write(response.body[: len(response.body) // 2])
 
     def _send_half(self) -> None:
         """Let the server see the beginning of the request."""

@@ -115,12 +115,24 @@ class Delay:
 
 @dataclass(frozen=True)
 class Truncate:
-    """The connection ends in the middle of the answer's body; without a body, in the middle of its head."""
+    """The connection ends in the middle of the answer's body; without a body, in the middle of its head.
+
+    Attributes:
+        before: end it in the head, before the first header whose name begins so, whatever order they have.
+    """
+
+    before: str = ""
 
 
 @dataclass(frozen=True)
 class Flip:
-    """One bit in the middle of the answer's body is another."""
+    """One bit in the middle of the answer's body is another.
+
+    Attributes:
+        unseen: without the checksum that would give it away, as if the store had none.
+    """
+
+    unseen: bool = False
 
 
 @dataclass(frozen=True)

@@ -263,6 +263,15 @@ class _Inspection:
 
 def _read_back(committer: Committer, plan: Plan, entry: ObjectEntry) -> tuple[int, str | None]:
     """Read an object whole: bytes read, and what is wrong with it; empty: it is not there; None: nothing."""
+    size, wrong = _read_once(committer, plan, entry)
+    if not wrong:
+        return size, wrong
+    # Bytes are damaged on their way, too; what lies in the bucket is wrong whenever it is read.
+    again, wrong = _read_once(committer, plan, entry)
+    return size + again, wrong
+
+
+def _read_once(committer: Committer, plan: Plan, entry: ObjectEntry) -> tuple[int, str | None]:
     store = committer.store
     info = store.head(entry.key)
     if info is None:

@@ -116,15 +116,15 @@ class TopicLog:
 
     def read_marker(self) -> tuple[Marker, str] | None:
         """The marker and its ETag, or None if there is none."""
-        stored = self.store.get(keys.marker_key(self.prefix))
-        if stored is None:
-            return None
         try:
-            marker, _ = decode(Marker, stored.body, self.marker_url())
+            found = self._fetch(Marker, keys.marker_key(self.prefix))
+            if found is None:
+                return None
+            marker, _, etag = found
             self._check_topic(marker.topic, self.marker_url())
         except CorruptControlError as e:
             raise CorruptControlError(f"{e}, or build it again from the log: {commands.repair(self)}") from e
-        return marker, stored.etag
+        return marker, etag
 
     def require_marker(self) -> tuple[Marker, str]:
         """The marker and its ETag.
@@ -303,15 +303,31 @@ class TopicLog:
     def _read(self, kind: type[D], key: str, check: Callable[[D], None] | None = None) -> tuple[D, str] | None:
         """A document that never changes, with its checksum; decoded and checked once."""
         if key not in self._known:
-            stored = self.store.get(key)
-            if stored is None:
+            found = self._fetch(kind, key)
+            if found is None:
                 return None
-            document, beside = decode(kind, stored.body, self.store.url(key))
+            document, beside, _ = found
             if check is not None:
                 check(document)
             self._known[key] = (document, beside)
         document, beside = self._known[key]
         return document, beside["sha256"]
+
+    def _fetch(self, kind: type[D], key: str) -> tuple[D, dict[str, Any], str] | None:
+        """A document, what stands beside it, and its ETag."""
+        stored = self.store.get(key)
+        if stored is None:
+            return None
+        where = self.store.url(key)
+        try:
+            return *decode(kind, stored.body, where), stored.etag
+        except CorruptControlError:
+            # Where neither TLS nor a checksum protects an answer, it may be damaged on its way. What lies in the bucket
+            # reads the same twice.
+            again = self.store.get(key)
+            if again is None or again.body == stored.body:
+                raise
+        return *decode(kind, again.body, where), again.etag
 
     def _check_plan(self, plan: Plan, batch: int) -> None:
         self._check_topic(plan.topic, self.plan_url(batch))

@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_kafka_s3.batch import exits, gc
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.exceptions import BatchLossError, KafkaS3Error, TransientError, UnknownOutcomeError
-from dev.faults import Answer, Fault, Lose, Rule, Truncate, Twice
+from dev.faults import Answer, Fault, Flip, Lose, Rule, Truncate, Twice
 from tests.faults.conftest import Site
 from tests.faults.landing import LARGE, SMALL, TOPIC, Landing, Size, Topic
 from tests.faults.test_every_fault import READS, REFUSALS, Request, expected, orphans
@@ -134,6 +134,47 @@ def test_an_upload_that_is_aborted_while_it_is_written_is_a_reason_to_try_again(
     assert other.pending() == set()
     assert other.run("run").status == "ok"
     other.check()
+
+
+def test_an_answer_that_breaks_off_before_the_metadata_makes_no_stranger_of_an_object(site: Site) -> None:
+    """Its size and ETag came, and not who wrote it: nobody is told to move an object of ours away."""
+    topic = Topic()
+    topic.records_arrive()
+    rule = site.proxy.add(Truncate(before="x-amz-meta-"), operation="HeadObject", key=f"{topic.data}*")
+
+    assert site.landing(topic).run("run").status == "ok"
+
+    assert rule.struck == 1
+    site.observer(topic).check()
+
+
+@pytest.mark.parametrize("site", ["versitygw-http", "moto-http"], indirect=True)
+def test_bytes_that_are_damaged_on_their_way_are_no_damaged_object(site: Site) -> None:
+    """Verification reads again before it accuses the bucket."""
+    topic = Topic()
+    topic.records_arrive()
+    assert site.landing(topic).run("run").status == "ok"
+    rule = site.proxy.add(Flip(), operation="GetObject", key=f"{topic.data}*")
+
+    assert site.landing(topic).run("run", purpose="verify").status == "ok"
+
+    assert rule.struck == 1
+
+
+@pytest.mark.parametrize("unseen", [False, True], ids=["checksum", "no checksum"])
+@pytest.mark.parametrize(
+    "document", ["runs/run.json", "marker.json", "0000000001.plan.json", "0000000001.manifest.json"]
+)
+def test_a_document_that_is_damaged_on_its_way_is_not_a_corrupt_one(site: Site, document: str, unseen: bool) -> None:
+    """Not even where the store gives no checksum: it is read again before anybody is told to restore it."""
+    topic = Topic()
+    topic.records_arrive()
+    assert site.landing(topic).run("run").status == "ok"
+    rule = site.proxy.add(Flip(unseen), operation="GetObject", key=f"{topic.control}*{document}")
+
+    result = site.landing(topic).run("run")
+
+    assert (result.status, result.wrote, rule.struck) == ("ok", False, 1)
 
 
 @pytest.mark.parametrize("name", LOOKS)
