@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -223,6 +223,15 @@ class KafkaBroker(KafkaTools):
             raise BrokerError("the broker is running; kill() it first")
         self._spawn()
         self._await_metadata()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the broker stand still inside the block: connections stay open, and nobody answers."""
+        os.killpg(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self.pid, signal.SIGCONT)
 
     def _launch(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="kafka-broker-"))

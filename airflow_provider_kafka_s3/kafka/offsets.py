@@ -24,6 +24,9 @@ T = TypeVar("T")
 _PATIENCE: Final = 10.0
 """Seconds to wait for an answer from a client that had some: what it knows of the cluster may be out of date."""
 
+_NONE_AT_TIMESTAMP: Final = -1
+"""Kafka's answer where no record is as young as asked for."""
+
 _BEYOND_ANY_TIME: Final = 253_402_300_800_000
 """The year 10000 in milliseconds since 1970."""
 
@@ -185,7 +188,7 @@ class KafkaCluster:
                 request_timeout=timeout,
             )
             try:
-                return {asked.partition: client.wait(future, timeout, what) for asked, future in futures.items()}
+                answers = {asked.partition: client.wait(future, timeout, what) for asked, future in futures.items()}
             except KafkaException as e:
                 # The same error for partitions that do not exist, and for those whose brokers are down.
                 if e.args[0].name() != "_NOENT" or not self._exist(client, topic, wanted, what):
@@ -193,6 +196,13 @@ class KafkaCluster:
                 raise KafkaUnavailableError(
                     f"cannot {what}: a partition has no leader, its brokers are down; try again when they are back"
                 ) from e
+            # librdkafka's "no offset", which it hands over as an answer if the leader gave none in time.
+            silent = sorted(p for p, answer in answers.items() if answer.offset < _NONE_AT_TIMESTAMP)
+            if silent:
+                raise KafkaUnavailableError(
+                    f"cannot {what}: the leaders of partitions {silent} do not answer; try again when they do"
+                )
+            return answers
 
         return self._ask(ask, what)
 
@@ -217,6 +227,9 @@ class KafkaCluster:
             client.events.denied = None
             try:
                 answer = question(client)
+            except KafkaUnavailableError:
+                self._client = self._connect()
+                raise
             except (KafkaException, TimeoutError) as e:
                 client.admin.poll(0)
                 said = e.args[0] if isinstance(e, KafkaException) else None

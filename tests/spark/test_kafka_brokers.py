@@ -58,9 +58,10 @@ def refuses_to_plan(pipeline: Pipeline, cluster: KafkaCluster, topic: str) -> No
     """A run is a transient error after a bounded number of tries, and writes nothing."""
     pipeline.source, tried = impatient(cluster)
     before = snapshot(pipeline.store.store)
-    with pytest.raises(KafkaUnavailableError, match=f"of topic '{topic}'.*(are down|are reachable)"):
+    with pytest.raises(KafkaUnavailableError, match=f"topic '{topic}'.*(are down|are reachable|do not answer)"):
         pipeline.topic_run(topic, "later").advance()
-    assert len(tried) == 2
+    # Twice for each of the few questions of a plan at most, and for the one that it fails at.
+    assert 2 <= len(tried) <= 8
     assert snapshot(pipeline.store.store) == before
 
 
@@ -86,7 +87,7 @@ def test_a_leader_that_dies_during_a_read_costs_nothing_but_time(
 def test_a_broker_that_dies_during_a_read_fails_it_soon_and_a_retry_lands_all(
     spark: SparkSession, cluster: KafkaCluster, make_pipeline: MakePipeline
 ) -> None:
-    """The only replica is gone: transient, nothing is decided; nothing can be planned until it is back, then all is."""
+    """The only replica is gone: transient, nothing is decided; nothing can be planned until it answers, then all is."""
     topic = cluster.create_replicated(f"alone-{uuid.uuid4()}", [2])
     cluster.produce(topic, sent := messages(MANY, size=1_000))
     gate = Gate(parts=0)
@@ -107,6 +108,9 @@ def test_a_broker_that_dies_during_a_read_fails_it_soon_and_a_retry_lands_all(
         source = pipeline.source
         refuses_to_plan(pipeline, cluster, topic)
         cluster.revive()
+        cluster.wait_until(lambda: cluster.leader(topic) == 2, "the leader")
+        with cluster.other.paused():
+            refuses_to_plan(pipeline, cluster, topic)
         cluster.wait_until(lambda: cluster.leader(topic) == 2, "the leader")
         pipeline.source = source
         pipeline.land(spark, topic)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -104,6 +105,28 @@ def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(KafkaUnavailableError, match="Connection refused"):
         cluster.describe("t")
     assert len(made) == len(set(map(id, made))) == 3
+
+
+@pytest.mark.parametrize("ask", ["earliest", "ends", "at_timestamp"])
+def test_no_offset_is_no_answer(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+    """What librdkafka returns for a leader that is silent would read as the end of the partition: nothing new."""
+    from confluent_kafka.admin import ListOffsetsResultInfo
+
+    offsets = {0: 5, 1: -1001}
+
+    class SilentLeader:
+        def list_offsets(self, asked: Iterable[Any], **_: object) -> dict[Any, Future[object]]:
+            answers = {tp: Future[object]() for tp in asked}
+            for tp, future in answers.items():
+                future.set_result(ListOffsetsResultInfo(offsets[tp.partition], -1, -1))
+            return answers
+
+    monkeypatch.setattr("airflow_provider_kafka_s3.kafka.offsets.admin_client", lambda *_: SilentLeader())
+    cluster = KafkaCluster(NOBODY, retrier=ONCE)
+    more = {"earliest": (), "ends": ("read_committed",), "at_timestamp": (1_000,)}[ask]
+    with pytest.raises(KafkaUnavailableError, match=r"'t' at .*: the leaders of partitions \[1\] do not answer"):
+        getattr(cluster, ask)("t", [0, 1], *more)
+    assert getattr(cluster, ask)("t", [0], *more) == {0: 5}
 
 
 @pytest.mark.parametrize(
