@@ -50,7 +50,7 @@ _TOPIC: Final = "events"
 _PIPELINE: Final = "lake"
 _LAYOUT: Final = Layout(format=Format(kind="bytes"))
 _MEGABYTE: Final = 1_000_000
-_ROUNDS: Final = 9
+_ROUNDS: Final = 25
 
 
 def scale(config: dict[str, Any], broker: KafkaBroker) -> dict[str, dict[str, Any]]:
