@@ -241,6 +241,14 @@ class Worker:
         assert self._process is not None
         return psutil.Process(self._process.pid).children(recursive=True)
 
+    def database(self) -> str:
+        """All that Airflow has stored, as SQL."""
+        connection = sqlite3.connect(self.home.folder / "airflow.db", timeout=30)
+        try:
+            return "\n".join(connection.iterdump())
+        finally:
+            connection.close()
+
     def kill_task(self) -> None:
         """Do what Airflow does to stop a task; its handler of the signal calls the operator's ``on_kill``."""
         assert self._process is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -244,18 +243,10 @@ def test_no_secret_is_anywhere(worker: Worker, make_topic: Callable[..., str], p
     written = {
         "log": worker.log_file.read_text(errors="replace"),
         "command lines": "\n".join(worker.home.java_commands),
-        "database": _dump(str(worker.home.folder / "airflow.db")),
+        "database": worker.database(),
     }
     for secret in (PASSWORD, SECRET_KEY):
         forms = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]}
         found = [place for place, text in written.items() if any(form in text for form in forms)]
         assert found == []
     assert BUCKET in written["database"]
-
-
-def _dump(file: str) -> str:
-    connection = sqlite3.connect(file, timeout=30)
-    try:
-        return "\n".join(connection.iterdump())
-    finally:
-        connection.close()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import subprocess
 import sys
 import uuid
@@ -214,7 +213,7 @@ def test_a_whole_run_behind_locked_doors_shows_no_secret(
         "log": worker.log_file.read_text(errors="replace"),
         "command lines": "\n".join([*commands, *worker.home.java_commands]),
         "event log": event_log,
-        "database": _dump(str(worker.home.folder / "airflow.db")),
+        "database": worker.database(),
         "objects": "\n".join(f"{found.metadata} {found.body!r}" for found in stored if found is not None),
         "command line tool": told.stdout + told.stderr,
     }
@@ -274,11 +273,3 @@ def test_refused_credentials_fail_before_spark_is_started(
     assert re.search(message, run.log), run.log
     assert "AirflowFailException" in run.log
     assert not any(secret in run.log for secret in (CLIENT_SECRET, BASE_KEY, "not-this-one"))
-
-
-def _dump(file: str) -> str:
-    connection = sqlite3.connect(file, timeout=30)
-    try:
-        return "\n".join(connection.iterdump())
-    finally:
-        connection.close()

@@ -10,10 +10,14 @@ import pytest
 
 from dev.airflow_home import SPARK_JARS
 from dev.spark_connect import SparkConnectServer
+from tests.airflow.conftest import BUCKET
 
 if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.storage.s3 import S3Store
     from airflow_provider_kafka_s3.testing.invariants import BucketSummary
     from tests.airflow.conftest import Worker
+
+TOKEN = "canary-4b7e-of-the-server"
 
 
 @pytest.mark.timeout(600)  # it starts a server
@@ -22,11 +26,14 @@ def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
     make_topic: Callable[..., str],
     produce: Callable[..., None],
     check: Callable[..., BucketSummary],
+    store: S3Store,
 ) -> None:
-    """Run after run by one warm server; a record that is no JSON is named, and what it said is in the task's log."""
+    """Run after run by one warm server; bad records are named, what it says is logged, its token nowhere."""
     topic = make_topic(1)
     with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar"))) as server:
-        remote = json.dumps({"conn_type": "spark_connect", "host": "sc://127.0.0.1", "port": server.port})
+        # To this name pyspark sends a token without TLS.
+        host = {"conn_type": "spark_connect", "host": "sc://localhost", "port": server.port}
+        remote = json.dumps({**host, "password": TOKEN})
         said: dict[str, Any] = {
             "topics": topic,
             "spark_conn_id": "spark_remote",
@@ -41,10 +48,22 @@ def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
             landed += count
             assert check(topic).records == landed
             assert run.java_starts == 0
-            assert f"Spark Connect server 127.0.0.1:{server.port}, Spark " in run.log
+            assert f"Spark Connect server localhost:{server.port}, Spark " in run.log
         produce(topic, ["{broken"])
         run = worker.run(**said)
         assert not run.succeeded
         assert f"topic '{topic}': RecordError: " in run.log
         assert run.java_starts == 0
         assert check(topic, complete=False, recovered=False).records == landed
+        shown = {
+            "log": worker.log_file.read_text(errors="replace"),
+            "database": worker.database(),
+            "objects": "".join(str(found and found.body) for found in map(store.get, _control_keys(store, topic))),
+        }
+        assert [place for place, text in shown.items() if TOKEN in text] == []
+        assert BUCKET in shown["database"]
+        assert topic in shown["objects"]
+
+
+def _control_keys(store: S3Store, topic: str) -> list[str]:
+    return [info.key for info in store.list("topics/_kafka_s3/") if f"/{topic}/" in info.key]
