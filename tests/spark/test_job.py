@@ -166,10 +166,10 @@ def test_records_out_of_order_go_to_the_partition_of_their_own_timestamp(
     assert landed == expected
 
 
-def test_records_without_usable_timestamps_are_named(
+def test_the_first_day_of_the_epoch_is_a_day_like_any_other(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """A negative timestamp arrives in Python as it was produced, and day one of the epoch is a day like any other."""
+    """Its first millisecond and its last lie in the same folder."""
     topic = make_topic(1)
     kafka_broker.produce(topic, [Message(b'{"a":1}', timestamp=1), Message(b'{"a":2}', timestamp=DAY - 1)])
     pipeline = make_pipeline(layout=Layout(format=Format(kind="json"), partitioner=Partitioner(kind="daily")))
