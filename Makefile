@@ -31,8 +31,8 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 .DELETE_ON_ERROR:
 # Output of two installations at once tells nobody anything, and the steps are few.
 .NOTPARALLEL:
-.PHONY: help demo test test-3.3 test-2.11 lint format bench simulate mutants soak lock setup setup-3.3 setup-2.11 jars browser \
-  versitygw check clean
+.PHONY: help demo test test-3.3 test-2.11 lint format bench simulate mutants faults soak lock setup setup-3.3 setup-2.11 \
+  jars browser versitygw check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ mutants: setup-3.3 ## drop one safety step of the protocol at a time and show th
 
 soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults: then every offset has to be landed once
 	@$(RUN) -m tests.soak $(if $(SECONDS),--seconds $(SECONDS),$(if $(MINUTES),--minutes $(MINUTES))) $(if $(SEED),--seed $(SEED))
+
+faults: setup-3.3 versitygw ## every request of the protocol x every fault x server x TLS x size x format, half an hour
+	@EVERY_FAULT=1 $(RUN) $(PYTEST) --dist worksteal tests/faults/test_every_fault.py $(ARGS)
 
 lock: $(UV) ## resolve the dependencies again and write the locks
 	@for version in 3.3 2.11; do \

@@ -27,9 +27,9 @@ class _ByWhatTheyStart(LoadScopeScheduling):
         return "tests/airflow/*_3.py" if path.startswith("tests/airflow/") and path.endswith("_3.py") else path
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByWhatTheyStart:
-    """Tell pytest-xdist which tests belong together."""
-    return _ByWhatTheyStart(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByWhatTheyStart | None:
+    """Tell pytest-xdist which tests belong together, unless `--dist=worksteal` says that none do."""
+    return None if config.getvalue("dist") == "worksteal" else _ByWhatTheyStart(config, log)
 
 
 USER: Final = "reader"

@@ -7,7 +7,9 @@ when it is tried again without faults. Then the bucket is compared with Kafka, r
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -161,18 +163,31 @@ def expected(request: Request, name: str, fault: Fault) -> set[type[KafkaS3Error
     return {UnknownOutcomeError} if probes and name != "cut off" else {None}
 
 
+SELECTED: Final = (
+    *cases("versitygw-http", CONTROL | DATA, "bytes"),
+    *cases("versitygw-http", DATA, "bytes", LARGE),
+    *cases("versitygw-http", DATA, "json"),
+    *cases("versitygw-http", DATA, "json", LARGE),
+    *cases("moto-http", SERVERS_DIFFER, "json", only=[*LOSSES, *ODD_COMPLETES, "409"]),
+    *cases("moto-http", {"GET marker": CONTROL["GET marker"]}, "bytes", only=["flipped"]),
+    *cases("versitygw-https", CLIENTS_DIFFER, "json", only=BROKEN_CONNECTIONS),
+    *cases("versitygw-https", {"UploadPart": DATA["UploadPart"]}, "json", LARGE, only=BROKEN_CONNECTIONS),
+)
+"""Every request and every fault, and whatever depends on the server, the way to it, the size or the format."""
+
+EVERYTHING: Final = tuple(
+    case
+    for site, kind, size in itertools.product(
+        ("versitygw-http", "versitygw-https", "moto-http", "moto-https"), ("bytes", "json"), (SMALL, LARGE)
+    )
+    for case in cases(site, CONTROL | DATA, kind, size)
+)
+"""All combinations, for `make faults`."""
+
+
 @pytest.mark.parametrize(
     ("site", "kind_of_request", "name", "fault", "kind", "size"),
-    [
-        *cases("versitygw-http", CONTROL | DATA, "bytes"),
-        *cases("versitygw-http", DATA, "bytes", LARGE),
-        *cases("versitygw-http", DATA, "json"),
-        *cases("versitygw-http", DATA, "json", LARGE),
-        *cases("moto-http", SERVERS_DIFFER, "json", only=[*LOSSES, *ODD_COMPLETES, "409"]),
-        *cases("moto-http", {"GET marker": CONTROL["GET marker"]}, "bytes", only=["flipped"]),
-        *cases("versitygw-https", CLIENTS_DIFFER, "json", only=BROKEN_CONNECTIONS),
-        *cases("versitygw-https", {"UploadPart": DATA["UploadPart"]}, "json", LARGE, only=BROKEN_CONNECTIONS),
-    ],
+    EVERYTHING if "EVERY_FAULT" in os.environ else SELECTED,
     indirect=["site"],
 )
 def test_a_fault_neither_loses_nor_doubles_a_record_and_is_told_as_what_it_is(
