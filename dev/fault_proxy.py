@@ -22,13 +22,13 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
 
 from dev.certificates import Authority, Certificate, server_context
 from dev.fault_connection import ProxyServer
 from dev.faults import Call, Fault, Hold, Rule
+from dev.supervisor import Startable
 
 __all__ = ["FaultProxy"]
 
@@ -36,7 +36,7 @@ _TIMEOUT: Final = 60.0
 """Seconds that a server has for an answer."""
 
 
-class FaultProxy:
+class FaultProxy(Startable):
     """The proxy, in threads of this process.
 
     Attributes:
@@ -142,16 +142,6 @@ class FaultProxy:
         for connection in list(self._server.connections):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-
-    def __enter__(self) -> Self:
-        """Start."""
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
 
     # -- called by the connections ------------------------------------------------------------------------------------
 

@@ -27,11 +27,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from dev.kafka_security import KafkaSecurity
 from dev.kafka_tools import BrokerError, KafkaTools, Message
-from dev.supervisor import supervised
+from dev.supervisor import Startable, supervised
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from confluent_kafka.admin import UserScramCredentialAlteration
 
     from dev.certificates import Authority
@@ -87,7 +85,7 @@ def _java() -> str:
     return java
 
 
-class KafkaBroker(KafkaTools):
+class KafkaBroker(KafkaTools, Startable):
     """One Kafka broker in a process of its own.
 
     Args:
@@ -153,14 +151,6 @@ class KafkaBroker(KafkaTools):
     def running(self) -> bool:
         """Whether the broker's process is there."""
         return self._process is not None and self._process.poll() is None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> Self:
         """Start the broker and wait until it serves metadata.

@@ -23,10 +23,10 @@ from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from dev.strict_s3 import StrictS3
+from dev.supervisor import Startable, end
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
@@ -169,7 +169,7 @@ class _HTTPServer(ThreadingHTTPServer):
                 continue
 
 
-class ThreadedS3Server:
+class ThreadedS3Server(Startable):
     """The server in a thread of this process; a middleware may stand between the network and the store.
 
     All such servers of one process share moto's one set of buckets.
@@ -210,18 +210,8 @@ class ThreadedS3Server:
         self._server.server_close()
         self._server.hang_up()
 
-    def __enter__(self) -> Self:
-        """Start."""
-        return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
-
-
-class S3Server:
+class S3Server(Startable):
     """The server as a process of its own, so that its CPU and its crashes are its own.
 
     It ends when :meth:`stop` is called, and also when this process dies in whatever way.
@@ -282,24 +272,9 @@ class S3Server:
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
         if process.stdin is not None:
             process.stdin.close()
-
-    def __enter__(self) -> Self:
-        """Start."""
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
 
 
 def _set_at_eof(event: threading.Event) -> None:

@@ -16,6 +16,7 @@ from typing import Final, Self
 
 from airflow_provider_kafka_s3.spark.conf import SERVER_CONF
 from dev.kafka_broker import free_ports
+from dev.supervisor import end
 
 __all__ = ["SparkConnectServer"]
 
@@ -108,12 +109,7 @@ class SparkConnectServer:
     def close(self) -> None:
         """Stop the server and remove its files."""
         if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            end(self._process, 20)
             self._process = None
         self._folder.cleanup()
 

@@ -14,11 +14,11 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final, Self
 
 from dev.certificates import Certificate
 from dev.kafka_broker import HOST, free_ports
+from dev.supervisor import Startable, end
 
 __all__ = ["VersityGateway"]
 
@@ -27,7 +27,7 @@ BINARY: Final = Path(__file__).resolve().parents[1] / ".build" / "bin" / "versit
 _MEMORY: Final = Path("/dev/shm")
 
 
-class VersityGateway:
+class VersityGateway(Startable):
     """The server as a process of its own, on an empty folder that goes with it.
 
     Attributes:
@@ -104,26 +104,11 @@ class VersityGateway:
         """Stop the process and remove its own folder; without effect if it does not run."""
         process, self._process = self._process, None
         if process is not None:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
         if self._log is not None:
             self._log.close()
         if self._own is not None:
             self._own.cleanup()
-
-    def __enter__(self) -> Self:
-        """Start."""
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
 
 
 def _listens(port: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-import resource
+import re
 import statistics
 import subprocess
 import sys
@@ -17,6 +17,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
@@ -121,7 +122,10 @@ class _World:
 
 
 def _rss() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MEGABYTE
+    # Not ru_maxrss: that of a new process begins with what its parent had.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (kilobytes,) = re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(kilobytes) * 1024 / _MEGABYTE
 
 
 def _objects(config: dict[str, Any]) -> dict[str, Any]:
