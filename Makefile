@@ -4,6 +4,8 @@
 # One environment per generation of Airflow. The first is the one that everything uses that is not about an old Airflow.
 VENV := .venv
 VENV_2 := .venv-2.11
+# Both have the oldest Spark that is tested; this one has the newest.
+VENV_SPARK := .venv-spark-4.2
 BUILD := .build
 UV_VERSION := 0.13.9
 
@@ -11,17 +13,22 @@ RUN := $(VENV)/bin/python
 UV := $(BUILD)/uv-$(UV_VERSION)/bin/uv
 INSTALLED := $(VENV)/.installed
 INSTALLED_2 := $(VENV_2)/.installed
+INSTALLED_SPARK := $(VENV_SPARK)/.installed
 SPARK_WORKERS := $(BUILD)/spark-workers/.installed
 JARS := $(BUILD)/jars/.copied
 VERSITYGW := $(BUILD)/bin/versitygw
 
 # Packages come through the certificates the machine trusts, which on a company's network are not only the public ones.
 UV_FLAGS := --quiet --system-certs
+RESOLVE = $(UV) pip compile $(UV_FLAGS) --python-version 3.11 --no-annotate --no-header --group dev pyproject.toml
 
 # The tests that depend on the version of Airflow, so run on each: whole DAGs, the installation, and the rooms of the
 # package that may import Airflow.
 AIRFLOW_TESTS := tests/airflow tests/packaging \
   $(wildcard $(addprefix tests/unit/,cli operators sensors triggers hooks links))
+
+# The tests that show the whole way of the records run with the newest Spark, too: those that are marked.
+SPARK_TESTS := tests/airflow tests/packaging tests/spark
 
 # Much of a test is waiting for a server. In the order of the files, the longest come first.
 WORKERS := 2
@@ -31,8 +38,8 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 .DELETE_ON_ERROR:
 # Output of two installations at once tells nobody anything, and the steps are few.
 .NOTPARALLEL:
-.PHONY: help demo test test-3.3 test-2.11 lint format bench simulate mutants faults soak lock setup setup-3.3 setup-2.11 \
-  jars browser versitygw check clean
+.PHONY: help demo test test-3.3 test-2.11 test-spark lint format bench simulate mutants faults soak lock setup setup-3.3 \
+  setup-2.11 setup-spark jars browser versitygw check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +47,7 @@ help: ## list the targets
 demo: setup-3.3 ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAG, check the bucket (KEEP=1 leaves the servers up)
 	@$(RUN) -m dev.demo $(if $(KEEP),--keep)
 
-test: lint test-3.3 test-2.11 ## set up, lint and run every test (ARGS="-k offsets" for some of them)
+test: lint test-3.3 test-2.11 test-spark ## set up, lint and run every test (ARGS="-k offsets" for some of them)
 
 test-3.3: setup-3.3 browser versitygw ## every test but those of an older Airflow
 	@$(RUN) $(PYTEST) $(ARGS)
@@ -49,6 +56,10 @@ test-3.3: setup-3.3 browser versitygw ## every test but those of an older Airflo
 test-2.11: setup-2.11 ## the tests that depend on Airflow, with Airflow 2.11
 	@echo "With Airflow 2.11:"
 	@$(VENV_2)/bin/python $(PYTEST) -o testpaths="$(AIRFLOW_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
+
+test-spark: setup-spark ## the tests that show the whole way, with the newest Spark
+	@echo "With the newest Spark:"
+	@$(VENV_SPARK)/bin/python $(PYTEST) -m newest_spark -o testpaths="$(SPARK_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 
 lint: setup-3.3 ## style, types, and who may import whom
 	@$(VENV)/bin/ruff check --quiet .
@@ -77,20 +88,24 @@ faults: setup-3.3 versitygw ## every request of the protocol x every fault x ser
 
 lock: $(UV) ## resolve the dependencies again and write the locks
 	@for version in 3.3 2.11; do \
-	  echo "Resolving the dependencies for Airflow $$version ..."; \
-	  $(UV) pip compile $(UV_FLAGS) pyproject.toml --extra spark --group dev \
-	    --constraint requirements/airflow-$$version.in --python-version 3.11 --no-annotate --no-header \
+	  echo "Resolving the dependencies for Airflow $$version and the oldest Spark ..."; \
+	  $(RESOLVE) requirements/airflow-$$version.in requirements/spark-oldest.in \
 	    --output-file requirements/airflow-$$version.lock >/dev/null || exit 1; \
 	done
+	@echo "Resolving them for both and the newest Spark ..."
+	@$(RESOLVE) requirements/airflow-3.3.in --extra spark --output-file requirements/spark-4.2.lock >/dev/null
+	@$(RESOLVE) requirements/airflow-2.11.in --extra spark --output-file requirements/spark-4.2-airflow-2.11.lock >/dev/null
 	@echo "Resolving what the Python of Spark's workers needs, at the oldest versions that it allows ..."
 	@$(UV) pip compile $(UV_FLAGS) spark_jobs/requirements.txt --resolution lowest-direct --python-version 3.11 \
 	  --no-annotate --no-header --output-file requirements/spark-workers.lock >/dev/null
 
-setup: setup-3.3 setup-2.11 browser versitygw ## the virtual environments, the jars, the browser and the second S3 server
+setup: setup-3.3 setup-2.11 setup-spark browser versitygw ## the virtual environments, the jars, the browser and the second S3 server
 
 setup-3.3: check $(INSTALLED) $(JARS) $(SPARK_WORKERS) ## only the one with Airflow 3.3: .venv
 
 setup-2.11: check $(INSTALLED_2) $(JARS) ## only the one with Airflow 2.11: .venv-2.11
+
+setup-spark: check $(INSTALLED_SPARK) $(JARS) $(SPARK_WORKERS) ## only the one with the newest Spark: .venv-spark-4.2
 
 jars: $(JARS) ## only the jars: Spark's Kafka connector and a Kafka broker
 
@@ -108,7 +123,7 @@ check: ## whether this machine has what the set-up needs
 	@sh dev/check.sh python java
 
 clean: ## remove everything that make has made
-	rm -rf $(VENV) $(VENV_2) $(BUILD) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
+	rm -rf $(VENV) $(VENV_2) $(VENV_SPARK) $(BUILD) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
 	  artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -122,8 +137,9 @@ $(UV):
 
 $(INSTALLED): requirements/airflow-3.3.lock
 $(INSTALLED_2): requirements/airflow-2.11.lock
+$(INSTALLED_SPARK): requirements/spark-4.2.lock
 # Made again when an upgrade of Python left it without one.
-$(INSTALLED) $(INSTALLED_2): pyproject.toml | $(UV)
+$(INSTALLED) $(INSTALLED_2) $(INSTALLED_SPARK): pyproject.toml | $(UV)
 	@$(@D)/bin/python -c '' 2>/dev/null || "$$(sh dev/check.sh --python)" -m venv --clear --without-pip $(@D)
 	@echo "Installing the $$(grep -c == $(filter %.lock,$^)) packages of $(filter %.lock,$^) into $(@D)" \
 	  "(about a minute the first time) ..."
@@ -143,12 +159,12 @@ $(SPARK_WORKERS): requirements/spark-workers.lock | $(UV)
 
 $(JARS): dev/pom.xml
 	@sh dev/check.sh java maven
-	@echo "Fetching the jars of Spark's Kafka connector (10 MB) and of a Kafka broker (45 MB) ..."
+	@echo "Fetching the jars of Spark's Kafka connector (10 MB for each of two versions) and of a Kafka broker (45 MB) ..."
 	@rm -rf $(@D)
 	@mkdir -p $(@D)
-	@for profile in spark kafka; do \
-	  mvn --batch-mode --strict-checksums --file $< --activate-profiles $$profile dependency:copy-dependencies \
-	    -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/$(@D)/$$profile" >$(@D)/maven.log 2>&1 || \
+	@for jars in spark-4.0=spark spark-4.2=spark,newest-spark kafka=kafka; do \
+	  mvn --batch-mode --strict-checksums --file $< --activate-profiles "$${jars#*=}" dependency:copy-dependencies \
+	    -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/$(@D)/$${jars%%=*}" >$(@D)/maven.log 2>&1 || \
 	    { grep ERROR $(@D)/maven.log || cat $(@D)/maven.log; exit 1; } >&2; \
 	done
 	@touch $@

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["RunPartition", "run_conf", "run_params", "run_partition"]
+__all__ = ["RunPartition", "run_conf", "run_params", "run_partition", "task_is_running"]
+
+_RUNNING: Final = ("running", "restarting")
+"""States of a task instance that has a process; ``restarting``: it was cleared, and its process is being ended."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,32 @@ def run_partition(context: Any) -> RunPartition | None:
     if date is None and key is not None:
         date = _decoded(key, getattr(context.get("dag"), "timetable", None))
     return None if date is None and key is None else RunPartition(date, key)
+
+
+def task_is_running(ti: Any, *, dag_id: str, task_id: str, run_id: str, map_index: int) -> bool | None:
+    """Whether Airflow has a task instance as running; None if it has no such task instance.
+
+    Args:
+        ti: the task instance of the context, by which Airflow answers.
+        dag_id: of the DAG.
+        task_id: of the task.
+        run_id: of the DAG run.
+        map_index: of a mapped task; -1 of others.
+
+    Raises:
+        Exception: of any kind; Airflow does not answer.
+    """
+    if (states_of := getattr(ti, "get_task_states", None)) is not None:
+        # Airflow 3: by the API server.
+        index = map_index if map_index >= 0 else None
+        states = states_of(dag_id=dag_id, map_index=index, task_ids=[task_id], run_ids=[run_id]).get(run_id, {})
+        name = task_id if index is None else f"{task_id}_{map_index}"
+        return states[name] in _RUNNING if name in states else None
+    if (instance_of := getattr(ti, "get_task_instance", None)) is not None:
+        # Airflow 2.11: from the database. This can go with it.
+        found = instance_of(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index)
+        return None if found is None else found.state in _RUNNING
+    return None
 
 
 def _decoded(key: str, timetable: Any) -> datetime | None:

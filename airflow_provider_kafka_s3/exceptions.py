@@ -38,6 +38,9 @@ offset or object, and what to do about it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 __all__ = [
     "AccessDeniedError",
     "BatchLossError",
@@ -71,7 +74,11 @@ __all__ = [
     "UploadGone",
     "UploadRefused",
     "message_of",
+    "raise_first",
 ]
+
+_NOTED: Final = 10
+"""Errors that stand in the notes of the first one; the others are counted."""
 
 
 def message_of(error: BaseException) -> str:
@@ -92,7 +99,13 @@ class ConfigurationError(TerminalError, ValueError):
 
 
 class TopicNotFoundError(ConfigurationError):
-    """The broker does not know the topic."""
+    """The broker does not know the topic.
+
+    Attributes:
+        cluster_id: of the cluster that has no such topic; None if it is not known.
+    """
+
+    cluster_id: str | None = None
 
 
 class BucketNotFoundError(ConfigurationError):
@@ -104,7 +117,7 @@ class AccessDeniedError(ConfigurationError):
 
 
 class UnsupportedStoreError(ConfigurationError):
-    """The store ignores conditional writes, so racing runs could lose or duplicate records."""
+    """The store ignores conditional writes, so racing runs could lose or duplicate records; or it cuts listings off."""
 
 
 class PipelineConflictError(ConfigurationError):
@@ -211,4 +224,22 @@ class UploadGone(StoreAnswer):
 
 
 class UploadRefused(StoreAnswer):
-    """The store refused the parts for good (InvalidPart, EntityTooSmall): this upload can never be completed."""
+    """The store does not accept the parts (InvalidPart, EntityTooSmall); once is no proof that it never will."""
+
+
+def raise_first(errors: Sequence[KafkaS3Error]) -> None:
+    """Raise the error that comes first for a person, with the others in its notes; none: return.
+
+    Strangers at keys come first, then what else is terminal, then what may pass by itself.
+    """
+    if not errors:
+        return
+    first, *others = sorted(
+        errors, key=lambda e: 0 if isinstance(e, ForeignObjectError) else 1 if isinstance(e, TerminalError) else 2
+    )
+    told = [message_of(error) for error in others[:_NOTED]]
+    if len(others) > _NOTED:
+        told.append(f"and {len(others) - _NOTED:,} more errors")
+    for text in told:
+        first.add_note(text)
+    raise first

@@ -26,7 +26,7 @@ FLIGHTS = {
 if jars := os.environ.get("SPARK_KAFKA_JARS"):
     FLIGHTS["jars"] = jars
 else:
-    FLIGHTS["packages"] = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+    FLIGHTS["packages"] = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 
 with DAG(
     dag_id="flights_daily",

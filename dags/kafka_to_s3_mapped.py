@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 CONNECTOR = (
     {"jars": os.environ["SPARK_KAFKA_JARS"]}
     if "SPARK_KAFKA_JARS" in os.environ
-    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"}
+    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
 )
 
 

@@ -6,6 +6,7 @@ its command line says.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import shutil
@@ -20,7 +21,9 @@ from typing import Any, Final
 
 __all__ = ["SPARK_JARS", "AirflowHome", "DagRun"]
 
-SPARK_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / "spark"
+_SPARK: Final = ".".join(importlib.metadata.version("pyspark").split(".")[:2])
+SPARK_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / f"spark-{_SPARK}"
+"""The Kafka connector of the Spark in this environment, and what it needs."""
 
 _FOREIGN: Final = ("AIRFLOW", "AWS_", "KAFKA_", "PYSPARK_", "SPARK_")
 """Beginnings of environment variables that would lead away from what the caller says."""

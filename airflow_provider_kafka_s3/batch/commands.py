@@ -19,9 +19,12 @@ __all__ = [
     "accept_gone",
     "accept_loss",
     "bucket_of",
+    "format_batches",
     "format_offsets",
+    "parse_batches",
     "parse_offsets",
     "recover",
+    "recover_decided",
     "repair",
     "reset",
     "restore",
@@ -40,9 +43,9 @@ def abandon(topic_log: TopicLog, batch: int, *, release: str = "debt") -> str:
     return _line(topic_log, "abandon", "--batch", str(batch), "--release", release)
 
 
-def accept_loss(topic_log: TopicLog, batch: int) -> str:
+def accept_loss(topic_log: TopicLog, batch: int, *, other_cluster: bool = False) -> str:
     """Completes a decided batch without what can be neither completed nor written again."""
-    return _line(topic_log, "accept-loss", "--batch", str(batch))
+    return _line(topic_log, "accept-loss", "--batch", str(batch), *(("--other-cluster",) if other_cluster else ()))
 
 
 def accept_deleted(topic_log: TopicLog, batches: Iterable[int]) -> str:
@@ -60,9 +63,14 @@ def recover(topic_log: TopicLog, *, skip: bool = False) -> str:
     return _line(topic_log, "recover", *(("--on-data-loss", "skip") if skip else ()))
 
 
-def repair(topic_log: TopicLog) -> str:
+def recover_decided(topic_log: TopicLog) -> str:
+    """Completes what is decided, without Kafka."""
+    return _line(topic_log, "recover", "--decided-only")
+
+
+def repair(topic_log: TopicLog, *arguments: str) -> str:
     """Builds the marker again from the log."""
-    return _line(topic_log, "repair")
+    return _line(topic_log, "repair", *arguments)
 
 
 def reset(topic_log: TopicLog) -> str:
@@ -121,6 +129,36 @@ def parse_offsets(text: str) -> Offsets:
             )
         ranges.setdefault(int(partition), []).append((int(start), int(end)))
     return Offsets(ranges)
+
+
+def format_batches(batches: Iterable[int]) -> str:
+    """Numbers as an option has them: ``2,5-7``, both ends included."""
+    ranges: list[list[int]] = []
+    for batch in sorted(set(batches)):
+        if ranges and batch == ranges[-1][1] + 1:
+            ranges[-1][1] = batch
+        else:
+            ranges.append([batch, batch])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def parse_batches(text: str) -> list[tuple[int, int]]:
+    """What :func:`format_batches` wrote: the first and the last number of each range.
+
+    Raises:
+        ConfigurationError: it has another form.
+    """
+    ranges = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (_NUMBER.fullmatch(first) and _NUMBER.fullmatch(last) and 0 < int(first) <= int(last)):
+            raise ConfigurationError(
+                f"batches {text!r}: {part!r} is neither a number nor a range; write 2 or 5-7, several of them with "
+                f"commas between: 2,5-7"
+            )
+        ranges.append((int(first), int(last)))
+    return ranges
 
 
 def _named(batches: Iterable[int]) -> list[str]:

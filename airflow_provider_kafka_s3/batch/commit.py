@@ -9,37 +9,37 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, TypeVar
 
 from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry, SliceRows
 from airflow_provider_kafka_s3.batch.marker import fold
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, Lost, batch_loss, rebuild
 from airflow_provider_kafka_s3.batch.source import Source, require_topic_id
 from airflow_provider_kafka_s3.exceptions import (
-    BatchLossError,
-    DataLossError,
+    AccessDeniedError,
+    BucketNotFoundError,
+    ConfigurationError,
     ForeignObjectError,
-    RecordError,
+    KafkaS3Error,
     SparkJobError,
-    TopicNotFoundError,
-    TopicRecreatedError,
+    ThrottledError,
+    TransientError,
     UnknownOutcomeError,
+    raise_first,
 )
+from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.storage.durable import CompleteAnswer
 from airflow_provider_kafka_s3.storage.port import ObjectInfo
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = [
     "BATCH_METADATA",
     "CONTENT_METADATA",
     "CRC32_METADATA",
     "NONCE_METADATA",
-    "BuildObjects",
-    "BuiltObject",
     "Committer",
     "in_threads",
     "matches",
@@ -59,38 +59,21 @@ CRC32_METADATA: Final = "kafka-s3-crc32"
 _SETTLE_LOOKS: Final = 6
 """How often to look for an object whose upload is gone before it counts as absent: a Complete may be in progress."""
 
-_BUILT_AT_ONCE: Final = 8
-"""Objects of a slice that are built again by one read of it. Each takes up to a part of memory, then disk."""
-
 _TRIES: Final = 4
-"""How often to ask again when the store gives no usable answer."""
+"""How often to ask when the store gives no usable answer, or refuses."""
+
+_Upload = Literal["visible", "gone", "refused"]
+"""What became of a listed upload: its object is there; it is gone without one; it is pending, the store refuses it."""
+
+_AT_ONCE: Final = 512
+"""Objects that are completed before a look whether any of them could be: a store that is down is not asked for all."""
 
 
-class BuiltObject(Protocol):
-    """One object built again from Kafka, not stored yet."""
+@dataclass(frozen=True)
+class _Unanswered:
+    """A listed upload that is pending, and whose Complete gets no usable answer."""
 
-    @property
-    def content(self) -> str:
-        """Digest of which records it holds, see :class:`~.manifest.ContentHash`."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Bytes of the object."""
-        ...
-
-    @property
-    def crc32(self) -> str:
-        """Of the bytes, eight hex digits."""
-        ...
-
-    def put(self, metadata: dict[str, str]) -> None:
-        """Store it unless its key exists. What happened the caller finds out with HEAD."""
-        ...
-
-
-BuildObjects = Callable[[Plan, Slice, Collection[str], "Iterator[pa.RecordBatch]"], Mapping[str, BuiltObject]]
-"""(plan, slice, keys, records of the slice) -> the objects of these keys, as far as the records make such objects."""
+    error: KafkaS3Error
 
 
 def in_threads(function: Callable[[T], R], items: Sequence[T], *, threads: int = 64) -> list[R]:
@@ -157,7 +140,7 @@ class Committer:
         """
         try:
             manifest = self._commit(plan, sorted(rows, key=lambda r: r.result.id), run)
-            require_topic_id(self.source, self.log, plan.topic_id)
+            require_topic_id(self.source, self.log, self.incarnation(plan))
         except Exception:
             # No decision that lists these uploads was ever sent, so none can arrive.
             self.parallel(self._give_up, [o for r in rows for o in r.objects])
@@ -217,14 +200,84 @@ class Committer:
         self.resolve(plan, decision)
 
     def roll_forward(self, plan: Plan, decision: Manifest) -> bool:
-        """Make every object of a committed batch visible; False if the batch turned out to be resolved already."""
+        """Make every object of a committed batch visible; False if the batch turned out to be resolved already.
+
+        Raises:
+            ForeignObjectError: a key holds something else.
+            BatchLossError: objects can be neither completed nor built again, and nobody has accepted that.
+            TransientError: store or Kafka gave no usable answer about some.
+
+        All other objects were seen to before any of these comes.
+        """
+        done = self.complete(plan, decision)
+        if done is None:
+            return False
+        lost, errors = done
+        if lost:
+            accepted = self.log.amended_keys(plan.batch)[0]
+            if left := [one for one in lost if one.entry.key not in accepted]:
+                accept = (
+                    f"Complete the batch without what cannot be written: {commands.accept_loss(self.log, plan.batch)}"
+                )
+                if any(one.elsewhere for one in left):
+                    accept = "Nothing is accepted as lost before what this installation cannot write is written"
+                errors.append(batch_loss(self.log, left, accept))
+        raise_first(errors)
+        self.give_up(lost)
+        return True
+
+    def complete(
+        self, plan: Plan, decision: Manifest, *, accepting: bool = False
+    ) -> tuple[list[Lost], list[KafkaS3Error]] | None:
+        """Make all objects of a committed batch visible that can be had, from their uploads or else from Kafka.
+
+        Args:
+            plan: of the batch.
+            decision: about it.
+            accepting: a person accepts losses: an upload that stays pending without a usable answer counts as refused.
+
+        Returns:
+            The objects that can be had from neither, and what went wrong with others; None if the batch turned out to
+            be resolved already.
+        """
         # This look precedes any Complete: a resolved batch may have lost objects since, to a user's own clean-up, and
         # they must not come back.
         if self.log.require_marker()[0].is_resolved(plan.batch):
-            return False
-        visible = self.parallel(lambda entry: self._make_visible(plan, entry), decision.objects)
-        lost = [entry for entry, there in zip(decision.objects, visible, strict=True) if not there]
-        return self._build_again(plan, lost)
+            return None
+        found = self._make_all_visible(plan, decision.objects, accepting=accepting)
+        final = frozenset(e.key for e, became in found if isinstance(became, _Unanswered))
+        if len(found) < len(decision.objects):
+            # Objects that were not seen to must not pass for complete: all that was seen stays an error.
+            final = frozenset()
+        elif final and not accepting:
+            # Whoever accepted these may have died before it could abort them.
+            final &= self.log.amended_keys(plan.batch)[0]
+        found = [(e, "refused" if e.key in final else became) for e, became in found]
+        missing = {e: became for e, became in found if became in ("gone", "refused")}
+        errors = [
+            became.error if isinstance(became, _Unanswered) else became
+            for _, became in found
+            if not isinstance(became, str)
+        ]
+        lost: list[Lost] = []
+        if missing:
+            log.warning(
+                "%d objects of batch %d lost their uploads and are read again from Kafka: %s",
+                len(missing),
+                plan.batch,
+                few([self.store.url(entry.key) for entry in missing]),
+            )
+            refused = {entry.key for entry, became in missing.items() if became == "refused"}
+            written = self._write_again(plan, list(missing), refused=refused, only_unresolved=True)
+            if written is None:
+                return None
+            lost, failed = written
+            errors += failed
+        return lost, errors
+
+    def give_up(self, lost: Sequence[Lost]) -> None:
+        """Abort the pending uploads of objects that a person accepted as lost: they must not come to light later."""
+        self.parallel(self._give_up, [one.entry for one in lost if one.refused])
 
     def resolve(self, plan: Plan, decision: Manifest) -> None:
         """Fold a decided batch into the marker, by compare-and-swap, until somebody has done it."""
@@ -237,38 +290,71 @@ class Committer:
             tries = tries + 1 if etag == last_etag else 1
             if tries > _TRIES:
                 raise UnknownOutcomeError(
-                    f"marker {self.log.marker_url()} could not be replaced: the store gave no usable answer {_TRIES} "
-                    f"times. Batch {plan.batch} is decided and loses nothing; try again"
+                    f"the marker of topic {plan.topic!r} could not be replaced: the store gave no usable answer "
+                    f"{_TRIES} times. Batch {plan.batch} is decided and loses nothing; try again: "
+                    f"{self.log.marker_url()}"
                 )
             last_etag = etag
             if self.log.replace_marker(fold(marker, plan, decision), etag):
                 return
             self.store.retrier.pause(tries)
 
-    def complete(self, plan: Plan, entry: ObjectEntry) -> bool:
-        """Make one object visible; False if the batch turned out to be resolved already."""
-        return self._make_visible(plan, entry) or self._build_again(plan, [entry])
+    def _make_all_visible(
+        self, plan: Plan, entries: Sequence[ObjectEntry], *, accepting: bool
+    ) -> list[tuple[ObjectEntry, _Upload | _Unanswered | KafkaS3Error]]:
+        """See :meth:`_make_visible`; without the rest if the store does nothing for many in a row.
 
-    def _make_visible(self, plan: Plan, entry: ObjectEntry) -> bool:
-        """Complete an upload; False if it is gone and its object is not there."""
+        Whoever accepts losses accepts them of all objects, so then all are seen to.
+        """
+        at_once = max(_AT_ONCE, len(entries)) if accepting else _AT_ONCE
+        found: list[tuple[ObjectEntry, _Upload | _Unanswered | KafkaS3Error]] = []
+        for at in range(0, len(entries), at_once):
+            some = entries[at : at + at_once]
+            became = self.parallel(lambda entry: self._make_visible(plan, entry), some)
+            found += zip(some, became, strict=True)
+            if all(isinstance(one, _Unanswered | TransientError | ConfigurationError) for one in became):
+                break
+        return found
+
+    def _make_visible(self, plan: Plan, entry: ObjectEntry) -> _Upload | _Unanswered | KafkaS3Error:
+        """Complete an upload, or return why not: one object keeps no other from it."""
+        try:
+            return self._complete(plan, entry)
+        except KafkaS3Error as e:
+            return e
+
+    def _complete(self, plan: Plan, entry: ObjectEntry) -> _Upload | _Unanswered:
+        """Complete an upload. One that the store refuses stays as it is: it may be all that is left of the records."""
+        refusals = 0
+        error: KafkaS3Error = UnknownOutcomeError(
+            f"an object of topic {plan.topic!r}, batch {plan.batch}, could not be completed: the store gave no usable "
+            f"answer {_TRIES} times. The batch is decided and loses nothing; try again: {self.store.url(entry.key)}"
+        )
         for attempt in range(1, _TRIES + 1):
-            answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())
+            try:
+                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())
+            except (AccessDeniedError, BucketNotFoundError, ThrottledError):
+                raise
+            except (ConfigurationError, TransientError) as e:
+                answer, error = CompleteAnswer.UNKNOWN, e
             if self.is_intact(plan, entry):
                 if answer not in (CompleteAnswer.DONE, CompleteAnswer.GONE):
                     self._give_up(entry)
-                return True
+                return "visible"
             if answer in (CompleteAnswer.DONE, CompleteAnswer.GONE):
                 return self._appears(plan, entry)
-            if answer is CompleteAnswer.REFUSED:
-                self._give_up(entry)
-                return self._appears(plan, entry)
+            refusals += answer is CompleteAnswer.REFUSED
             self.store.retrier.pause(attempt)
         if not self.store.upload_exists(entry.key, entry.upload_id):
             return self._appears(plan, entry)
-        raise UnknownOutcomeError(
-            f"object {self.store.url(entry.key)} of batch {plan.batch} could not be completed: the store gave no "
-            f"usable answer {_TRIES} times. The batch is decided and loses nothing; try again"
+        # One refusal may be the work of whatever lies between: of a request that was damaged on its way.
+        if refusals == _TRIES:
+            return "refused"
+        error.add_note(
+            f"if it stays so, write the object again from Kafka, or accept that it is lost: "
+            f"{commands.accept_loss(self.log, plan.batch)}"
         )
+        return _Unanswered(error)
 
     def are_intact(self, plan: Plan, entries: Sequence[ObjectEntry]) -> list[bool]:
         """See :meth:`is_intact`, for many."""
@@ -284,9 +370,9 @@ class Committer:
             return False
         if not matches(info, plan.batch, entry):
             raise ForeignObjectError(
-                f"{self.store.url(entry.key)} holds an object of {info.size} bytes that batch {plan.batch} of topic "
-                f"{plan.topic!r} did not write (expected {entry.size} bytes, metadata {BATCH_METADATA}={plan.batch}). "
-                f"It was not touched. Move it away and run again"
+                f"a key of topic {plan.topic!r}, batch {plan.batch}, holds an object that the batch did not write: "
+                f"{info.size} bytes where {entry.size} with metadata {BATCH_METADATA}={plan.batch} are expected. It "
+                f"was not touched. Move it away and run again: {self.store.url(entry.key)}"
             )
         return True
 
@@ -295,79 +381,94 @@ class Committer:
         self.store.abort_uploads([(entry.key, entry.upload_id)])
         return True
 
-    def _appears(self, plan: Plan, entry: ObjectEntry) -> bool:
+    def _appears(self, plan: Plan, entry: ObjectEntry) -> _Upload:
         """Whether an object whose upload is gone comes to light: somebody else's Complete may be in progress."""
         for attempt in range(1, _SETTLE_LOOKS + 1):
             if self.is_intact(plan, entry):
-                return True
+                return "visible"
             self.store.retrier.pause(attempt)
-        return False
+        return "gone"
 
-    def _build_again(self, plan: Plan, entries: Sequence[ObjectEntry]) -> bool:
-        for entry in entries:
-            log.warning(
-                "object %s of batch %d lost its upload; it is read again from Kafka",
-                self.store.url(entry.key),
-                plan.batch,
-            )
-        return self.restore(plan, entries, only_unresolved=True)
-
-    def restore(self, plan: Plan, entries: Sequence[ObjectEntry], *, only_unresolved: bool = False) -> bool:
-        """Write absent objects again from Kafka. A key that was accepted as lost stays absent if Kafka lost it too.
+    def write_again(
+        self,
+        plan: Plan,
+        entries: Sequence[ObjectEntry],
+        *,
+        refused: Collection[str] = (),
+        only_unresolved: bool = False,
+    ) -> list[Lost] | None:
+        """Write absent objects again from Kafka, all that it still has the records of.
 
         Args:
             plan: of the committed batch.
             entries: the objects.
-            only_unresolved: stop, with False, if the batch is resolved by now.
+            refused: keys whose uploads are pending and cannot be completed. Each is aborted when its object is there.
+            only_unresolved: stop if the batch is resolved by now.
+
+        Returns:
+            The objects that cannot be written again; None if the batch is resolved by now.
 
         Raises:
-            BatchLossError: Kafka no longer has the same records.
-            ForeignObjectError: a key holds something else.
+            KafkaS3Error: a key holds something else, or store or Kafka gave no usable answer; all others were written
+                first.
         """
-        for entry, built in self.rebuild(plan, entries):
-            if not isinstance(built, str):
-                if not self.put_again(plan, entry, built, only_unresolved=only_unresolved):
-                    return False
-            elif entry.key not in self.log.amended_keys(plan.batch)[0]:
-                partition = plan.slices[entry.slices[0]].partition
-                # To a batch that is complete already, its loss cannot be a reason to stay open.
-                accept = (
-                    f"Complete the batch without what cannot be written: {commands.accept_loss(self.log, plan.batch)}"
-                    if only_unresolved
-                    else f"Accept that it is gone: {commands.accept_deleted(self.log, [plan.batch])}"
+        done = self._write_again(plan, entries, refused=refused, only_unresolved=only_unresolved)
+        if done is None:
+            return None
+        lost, errors = done
+        raise_first(errors)
+        return lost
+
+    def _write_again(
+        self, plan: Plan, entries: Sequence[ObjectEntry], *, refused: Collection[str], only_unresolved: bool
+    ) -> tuple[list[Lost], list[KafkaS3Error]] | None:
+        """See :meth:`write_again`; what went wrong is returned, too."""
+        lost: list[Lost] = []
+        errors: list[KafkaS3Error] = []
+        try:
+            for entry, built in self.rebuild(plan, entries):
+                if isinstance(built, str):
+                    lost.append(Lost(plan, entry, built, refused=entry.key in refused))
+                    continue
+                try:
+                    if not self.put_again(plan, entry, built, only_unresolved=only_unresolved):
+                        return None
+                except (ForeignObjectError, TransientError) as e:
+                    errors.append(e)
+                    continue
+                if entry.key in refused:
+                    self._give_up(entry)
+        except (ConfigurationError, TransientError) as e:
+            if isinstance(e, ConfigurationError):
+                e.add_note(
+                    f"batch {plan.batch} of topic {plan.topic!r} is decided, and {len(entries)} of its objects have no "
+                    f"upload any more: only Kafka has their records"
                 )
-                raise BatchLossError(
-                    f"object {self.store.url(entry.key)} of batch {plan.batch} (topic {plan.topic!r}, partition "
-                    f"{partition}, offsets {entry.min_offset} to {entry.max_offset}, {entry.records} records) is gone "
-                    f"and cannot be written again from Kafka: {built}. The marker was not changed. {accept}"
-                )
-        return True
+            errors.append(e)
+        return lost, errors
 
     def rebuild(self, plan: Plan, entries: Sequence[ObjectEntry]) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
-        """Build objects again from Kafka, those of a slice together; instead of one that cannot be built, say why.
-
-        The objects wait in memory and temporary files until the next ones are asked for.
-        """
-        by_slice: dict[int, list[ObjectEntry]] = {}
-        for entry in entries:
-            by_slice.setdefault(entry.slices[0], []).append(entry)
-        for number, found in sorted(by_slice.items()):
-            for at in range(0, len(found), _BUILT_AT_ONCE):
-                some = found[at : at + _BUILT_AT_ONCE]
-                built: dict[str, BuiltObject] = {}
-                why = "Kafka has other records there now"
-                try:
-                    built.update(self._read_again(plan, plan.slices[number], [entry.key for entry in some]))
-                except (DataLossError, TopicRecreatedError, TopicNotFoundError, RecordError) as e:
-                    why = str(e)
-                for entry in some:
-                    yield entry, _fit(plan, entry, built.pop(entry.key, None), why)
+        """See :func:`~airflow_provider_kafka_s3.batch.rebuild.rebuild`."""
+        return rebuild(plan, entries, lambda s, wanted: self._read_again(plan, s, wanted))
 
     def _read_again(self, plan: Plan, s: Slice, wanted: Sequence[str]) -> Mapping[str, BuiltObject]:
-        require_topic_id(self.source, self.log, plan.topic_id)
+        topic_id = self.incarnation(plan)
+        require_topic_id(self.source, self.log, topic_id)
         built = self._build(plan, s, wanted, self.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation))
-        require_topic_id(self.source, self.log, plan.topic_id)
+        require_topic_id(self.source, self.log, topic_id)
         return built
+
+    def incarnation(self, plan: Plan) -> str:
+        """The topic id that a plan's offsets belong to; empty if nobody knows it.
+
+        A plan from before the brokers were upgraded has none, and its log may have one by now: without it the records
+        of a topic that was created again would be taken for those of the plan.
+        """
+        if plan.topic_id:
+            return plan.topic_id
+        view = self.log.view()
+        closed = view.marker.history[plan.generation :]
+        return closed[0].topic_id if closed else view.topic_id
 
     def put_again(self, plan: Plan, entry: ObjectEntry, built: BuiltObject, *, only_unresolved: bool) -> bool:
         """Store an object that was built again, unless its key exists.
@@ -395,22 +496,9 @@ class Committer:
                 return True
             self.store.retrier.pause(attempt)
         raise UnknownOutcomeError(
-            f"object {self.store.url(entry.key)} of batch {plan.batch} could not be written again; try again"
+            f"an object of topic {plan.topic!r}, batch {plan.batch}, could not be written again: the store gave no "
+            f"usable answer {_TRIES} times. Try again: {self.store.url(entry.key)}"
         )
-
-
-def _fit(plan: Plan, entry: ObjectEntry, built: BuiltObject | None, why: str) -> BuiltObject | str:
-    """An object that was built again, if it is the one that is missing; else why it is not."""
-    if built is None:
-        return why
-    if built.content != entry.content:
-        return "Kafka has other records there now"
-    if built.size != entry.size:
-        return (
-            f"this installation would write the same records as {built.size} bytes instead of {entry.size}; install "
-            f"what planned the batch ({plan.writer}) and run again"
-        )
-    return built
 
 
 def matches(info: ObjectInfo, batch: int, entry: ObjectEntry) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
@@ -54,9 +55,10 @@ MAX_PARTITION: Final = 2**31 - 1
 
 _MAX_DIGITS: Final = 19
 _SHOWN: Final = 300
+_SHOWN_VERSION: Final = 40
 
-_STAMPS: Final = ("written_by", "write_id", "created_at")
-_OVERHEAD: Final = ("kind", "format", "sha256", *_STAMPS)
+_STAMPS: Final = ("written_by", "write_id", "created_at", "version")
+_OVERHEAD: Final = ("kind", "format", "sha256", *_STAMPS, "process", "task")
 
 # Those of Unicode's categories Cc, Zl and Zp, and what turns the direction of writing: they could forge lines.
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -87,7 +89,9 @@ def builtins(value: object) -> Any:
 
 
 def write_stamp(attempt: str = "") -> dict[str, str]:
-    """Who wrote a document and when: information for people, nobody decides by it. ``write_id`` is unique.
+    """Who wrote a document, when, and with which version of this package: information for people, nobody decides by it.
+
+    ``write_id`` is unique.
 
     Args:
         attempt: of a run, such as ``try 2 on worker-1``; stands beside host and process in ``written_by``.
@@ -97,6 +101,7 @@ def write_stamp(attempt: str = "") -> dict[str, str]:
         "written_by": f"{attempt} ({process})" if attempt else process,
         "write_id": uuid.uuid4().hex,
         "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        "version": __version__,
     }
 
 
@@ -131,7 +136,8 @@ def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
         The document, and what stands beside it: ``sha256`` and the stamp.
 
     Raises:
-        UnsupportedFormatError: a newer version of this package wrote it.
+        UnsupportedFormatError: a newer version of this package wrote it: it has a higher format, or, from another
+            version and under a checksum that fits, a field or a choice that this version does not have.
         CorruptControlError: anything else is not as it has to be.
     """
     if len(data) > MAX_BYTES:
@@ -145,9 +151,7 @@ def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
     if not isinstance(body, dict):
         raise corrupt(where, "it is not a JSON object")
     if type(body.get("format")) is int and body["format"] > FORMAT:
-        raise UnsupportedFormatError(
-            f"{where} has format {body['format']}, this version reads up to {FORMAT}: upgrade airflow-provider-kafka-s3"
-        )
+        raise _unsupported(kind, body.get("version"), where, f"its format is {body['format']}, not {FORMAT}")
     # By type too: in Python, true equals 1.
     if body.get("kind") != _kind(kind) or type(body.get("format")) is not int or body["format"] != FORMAT:
         raise corrupt(where, f"it is not a {_kind(kind)} of format {FORMAT}")
@@ -164,6 +168,9 @@ def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
     try:
         return msgspec.convert(body, kind, strict=True, str_keys=True, dec_hook=_from_wire), beside
     except (msgspec.ValidationError, ConfigurationError, ValueError, RecursionError) as e:
+        # By its checksum it is as it was written. This version writes nothing that it cannot read.
+        if isinstance(e, msgspec.ValidationError) and beside["version"] not in (None, __version__):
+            raise _unsupported(kind, beside["version"], where, str(e)) from e
         raise corrupt(where, str(e)) from e
 
 
@@ -175,8 +182,16 @@ def corrupt(where: str, why: str) -> CorruptControlError:
         why: what is wrong with it. It may quote the document, so it is cut off and made printable.
     """
     return CorruptControlError(
-        f"control document {where} cannot be trusted: {printable(why)}. Nothing was changed. Restore the object's "
-        f"earlier version (bucket versioning)"
+        f"a control document cannot be trusted: {printable(why)}. Nothing was changed. Restore the object's earlier "
+        f"version (bucket versioning): {where}"
+    )
+
+
+def _unsupported(kind: type[Document], version: object, where: str, why: str) -> UnsupportedFormatError:
+    wrote = f"version {printable(version, shown=_SHOWN_VERSION)}" if isinstance(version, str) else "an unknown version"
+    return UnsupportedFormatError(
+        f"upgrade airflow-provider-kafka-s3 here: this worker has version {__version__}, and {wrote} wrote the "
+        f"{_kind(kind)}, which has what this one does not support ({printable(why)}). Nothing was changed. See {where}"
     )
 
 

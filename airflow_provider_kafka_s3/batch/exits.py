@@ -6,27 +6,33 @@ Each is safe at any time, beside any number of running drivers, and harmless whe
 from __future__ import annotations
 
 import uuid
+from collections.abc import Set
+from dataclasses import dataclass
 from typing import Literal
 
 from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.decided import finish_reset
 from airflow_provider_kafka_s3.batch.log import RunRecord
 from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan, layout_digest, writer_versions
-from airflow_provider_kafka_s3.batch.planning import View, next_claim
+from airflow_provider_kafka_s3.batch.planning import View, next_claim, untouched
 from airflow_provider_kafka_s3.batch.source import require_topic_id
 from airflow_provider_kafka_s3.config import Format, Layout
-from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError
+from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError, TopicNotFoundError, raise_first
+from airflow_provider_kafka_s3.messages import few
 
 __all__ = [
+    "Absent",
     "abandon",
     "absent",
     "accept_deleted",
     "accept_gone",
     "accept_loss",
-    "finish_reset",
     "last_layout",
+    "live_topic_id",
+    "record_gone",
     "require_plan",
     "reset",
 ]
@@ -51,9 +57,8 @@ def abandon(
     decision = committer.abandon(plan, release=release, reason=reason, operator=operator, run=f"operator:{operator}")
     if decision.status != "abandoned":
         raise ConfigurationError(
-            f"batch {batch} of topic {plan.topic!r} is decided ({decision.status}, see "
-            f"{committer.log.manifest_url(batch)}) and can only be rolled forward: {commands.recover(committer.log)}. "
-            f"Nothing was changed"
+            f"batch {batch} of topic {plan.topic!r} is decided ({decision.status}) and can only be rolled forward: "
+            f"{commands.recover(committer.log)}. Nothing was changed. The decision: {committer.log.manifest_url(batch)}"
         )
     committer.resolve(plan, decision)
     return decision
@@ -69,15 +74,15 @@ def reset(committer: Committer, *, operator: str) -> bool:
         if (pending := view.open_reset) is not None:
             finish_reset(committer, view, pending)
             continue
-        live = committer.source.describe(committer.log.topic).topic_id or ""
-        if live == view.marker.topic_id:
+        live = live_topic_id(committer, view)
+        if live == view.topic_id:
             return False
         committer.log.create_plan(
             Plan(
                 batch=view.next,
                 type="reset",
                 topic=committer.log.topic,
-                topic_id=view.marker.topic_id,
+                topic_id=view.topic_id,
                 generation=view.marker.generation,
                 run=f"operator:{operator}",
                 tail=False,
@@ -86,6 +91,7 @@ def reset(committer: Committer, *, operator: str) -> bool:
                 skipped=NO_OFFSETS,
                 layout=None,
                 layout_sha256="",
+                start=view.start_of_log,
                 new_topic_id=live,
             )
         )
@@ -95,51 +101,80 @@ def reset(committer: Committer, *, operator: str) -> bool:
             return True
 
 
-def finish_reset(committer: Committer, view: View, pending: Plan) -> None:
-    """Carry an open reset out: a barrier, everything older is decided and resolved first."""
-    for batch, plan in sorted(view.open_plans.items()):
-        if batch > pending.batch:
-            break
-        if batch < pending.batch:
-            decision = committer.abandon(plan, release="lost", reason="topic reset", operator="reset", run=pending.run)
-        else:
-            decision = committer.log.create_manifest(
-                Manifest(
-                    batch=batch,
-                    plan_sha256=committer.log.require_plan(batch)[1],
-                    status="reset",
-                    run=pending.run,
-                )
-            )
-        committer.carry_out(plan, decision)
+def live_topic_id(committer: Committer, view: View) -> str:
+    """Incarnation of the live topic, which can be told from the one that was landed.
+
+    Raises:
+        ConfigurationError: one of the two has no id, and the other has: the brokers were upgraded.
+    """
+    topic = committer.log.topic
+    live = committer.source.describe(topic).topic_id or ""
+    if bool(live) != bool(view.topic_id):
+        raise ConfigurationError(
+            f"nobody can tell whether topic {topic!r} is another one than was landed: its stored offsets have topic id "
+            f"{view.topic_id or 'none'}, the live topic has {live or 'none'}. Nothing was changed. If it was created "
+            f"again, land it with another pipeline and topics_dir; if not, there is nothing to do"
+        )
+    return live
 
 
-def accept_loss(committer: Committer, batch: int, *, reason: str, operator: str) -> tuple[str, ...]:
+def accept_loss(
+    committer: Committer, batch: int, *, reason: str, operator: str, other_cluster: bool = False
+) -> tuple[str, ...]:
     """Complete a decided batch without those objects that can be neither completed nor written again from Kafka.
+
+    Args:
+        committer: of the topic.
+        batch: its number.
+        reason: why, for the record.
+        operator: who says so, for the record.
+        other_cluster: the cluster that was landed is gone for good: what another one does not have is lost, too.
 
     Returns:
         The keys that are accepted as lost, recorded in an amend; empty if all could be completed after all, or the
         batch was complete already.
 
     Raises:
-        ConfigurationError: the batch is not committed.
+        ConfigurationError: the batch is not committed; or objects are lost, and the cluster is not the one that was
+            landed. Nothing was recorded.
+        BatchLossError: objects are not lost, but can only be written by another installation. Nothing was recorded.
+        KafkaS3Error: something went wrong with an object that may not be lost; all others were seen to first.
     """
     plan, decision = _committed(committer, batch)
-    # As before any Complete: what a user deleted from a resolved batch is no loss of the batch, and stays away.
-    if committer.log.require_marker()[0].is_resolved(batch):
+    done = committer.complete(plan, decision, accepting=True)
+    if done is None:
         return ()
-    lost: list[str] = []
-    for entry in decision.objects:
-        try:
-            if not committer.complete(plan, entry):
-                return ()
-        except BatchLossError:
-            lost.append(entry.key)
-    if lost:
-        _, number = committer.log.amended_keys(batch)
-        committer.log.create_amend(Amend(batch=batch, keys=tuple(lost), reason=reason, operator=operator), number)
-    committer.carry_out(plan, decision)
-    return tuple(lost)
+    lost, errors = done
+    raise_first(errors)
+    if elsewhere := [one for one in lost if one.elsewhere]:
+        raise BatchLossError(
+            f"not all that batch {batch} of topic {plan.topic!r} lacks is lost. Nothing was recorded: "
+            f"{elsewhere[0].why}. Objects that it could write: "
+            f"{few([committer.store.url(one.entry.key) for one in elsewhere])}"
+        )
+    if lost and not other_cluster:
+        _require_cluster(committer, batch)
+    recorded = record_gone(committer, batch, {one.entry.key for one in lost}, reason=reason, operator=operator)
+    committer.give_up(lost)
+    # Every other object was seen just now, so nothing has to be looked at again.
+    committer.resolve(plan, decision)
+    return recorded
+
+
+def _require_cluster(committer: Committer, batch: int) -> None:
+    """What a cluster does not have that was never landed is not lost."""
+    topic, landed = committer.log.topic, committer.log.require_marker()[0].cluster_id
+    try:
+        live = committer.source.describe(topic).cluster_id
+    except TopicNotFoundError as e:
+        live = e.cluster_id
+    if landed and live and live != landed:
+        gone = commands.accept_loss(committer.log, batch, other_cluster=True)
+        raise ConfigurationError(
+            f"the Kafka connection leads to cluster {live!r}, topic {topic!r} was landed from {landed!r}, which may "
+            f"have what batch {batch} lacks. Nothing was recorded. Correct the connection. If that cluster is gone for "
+            f"good: {gone}"
+        )
 
 
 def accept_deleted(committer: Committer, batch: int, *, reason: str, operator: str) -> tuple[str, ...]:
@@ -160,16 +195,32 @@ def accept_deleted(committer: Committer, batch: int, *, reason: str, operator: s
         )
     intact = committer.are_intact(plan, decision.objects)
     absent = {entry.key for entry, there in zip(decision.objects, intact, strict=True) if not there}
+    return record_gone(committer, batch, absent, reason=reason, operator=operator)
+
+
+def record_gone(committer: Committer, batch: int, gone: Set[str], *, reason: str, operator: str) -> tuple[str, ...]:
+    """Write down that objects of a committed batch stay away.
+
+    Args:
+        committer: of the topic.
+        batch: its number.
+        gone: keys of its objects.
+        reason: why, for the record.
+        operator: who says so, for the record.
+
+    Returns:
+        The keys that are recorded now, not before.
+    """
     recorded: set[str] = set()
     while True:
         accepted, number = committer.log.amended_keys(batch)
-        if not (gone := absent - accepted):
+        if not (left := gone - accepted):
             return tuple(sorted(recorded))
         # Somebody else may take the number with other keys.
         committer.log.create_amend(
-            Amend(batch=batch, keys=tuple(sorted(gone)), reason=reason, operator=operator), number
+            Amend(batch=batch, keys=tuple(sorted(left)), reason=reason, operator=operator), number
         )
-        recorded |= gone
+        recorded |= left
 
 
 def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator: str) -> Offsets:
@@ -179,7 +230,8 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
         The offsets that are recorded now; those that are covered already are left as they are.
 
     Raises:
-        ConfigurationError: Kafka still has some of them, or an open batch claims them. Nothing was changed.
+        ConfigurationError: Kafka still has some of them, an open batch claims them, or others below them were never
+            landed and would be left out. Nothing was changed.
         TopicRecreatedError: the topic is another one by now.
     """
     topic_log, source, topic = committer.log, committer.source, committer.log.topic
@@ -187,9 +239,12 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
     recorded = NO_OFFSETS
     while True:
         view = topic_log.view()
+        if (pending := view.open_reset) is not None:
+            finish_reset(committer, view, pending)
+            continue
         if not (left := offsets - view.marker.covered):
             return recorded
-        require_topic_id(source, topic_log, view.marker.topic_id)
+        topic_id = require_topic_id(source, topic_log, view.topic_id, cluster_id=view.marker.cluster_id)
         earliest = source.earliest(topic, tuple(left))
         if held := left - Offsets({p: [(0, earliest[p])] for p in left}):
             raise ConfigurationError(
@@ -202,6 +257,13 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
                 f"topic {topic!r}: offsets {claimed} belong to open batches {owners}; nothing was recorded. Give these "
                 f"up first: {', '.join(commands.abandon(topic_log, n) for n in owners)}"
             )
+        begin = untouched(view, left)
+        if between := Offsets({p: [(begin[p], left.end(p) or 0)] for p in left}) - left:
+            raise ConfigurationError(
+                f"topic {topic!r}: offsets {between} lie below these and were never landed; runs would go on behind "
+                f"them and leave them out. Nothing was recorded. Accept all of them: "
+                f"{commands.accept_gone(topic_log, left | between)}"
+            )
         claim, tail = next_claim(view, left, max_records=None)
         layout = last_layout(committer, view.next)
         # No plan without the record of its run, as in every run.
@@ -210,7 +272,7 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
                 run=run,
                 mode="recover",
                 params={"reason": reason, "operator": operator},
-                topic_id=view.marker.topic_id,
+                topic_id=topic_id,
                 generation=view.marker.generation,
                 target=left,
                 low=min(view.open_plans, default=view.next),
@@ -221,7 +283,7 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
             batch=view.next,
             type="data",
             topic=topic,
-            topic_id=view.marker.topic_id,
+            topic_id=topic_id,
             generation=view.marker.generation,
             run=run,
             tail=tail,
@@ -230,6 +292,7 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
             skipped=claim,
             layout=layout,
             layout_sha256=layout_digest(layout),
+            start=view.start_of_log,
             writer=writer_versions(),
         )
         if topic_log.create_plan(plan):
@@ -246,15 +309,35 @@ def last_layout(committer: Committer, upcoming: int) -> Layout:
     return Layout(topics_dir=committer.log.topics_dir, format=Format(kind="json"))
 
 
-def absent(committer: Committer, batch: int) -> tuple[str, ...]:
-    """Keys of a committed batch that are not there, are not accepted as lost, and have no upload to complete either."""
+@dataclass(frozen=True)
+class Absent:
+    """Keys of a committed batch that are not there and not accepted as lost.
+
+    Attributes:
+        gone: without an upload that could be completed.
+        waiting: with a pending upload; whether the store completes it, only Complete shows.
+    """
+
+    gone: tuple[str, ...]
+    waiting: tuple[str, ...]
+
+
+def absent(committer: Committer, batch: int) -> Absent:
+    """What of a committed batch is absent; nothing is changed.
+
+    Raises:
+        ConfigurationError: the batch is not committed.
+        ForeignObjectError: a key holds something else.
+    """
     plan, decision = _committed(committer, batch)
     accepted = committer.log.amended_keys(batch)[0]
     intact = committer.are_intact(plan, decision.objects)
-    return tuple(
-        entry.key
-        for entry, there in zip(decision.objects, intact, strict=True)
-        if not there and entry.key not in accepted and not committer.store.upload_exists(entry.key, entry.upload_id)
+    left = [e for e, there in zip(decision.objects, intact, strict=True) if not there and e.key not in accepted]
+    pending = committer.parallel(lambda entry: committer.store.upload_exists(entry.key, entry.upload_id), left)
+    found = list(zip(left, pending, strict=True))
+    return Absent(
+        gone=tuple(entry.key for entry, waits in found if not waits),
+        waiting=tuple(entry.key for entry, waits in found if waits),
     )
 
 
@@ -267,8 +350,8 @@ def require_plan(committer: Committer, batch: int) -> Plan:
     plan = committer.log.read_plan(batch)
     if plan is None:
         raise ConfigurationError(
-            f"topic {committer.log.topic!r} has no batch {batch} (no plan {committer.log.plan_url(batch)}); nothing "
-            f"was changed"
+            f"topic {committer.log.topic!r} has no batch {batch}; nothing was changed. Its plan would be "
+            f"{committer.log.plan_url(batch)}"
         )
     return plan
 

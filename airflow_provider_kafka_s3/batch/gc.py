@@ -13,6 +13,7 @@ from typing import Final
 from airflow_provider_kafka_s3.batch.commit import in_threads
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest
+from airflow_provider_kafka_s3.batch.nesting import inner_folders
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.config import Layout
@@ -38,7 +39,8 @@ class Garbage:
         garbage: that nobody needs: old enough, and of no open batch.
         needed: that an open batch may need.
         young: younger than asked for; not looked at further.
-        foreign: that are not named as this topic's objects are; not ours to abort.
+        foreign: that are not named as this topic's objects are, or lie in the folder of a topic below it; not ours to
+            abort.
     """
 
     garbage: tuple[PendingUpload, ...]
@@ -67,14 +69,14 @@ def find_garbage(topic_log: TopicLog, *, now: float, older_than: float = DEFAULT
         return Garbage((), (), (), ())
     layouts = _layouts(topic_log)
     # Before the open batches: whatever is planned or decided meanwhile is seen below.
-    pending = {
-        upload.upload_id: upload
-        for prefix in sorted({keys.data_prefix(layout, topic_log.topic) for layout in layouts})
-        for upload in topic_log.store.pending_uploads(prefix)
-    }
+    prefixes = sorted({keys.data_prefix(layout, topic_log.topic) for layout in layouts})
+    pending = {upload.upload_id: upload for prefix in prefixes for upload in topic_log.store.pending_uploads(prefix)}
     young = {i for i, upload in pending.items() if now - upload.initiated < older_than}
     old = {i: upload for i, upload in pending.items() if i not in young}
-    foreign = {i for i, upload in old.items() if not _named_by(layouts, topic_log.topic, upload.key)}
+    named = {i: upload.key for i, upload in old.items() if _named_by(layouts, topic_log.topic, upload.key)}
+    # Objects of another pipeline's topic of this name, whose topics_dir lies in this topic's folder, are named alike.
+    others = tuple(inner_folders(topic_log.store, prefixes, named.values()))
+    foreign = {i for i in old if i not in named or named[i].startswith(others)}
     needed: set[str] = set()
     for batch, plan in sorted(topic_log.view().open_plans.items()):
         needed |= _needed(plan, topic_log.read_manifest(batch), old)

@@ -7,6 +7,7 @@ that a committed batch lists and that are not there.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,11 +28,11 @@ from airflow_provider_kafka_s3.batch.verify import (
     Covering,
     covering_downward,
     covering_upward,
-    few,
     missing_objects,
 )
 from airflow_provider_kafka_s3.config import MIB
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ForeignObjectError, UnknownOutcomeError
+from airflow_provider_kafka_s3.messages import few
 
 __all__ = ["inspect"]
 
@@ -125,11 +126,14 @@ def _wanted(
         return Offsets({p: [bounds] for p, bounds in request.window.items()}) | pinned, generation, NO_OFFSETS
     source, topic = committer.source, committer.log.topic
     if marker is not None:
-        require_topic_id(source, committer.log, marker.topic_id)
+        require_topic_id(source, committer.log, committer.log.view().topic_id, cluster_id=marker.cluster_id)
     partitions = source.describe(topic).partitions
     earliest = source.earliest(topic, partitions)
     ends = source.ends(topic, partitions, request.isolation)
-    window = window_of(source, topic, request.window, ends)
+    # To look at more than the window holds is harmless.
+    window = window_of(
+        source, topic, request.window, ends, now_ms=int(time.time() * 1000), on_future_timestamp="read_to_end"
+    )
     wanted = window.offsets() | pinned
     # A window that begins with the log may have begun before what retention deleted of it.
     cut = [p for p in partitions if earliest[p] in (window.starts[p], ends[p])]
@@ -285,8 +289,8 @@ def _read_once(committer: Committer, plan: Plan, entry: ObjectEntry) -> tuple[in
             return at, ""
         if piece.etag != info.etag or not piece.body:
             raise UnknownOutcomeError(
-                f"object {store.url(entry.key)} of batch {plan.batch} changed while it was read. Nothing was written; "
-                f"try again"
+                f"an object of topic {plan.topic!r}, batch {plan.batch}, changed while it was read. Nothing was "
+                f"written; try again: {store.url(entry.key)}"
             )
         checksum = isal_zlib.crc32(piece.body, checksum)
         at += len(piece.body)

@@ -22,10 +22,13 @@ from airflow_provider_kafka_s3.batch.documents import (
 )
 from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
 from airflow_provider_kafka_s3.batch.marker import Marker
-from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.nesting import refuse_nesting
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.batch.owners import Owner, decode_owner
 from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.planner import PlannerProcess, PlannerTask, planner_of, planner_stamp
 from airflow_provider_kafka_s3.batch.planning import View
+from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.exceptions import (
     ConditionalConflict,
     CorruptControlError,
@@ -56,8 +59,10 @@ class RunRecord(Document, frozen=True, kw_only=True, forbid_unknown_fields=True)
         topic_id: incarnation of the topic.
         generation: of the target.
         target: offsets that have to be covered for the run to succeed.
+        window: of time that the target was made from, ``[start, end)`` in epoch milliseconds; information.
         low: no batch below this number can hold any of the target.
         layout_sha256: of the layout the run would plan with.
+        isolation: that the ends of the target were resolved with; what the run plans is read with it.
     """
 
     run: str
@@ -68,6 +73,8 @@ class RunRecord(Document, frozen=True, kw_only=True, forbid_unknown_fields=True)
     target: Offsets
     low: int
     layout_sha256: str
+    isolation: Isolation = "read_committed"
+    window: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.generation < 0 or self.low < 1 or not self.target:
@@ -123,7 +130,8 @@ class TopicLog:
             marker, _, etag = found
             self._check_topic(marker.topic, self.marker_url())
         except CorruptControlError as e:
-            raise CorruptControlError(f"{e}, or build it again from the log: {commands.repair(self)}") from e
+            e.add_note(f"or build the marker again from the log: {commands.repair(self)}")
+            raise
         return marker, etag
 
     def require_marker(self) -> tuple[Marker, str]:
@@ -135,28 +143,47 @@ class TopicLog:
         found = self.read_marker()
         if found is None:
             raise MarkerMissingError(
-                f"marker {self.marker_url()} is gone although batches of topic {self.topic!r} exist. Nothing was "
-                f"changed. Restore its last version (bucket versioning), or build it again from the log: "
-                f"{commands.repair(self)}. Deleting the log does not help, it would land everything twice"
+                f"the marker of topic {self.topic!r} is gone, although batches exist. Nothing was changed. Build it "
+                f"again from the log: {commands.repair(self)}; or restore its last version (bucket versioning). "
+                f"Deleting the log does not help, it would land everything twice. The marker: {self.marker_url()}"
             )
         return found
 
-    def create_marker(self, marker: Marker, *, unsafe_single_writer: bool = False) -> None:
-        """Take ownership of the topic, prove that the store honours conditions, and create the marker.
+    def decode_marker(self, body: bytes) -> Marker:
+        """What the bytes of a marker say.
 
         Raises:
-            PipelineConflictError: another pipeline owns the topic.
+            CorruptControlError: they cannot be trusted.
+        """
+        marker, _ = decode(Marker, body, self.marker_url())
+        self._check_topic(marker.topic, self.marker_url())
+        return marker
+
+    def create_marker(self, marker: Marker, *, data_prefix: str, unsafe_single_writer: bool = False) -> bool:
+        """Take ownership of the topic, prove that the store honours conditions, and create the marker.
+
+        Args:
+            marker: before any batch.
+            data_prefix: what the keys of the topic's objects will begin with.
+            unsafe_single_writer: do not prove it.
+
+        Returns:
+            Whether this marker is the one that is stored: another run may have been faster.
+
+        Raises:
+            PipelineConflictError: another pipeline owns the topic, or a folder around or below.
             UnsupportedStoreError: the store ignores conditions; no marker was written.
         """
         key = keys.owner_key(self.topics_dir, self.topic)
+        refuse_nesting(self.store, topics_dir=self.topics_dir, topic=self.topic, data_prefix=data_prefix)
         body = encode(Owner(pipeline=self.pipeline, topic=self.topic), write_stamp())
         stored = self.store.create(key, body)
         owner = decode_owner(stored, key, self.store.url(key), topics_dir=self.topics_dir)
         if owner.pipeline != self.pipeline:
             raise PipelineConflictError(
-                f"topic {self.topic!r} under topics_dir {self.topics_dir!r} belongs to pipeline {owner.pipeline!r} "
-                f"(see {self.store.url(key)}), so {self.pipeline!r} cannot land it there. Use that pipeline's name, or "
-                f"another topics_dir"
+                f"topic {self.topic!r} under topics_dir {self.topics_dir!r} belongs to pipeline {owner.pipeline!r}, so "
+                f"{self.pipeline!r} cannot land it there. Use that pipeline's name, or another topics_dir. The record "
+                f"of it: {self.store.url(key)}"
             )
         if unsafe_single_writer:
             log.warning(
@@ -166,7 +193,8 @@ class TopicLog:
             )
         else:
             prove_conditions(self.store, key, stored)
-        self.store.create(keys.marker_key(self.prefix), encode(marker, write_stamp()))
+        body = encode(marker, write_stamp())
+        return self.store.create(keys.marker_key(self.prefix), body) == body
 
     def replace_marker(self, marker: Marker, etag: str) -> bool:
         """Compare-and-swap the marker; False means: read it again (it may be our own write)."""
@@ -198,14 +226,25 @@ class TopicLog:
                 if upcoming is not None or batch > MAX_BATCH:
                     raise self._tampered(batch, marker)
                 return View(marker=marker, etag=etag, open_plans=open_plans, next=batch)
-            if plan.generation == marker.generation and (twice := plan.claim & marker.covered):
+            twice = plan.claim & marker.covered if plan.generation == marker.generation else NO_OFFSETS
+            if twice and not self._is_given_up(batch):
                 raise LogTamperedError(
-                    f"{self.plan_url(batch)} claims offsets {printable(str(twice))} of topic {self.topic!r}, which the "
-                    f"marker {self.marker_url()} has as landed by other batches: one of the two was changed. Nothing "
-                    f"was written, since records would be landed twice. Restore them (bucket versioning)"
+                    f"topic {self.topic!r}: marker or log was changed: the plan of batch {batch} claims offsets "
+                    f"{printable(str(twice))}, which the marker has as landed by other batches. Nothing was written, "
+                    f"since records would be landed twice. Restore the one that was changed (bucket versioning): "
+                    f"{self.plan_url(batch)} or {self.marker_url()}"
                 )
             open_plans[batch] = plan
             batch += 1
+
+    def _is_given_up(self, batch: int) -> bool:
+        """Whether a batch was abandoned for others to land its offsets.
+
+        It is open although they have done so, if the marker was put back to an older version, and if theirs was the
+        first batch to be resolved then.
+        """
+        decision = self.read_manifest(batch)
+        return decision is not None and decision.status == "abandoned" and decision.release == "debt"
 
     def read_plan(self, batch: int) -> Plan | None:
         """The plan of a batch, or None."""
@@ -217,20 +256,21 @@ class TopicLog:
         found = self._read(Plan, keys.plan_key(self.prefix, batch), lambda plan: self._check_plan(plan, batch))
         if found is None:
             raise LogTamperedError(
-                f"plan {self.plan_url(batch)} is gone although later documents refer to it. Nothing was changed. "
-                f"Restore the object (bucket versioning)"
+                f"topic {self.topic!r}: the plan of batch {batch} is gone, although later documents refer to it. "
+                f"Nothing was changed. Restore the object (bucket versioning): {self.plan_url(batch)}"
             )
         return found
 
-    def create_plan(self, plan: Plan, *, attempt: str = "") -> bool:
+    def create_plan(self, plan: Plan, *, attempt: str = "", task: PlannerTask | None = None) -> bool:
         """Append a plan; False if another plan took its number first.
 
         Args:
             plan: with the number to take.
             attempt: which try of its run plans it; information.
+            task: of Airflow that plans it, if one does; information.
         """
         key = keys.plan_key(self.prefix, plan.batch)
-        body = encode(plan, write_stamp(attempt))
+        body = encode(plan, write_stamp(attempt) | planner_stamp(task))
         return self.store.create(key, body) == body
 
     def planned_by(self, batch: int) -> str:
@@ -244,6 +284,11 @@ class TopicLog:
             for name in ("written_by", "created_at")
         )
         return f"{who} at {when}"
+
+    def planner(self, batch: int) -> tuple[PlannerProcess | None, PlannerTask | None]:
+        """The process and the task that planned a batch, as far as its plan names them."""
+        self.require_plan(batch)
+        return planner_of(self._known[keys.plan_key(self.prefix, batch)][1])
 
     def read_manifest(self, batch: int) -> Manifest | None:
         """The decision about a batch, or None while it is undecided."""
@@ -357,9 +402,9 @@ class TopicLog:
 
     def _tampered(self, batch: int, marker: Marker) -> LogTamperedError:
         return LogTamperedError(
-            f"the marker {self.marker_url()} says that batches up to {marker.last_resolved} of topic {self.topic!r} "
-            f"are complete, and there is no plan {batch}: the marker was changed, or the log was. Nothing was written. "
-            f"Restore what is missing (bucket versioning); {commands.repair(self)} compares marker and log"
+            f"topic {self.topic!r}: marker or log was changed: the marker has batches up to {marker.last_resolved} as "
+            f"complete, and there is no plan {batch}. Nothing was written. Compare the two: {commands.repair(self)}; "
+            f"restore what is missing (bucket versioning): {self.plan_url(batch)} or {self.marker_url()}"
         )
 
 
@@ -386,10 +431,10 @@ def prove_conditions(store: DurableStore, key: str, stored: bytes) -> None:
         except PreconditionFailed:
             continue
         raise UnsupportedStoreError(
-            f"the store behind {store.url(key)} ignored {what}: it does not support conditional writes, so "
-            f"two runs at the same time could lose or duplicate records. Use a store that does (AWS S3, R2, MinIO, "
-            f"Ceph, versitygw, …). If you can guarantee that only one run of this pipeline ever runs at a time, "
-            f"and accept the risk, pass unsafe_single_writer=True"
+            f"the store does not support conditional writes, it ignored {what}: two runs at the same time could lose "
+            f"or duplicate records. Use a store that does (AWS S3, R2, MinIO, Ceph, versitygw, …). If you can "
+            f"guarantee that only one run of this pipeline ever runs at a time, and accept the risk, pass "
+            f"unsafe_single_writer=True. The key that was tried: {store.url(key)}"
         )
 
 

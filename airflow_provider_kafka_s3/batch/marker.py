@@ -134,7 +134,17 @@ def _offsets(partitions: dict[int, PartitionState], name: str) -> Offsets:
 
 
 def fold(marker: Marker, plan: Plan, manifest: Manifest) -> Marker:
-    """The marker after this decided batch. Pure, and independent of the order within a generation."""
+    """The marker after this decided batch. Pure, and independent of the order within a generation.
+
+    Raises:
+        LogTamperedError: the batch is of another generation: there is a reset between it and the marker.
+    """
+    if plan.generation != marker.generation:
+        raise LogTamperedError(
+            f"batch {plan.batch} of topic {plan.topic!r} is of generation {plan.generation}, the marker of generation "
+            f"{marker.generation}: offsets of one incarnation of the topic mean nothing in another. The marker was "
+            f"changed. Nothing was written. Restore its last version (bucket versioning)"
+        )
     resolved = coalesce((*marker.resolved, (plan.batch, plan.batch + 1)))
     step = {"resolved": resolved, "revision": marker.revision + 1}
     if manifest.status == "reset":
@@ -159,4 +169,6 @@ def fold(marker: Marker, plan: Plan, manifest: Manifest) -> Marker:
     partitions = {
         p: PartitionState(covered=covered[p], lost=lost[p], debt=debt[p]) for p in sorted({*covered, *lost, *debt})
     }
-    return msgspec.structs.replace(marker, **step, partitions=partitions)
+    # Brokers may begin to tell topic ids: plans take them up, and all plans of a generation have the same one, or none.
+    topic_id = marker.topic_id or plan.topic_id
+    return msgspec.structs.replace(marker, **step, topic_id=topic_id, partitions=partitions)

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 import numpy as np
 from isal import isal_zlib
 
-from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA, BuildObjects
+from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
 from airflow_provider_kafka_s3.config import MIB, Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
 from airflow_provider_kafka_s3.formats.port import ObjectWriter
@@ -271,7 +272,7 @@ def object_builder(
 
 @dataclass(eq=False)
 class _Rebuilt:
-    """See :class:`~airflow_provider_kafka_s3.batch.commit.BuiltObject`."""
+    """See :class:`~airflow_provider_kafka_s3.batch.rebuild.BuiltObject`."""
 
     store: DurableStore
     key: str

@@ -59,6 +59,8 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         skipped: claimed, but gone by retention under the policy ``skip``.
         layout: how the objects look; None for a reset.
         layout_sha256: digest of the layout, as whoever planned it knew layouts; information.
+        start: of batch 1: where the partitions of the pipeline begin, as its marker has it; a marker that is lost is
+            built again with it. None of all others.
         new_topic_id: the incarnation a reset turns to; None for data.
         writer: versions of what planned it; information.
     """
@@ -75,6 +77,7 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     skipped: Offsets
     layout: Layout | None
     layout_sha256: str
+    start: dict[int, int] | None = None
     new_topic_id: str | None = None
     writer: str = ""
 
@@ -89,6 +92,11 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"type {self.type!r} does not go with its layout or new topic id")
         if (self.type == "data") != bool(self.slices or self.skipped):
             raise ValueError("a plan of data claims offsets, and a reset none")
+        started = (self.start or {}).items()
+        if (self.start is not None and self.batch != 1) or any(
+            not 0 <= p <= MAX_PARTITION or o < 0 for p, o in started
+        ):
+            raise ValueError(f"batch {self.batch} cannot say that partitions begin at {self.start}")
         if self.read.count != sum(s.end - s.start for s in self.slices) or self.read & self.skipped:
             raise ValueError("its slices overlap")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,7 @@ __all__ = [
     "interval_target",
     "next_claim",
     "recovery_target",
+    "untouched",
 ]
 
 
@@ -48,6 +49,17 @@ class View:
         return claims
 
     @property
+    def topic_id(self) -> str:
+        """Incarnation of the topic; if the marker is from before the brokers had topic ids, that of an open plan."""
+        adopted = (p.topic_id for p in self.open_plans.values() if p.generation == self.marker.generation)
+        return self.marker.topic_id or next(filter(None, adopted), "")
+
+    @property
+    def start_of_log(self) -> dict[int, int] | None:
+        """The marker's start, for the first plan of a log to carry; None once there is a plan."""
+        return dict(self.marker.start) if self.next == 1 else None
+
+    @property
     def open_reset(self) -> Plan | None:
         """The first open reset; it is a barrier."""
         resets = [p for _, p in sorted(self.open_plans.items()) if p.type == "reset"]
@@ -56,20 +68,25 @@ class View:
 
 @dataclass(frozen=True)
 class Window:
-    """A window of time as offsets: per partition ``[start, end)``; ``start`` is None where no record is that young."""
+    """A window of time as offsets: per partition ``[start, end)``, empty where no record is as young as the window."""
 
-    starts: Mapping[int, int | None]
+    starts: Mapping[int, int]
     ends: Mapping[int, int]
 
     def offsets(self) -> Offsets:
         """The offsets in the window."""
-        return Offsets({p: [(start, self.ends[p])] for p, start in self.starts.items() if start is not None})
+        return Offsets({p: [(start, self.ends[p])] for p, start in self.starts.items()})
 
 
-def _high(view: View) -> dict[int, int]:
-    """Per partition one past the highest offset that is covered, owed or claimed."""
+def untouched(view: View, partitions: Iterable[int]) -> dict[int, int]:
+    """Per partition where the offsets begin that no run has touched: nothing is left out below them.
+
+    That is behind the highest offset that is covered, owed or claimed, and never below where the marker starts the
+    partition: history is landed window by window. One that was added after the marker was made starts at 0: what it
+    held before the first run that touches it is landed by that run.
+    """
     known = view.marker.covered | view.marker.debt | view.claims
-    return {p: end for p in known if (end := known.end(p)) is not None}
+    return {p: max(known.end(p) or 0, view.marker.start.get(p, 0)) for p in partitions}
 
 
 def incremental_target(view: View, ends: Mapping[int, int]) -> Offsets:
@@ -78,8 +95,8 @@ def incremental_target(view: View, ends: Mapping[int, int]) -> Offsets:
     Without the debt and the open tail plans, a dead or abandoned batch below the end of the coverage would never be
     picked up by a later run.
     """
-    high = _high(view)
-    new = Offsets({p: [(high.get(p, view.marker.start.get(p, 0)), end)] for p, end in ends.items()})
+    begin = untouched(view, ends)
+    new = Offsets({p: [(begin[p], end)] for p, end in ends.items()})
     promised = view.marker.debt
     for plan in view.open_plans.values():
         if plan.tail:
@@ -88,14 +105,13 @@ def incremental_target(view: View, ends: Mapping[int, int]) -> Offsets:
 
 
 def interval_target(view: View, window: Window) -> Offsets:
-    """What of a window is not covered, and the gap between the coverage and the window if it lies above."""
-    high = _high(view)
-    wanted: dict[int, list[tuple[int, int]]] = {}
-    for partition, end in window.ends.items():
-        start = window.starts.get(partition)
-        start = end if start is None else start
-        wanted[partition] = [(min(start, high.get(partition, start)), end)]
-    return Offsets(wanted) - view.marker.covered
+    """What of a window is not covered, and all below it that no run has touched.
+
+    The second part is why nothing is left out: no later run would look for it.
+    """
+    begin = untouched(view, window.ends)
+    wanted = Offsets({p: [(min(window.starts[p], begin[p]), end)] for p, end in window.ends.items()})
+    return wanted - view.marker.covered
 
 
 def recovery_target(view: View) -> Offsets:
@@ -122,8 +138,9 @@ def next_claim(view: View, free: Offsets, *, max_records: int | None) -> tuple[O
     A plan holds either only what goes on from the end (or is owed), or only history: an abandoned tail plan becomes
     debt of the next incremental run, an abandoned backfill does not.
     """
-    known = view.marker.covered | view.claims
-    tail = Offsets({p: [(known.end(p) or 0, 2**63 - 1)] for p in free}) & free | (free & view.marker.debt)
+    known, start = view.marker.covered | view.claims, view.marker.start
+    ahead = Offsets({p: [(max(known.end(p) or 0, start.get(p, 0)), 2**63 - 1)] for p in free})
+    tail = ahead & free | (free & view.marker.debt)
     part = tail or free
     return (part if max_records is None else fair_share(part, max_records)), bool(tail)
 

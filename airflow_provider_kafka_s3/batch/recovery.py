@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import uuid
-from dataclasses import dataclass
 from typing import Literal
 
 from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
-from airflow_provider_kafka_s3.batch.exits import finish_reset, last_layout
+from airflow_provider_kafka_s3.batch.decided import Recovered, roll_forward
+from airflow_provider_kafka_s3.batch.exits import last_layout
 from airflow_provider_kafka_s3.batch.manifest import MAX_OBJECTS, Manifest, SliceRows
 from airflow_provider_kafka_s3.batch.objects import too_many_objects, write_slice
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
@@ -23,24 +23,11 @@ from airflow_provider_kafka_s3.batch.source import require_topic_id
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, DataLossError, RecordError
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
 
-__all__ = ["Recovered", "execute", "recover", "roll_forward"]
+__all__ = ["execute", "recover"]
 
 log = logging.getLogger(__name__)
 
 _THREADS = 4
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """What was finished.
-
-    Attributes:
-        batches: numbers of the batches that were open, or were planned for what was owed, and are finished.
-        undecided: numbers of the batches that stay open, since nobody has read their records yet.
-    """
-
-    batches: tuple[int, ...]
-    undecided: tuple[int, ...] = ()
 
 
 def recover(
@@ -86,29 +73,6 @@ def recover(
     return Recovered(tuple(sorted(finished)), tuple(sorted(after.open_plans)))
 
 
-def roll_forward(committer: Committer) -> Recovered:
-    """Carry out what is decided, and nothing else; needs Kafka only if an upload was lost.
-
-    Raises:
-        TerminalError: see :meth:`~airflow_provider_kafka_s3.batch.commit.Committer.carry_out`.
-    """
-    finished: list[int] = []
-    view = committer.log.view()
-    while (pending := view.open_reset) is not None:
-        finished += [n for n in view.open_plans if n <= pending.batch]
-        finish_reset(committer, view, pending)
-        view = committer.log.view()
-    undecided = []
-    for batch, plan in sorted(view.open_plans.items()):
-        decision = committer.log.read_manifest(batch)
-        if decision is None:
-            undecided.append(batch)
-        else:
-            committer.carry_out(plan, decision)
-            finished.append(batch)
-    return Recovered(tuple(finished), tuple(undecided))
-
-
 def execute(committer: Committer, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail") -> Manifest:
     """Read a plan's slices, upload their objects, decide, and carry the stored decision out.
 
@@ -138,7 +102,7 @@ def execute(committer: Committer, plan: Plan, *, run: str, on_data_loss: Literal
         log.info("topic %s: batch %d: %d of %d slices read", plan.topic, plan.batch, len(done), len(plan.slices))
 
     try:
-        require_topic_id(committer.source, committer.log, plan.topic_id)
+        require_topic_id(committer.source, committer.log, committer.incarnation(plan))
         in_threads(read, plan.slices, threads=_THREADS)
         if (count := sum(len(rows.objects) for rows in done)) > MAX_OBJECTS:
             raise too_many_objects(plan, f"{count:,}")

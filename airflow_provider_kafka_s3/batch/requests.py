@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.batch.planner import PlannerTask
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -14,6 +15,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 __all__ = [
     "BatchSummary",
     "Mode",
+    "OnFutureTimestamp",
     "OnMissing",
     "Purpose",
     "RequestedWindow",
@@ -26,6 +28,7 @@ __all__ = [
 Mode = Literal["incremental", "data_interval", "recover"]
 OnMissing = Literal["fail", "restore", "ignore"]
 Purpose = Literal["resume", "verify", "restore"]
+OnFutureTimestamp = Literal["fail", "read_to_end"]
 Starting = Literal["earliest", "latest"] | Mapping[int, int]
 RequestedWindow = tuple[int, int] | Mapping[int, tuple[int, int]]
 """``[start, end)`` in epoch milliseconds; or offsets: partition -> ``[start, end)``, without partitions that are not
@@ -40,7 +43,7 @@ class RunRequest:
         run: its key; the same for every try.
         mode: how the target is made.
         layout: of the batches it plans.
-        starting: where reading starts when the marker is created.
+        starting: where the topic begins when the marker is created; None: where the window does.
         window: see :data:`RequestedWindow` (``data_interval``).
         purpose: ``resume``: land what the target lacks, and look whether what is landed is still there. ``verify``:
             read every object of the window (without one: of the run's target; without a record of the run: of all that
@@ -48,14 +51,19 @@ class RunRequest:
             from Kafka what is missing. Neither of these two lands offsets that are not landed yet.
         attempt: which try this is and where it runs, such as ``try 2 on worker-1``; information for whoever finds its
             plans.
+        task: of Airflow that the run belongs to, if one does; stands in its plans, so that another run can see whether
+            it still runs.
         isolation: of the end offsets and of the read.
         max_records_per_run: cap of the target, shared evenly by the partitions (``incremental``).
         max_records_per_batch: cap of one batch; a run may need several.
         max_slice_records: offsets of one slice at most.
         on_data_loss: whether offsets that retention deleted are an error or a recorded gap.
+        on_future_timestamp: a record of the future hides where a window of time ends: an error, or the window is read
+            to the current end.
         on_missing: what a rerun does about an object that is gone (``resume``); ``ignore`` also lets ``verify`` report
             it without failing.
-        adopt_wait: seconds to wait for another run's live batch before doing its work again; pure thrift.
+        adopt_wait: seconds to wait for another run's batch before doing its work again, unless whoever planned it lives
+            no more; pure thrift.
         unsafe_single_writer: do not check that the store honours conditional writes.
         params: what the caller asked for, as text, for people who read the run record.
     """
@@ -63,15 +71,17 @@ class RunRequest:
     run: str
     mode: Mode
     layout: Layout
-    starting: Starting
+    starting: Starting | None
     window: RequestedWindow | None = None
     purpose: Purpose = "resume"
     attempt: str = ""
+    task: PlannerTask | None = None
     isolation: Isolation = "read_committed"
     max_records_per_run: int | None = None
     max_records_per_batch: int | None = 100_000_000
     max_slice_records: int = 5_000_000
     on_data_loss: Literal["fail", "skip"] = "fail"
+    on_future_timestamp: OnFutureTimestamp = "fail"
     on_missing: OnMissing = "fail"
     adopt_wait: float = 120.0
     unsafe_single_writer: bool = False
@@ -86,6 +96,8 @@ class RunRequest:
                 raise ConfigurationError(f"{name}={value} must be a positive number of records, or None for no limit")
         if (self.mode == "data_interval") != (self.window is not None):
             raise ConfigurationError(f"mode {self.mode!r} does not go with the window {self.window}")
+        if self.starting is None and self.window is None and self.purpose == "resume":
+            raise ConfigurationError("a run without a window needs starting offsets: 'earliest', 'latest' or a mapping")
         if isinstance(self.window, Mapping):
             self._check_offsets(self.window)
         elif self.window is not None and self.window[0] >= self.window[1]:
@@ -108,11 +120,23 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """One batch that covers some of a run's target; ``mine`` tells whether this run planned it."""
+    """One batch that covers some of a run's target.
+
+    Attributes:
+        batch: its number.
+        manifest: where it lies.
+        mine: whether this run planned it.
+        landed: whether this run decided it. Of all runs that report a batch, exactly one has.
+        objects: of the whole batch, as the next two.
+        records: in them.
+        size: their bytes.
+        offsets: that the batch claims.
+    """
 
     batch: int
     manifest: str
     mine: bool
+    landed: bool
     objects: int
     records: int
     size: int

@@ -10,17 +10,16 @@ import collections
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
 
 from airflow_provider_kafka_s3.batch import commands
-from airflow_provider_kafka_s3.batch.bounds import explicit_start, window_of
+from airflow_provider_kafka_s3.batch.bounds import pipeline_start, window_of
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.exits import finish_reset
+from airflow_provider_kafka_s3.batch.decided import finish_decided, finish_reset
 from airflow_provider_kafka_s3.batch.inspection import inspect
 from airflow_provider_kafka_s3.batch.log import RunRecord
-from airflow_provider_kafka_s3.batch.manifest import Manifest
 from airflow_provider_kafka_s3.batch.marker import Marker
-from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.batch.patience import Patience
 from airflow_provider_kafka_s3.batch.plan import (
     MAX_SLICES,
     Plan,
@@ -30,6 +29,7 @@ from airflow_provider_kafka_s3.batch.plan import (
     layout_digest,
     writer_versions,
 )
+from airflow_provider_kafka_s3.batch.planner import TaskHasEnded
 from airflow_provider_kafka_s3.batch.planning import (
     Claimable,
     View,
@@ -41,15 +41,21 @@ from airflow_provider_kafka_s3.batch.planning import (
     recovery_target,
 )
 from airflow_provider_kafka_s3.batch.requests import BatchSummary, RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.source import refuse_shorter_log, require_topic_id
+from airflow_provider_kafka_s3.batch.source import Isolation, refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.verify import Covering, covering_downward, covering_upward, verify
-from airflow_provider_kafka_s3.exceptions import LogTamperedError, RunSupersededError
+from airflow_provider_kafka_s3.exceptions import (
+    KafkaUnavailableError,
+    LogTamperedError,
+    RunSupersededError,
+    TopicNotFoundError,
+    TopicRecreatedError,
+    TransientError,
+)
+from airflow_provider_kafka_s3.layout.keys import data_prefix
 
 __all__ = ["TopicRun"]
 
 log = logging.getLogger(__name__)
-
-_POLL_SECONDS: Final = 2.0
 
 
 class TopicRun:
@@ -60,27 +66,38 @@ class TopicRun:
         committer: Committer,
         request: RunRequest,
         *,
+        task_has_ended: TaskHasEnded | None = None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         """Prepare an attempt; nothing is read or written yet.
 
         Args:
             committer: of the topic.
             request: what to do.
+            task_has_ended: whether Airflow has a task that planned a batch as not running; None: nobody can say.
             sleep: seconds, while waiting for another run's batch.
             monotonic: the process's own clock, seconds.
+            now: the time, seconds since the epoch. It decides nothing but whether a record is one of the future.
         """
         self.committer = committer
         self.log = committer.log
         self.source = committer.source
         self.topic = committer.log.topic
         self.request = request
-        self._sleep = sleep
-        self._monotonic = monotonic
+        self._patience = Patience(
+            committer.log,
+            most=request.adopt_wait,
+            task_has_ended=task_has_ended,
+            sleep=sleep,
+            monotonic=monotonic,
+        )
+        self._now = now
         self._record: RunRecord | None = None
         self._verify_first = False
         self._wrote = False
+        self._made_marker = False
         # Batches of this run that need no word any more about who planned them.
         self._planned: set[int] = set()
         self._pinned_from: View | None = None
@@ -97,6 +114,13 @@ class TopicRun:
         """
         if self.request.purpose != "resume":
             return inspect(self.committer, self.request, self.log.read_run(self.request.run))
+        try:
+            return self._advance()
+        except (KafkaUnavailableError, TopicNotFoundError, TopicRecreatedError) as e:
+            finish_decided(self.committer, e)
+            raise
+
+    def _advance(self) -> Plan | TopicResult:
         if self._record is None:
             self._record = self.log.read_run(self.request.run)
             self._verify_first = self._record is not None
@@ -120,13 +144,20 @@ class TopicRun:
             if (pending := view.open_reset) is None:
                 break
             finish_reset(self.committer, view, pending)
-        require_topic_id(self.source, self.log, view.marker.topic_id)
+        require_topic_id(self.source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
         partitions = self.source.describe(self.topic).partitions
         ends = self.source.ends(self.topic, partitions, self.request.isolation)
         refuse_shorter_log(self.source, self.topic, view.marker, ends)
         window: Window | None = None
         if self.request.window is not None:
-            window = window_of(self.source, self.topic, self.request.window, ends)
+            window = window_of(
+                self.source,
+                self.topic,
+                self.request.window,
+                ends,
+                now_ms=int(self._now() * 1000),
+                on_future_timestamp=self.request.on_future_timestamp,
+            )
             target = interval_target(view, window)
         elif self.request.mode == "incremental":
             target = incremental_target(view, ends)
@@ -136,10 +167,13 @@ class TopicRun:
             target = recovery_target(view)
         if not target:
             return self._nothing_to_do(view, window)
+        below = NO_OFFSETS if window is None else target - window.offsets()
+        if below and view.next == 1 and not self._made_marker and self._patience.first_plan():
+            return self._pin()
         if isinstance(self.request.window, Mapping) and (unclaimed := target - view.claims):
             # Offsets that somebody typed: what is wrong with them is said before the run is bound to them.
-            self._claimable(unclaimed, ends)
-        self._say_how_much(target, window)
+            self._claimable(unclaimed, ends, self.request.isolation)
+        self._say_how_much(target, below)
         record = RunRecord(
             run=self.request.run,
             mode=self.request.mode,
@@ -147,9 +181,11 @@ class TopicRun:
             topic_id=view.marker.topic_id,
             generation=view.marker.generation,
             target=target,
+            window=self.request.window if isinstance(self.request.window, tuple) else None,
             # A batch that stays open for long, such as a backfill nobody can execute, is none that this run looks from.
             low=min((n for n, plan in view.open_plans.items() if plan.claim & target), default=view.next),
             layout_sha256=layout_digest(self.request.layout),
+            isolation=self.request.isolation,
         )
         self._wrote = True
         # No plan is written before this record exists: a retry after any crash must aim at the same offsets.
@@ -169,13 +205,7 @@ class TopicRun:
 
     def _create_marker(self) -> None:
         info = self.source.describe(self.topic)
-        starting = self.request.starting
-        if starting == "earliest":
-            start = self.source.earliest(self.topic, info.partitions)
-        elif starting == "latest":
-            start = self.source.ends(self.topic, info.partitions, self.request.isolation)
-        else:
-            start = explicit_start(self.source, self.topic, starting, info.partitions, self.request.isolation)
+        start = pipeline_start(self.source, self.topic, self.request, info.partitions)
         if info.topic_id is None:
             log.warning(
                 "the brokers of topic %s give no topic ids (before Kafka 2.8): a topic that is deleted and created "
@@ -183,13 +213,14 @@ class TopicRun:
                 self.topic,
             )
         self._wrote = True
-        self.log.create_marker(
+        self._made_marker = self.log.create_marker(
             Marker(
                 topic=self.topic,
                 cluster_id=info.cluster_id or "",
                 topic_id=info.topic_id or "",
                 start=start,
             ),
+            data_prefix=data_prefix(self.request.layout, self.topic),
             unsafe_single_writer=self.request.unsafe_single_writer,
         )
 
@@ -203,26 +234,27 @@ class TopicRun:
         covering = covering_downward(self.committer, offsets, generation=generation, high=high)
         return self._result(view.marker, generation, offsets, covering, look=True)
 
-    def _say_how_much(self, target: Offsets, window: Window | None) -> None:
+    def _say_how_much(self, target: Offsets, below: Offsets) -> None:
         log.info("topic %s: %d offsets to land: %s", self.topic, target.count, target)
-        if window is not None and (before := target - window.offsets()):
+        if below:
             log.info(
-                "topic %s: %d of these offsets lie between the coverage and the window; they are landed with it, so "
+                "topic %s: %d of these offsets lie below the window and were never landed; they are landed with it, so "
                 "that no gap is left: %s",
                 self.topic,
-                before.count,
-                ", ".join(f"{Offsets({p: r}).count:,} of partition {p}" for p, r in before.items()),
+                below.count,
+                ", ".join(f"{Offsets({p: r}).count:,} of partition {p}" for p, r in below.items()),
             )
 
     def _warn_if_different(self, record: RunRecord) -> None:
-        if record.mode != self.request.mode or record.params != dict(self.request.params):
+        first = (record.mode, record.params, record.isolation)
+        now = (self.request.mode, dict(self.request.params), self.request.isolation)
+        if first != now:
             log.warning(
-                "topic %s: this run was first tried as %s %s and keeps that target; asked for now, and ignored: %s %s",
+                "topic %s: this run was first tried as %s %s, %s, and keeps that target; asked for now, and ignored: "
+                "%s %s, %s",
                 self.topic,
-                record.mode,
-                record.params,
-                self.request.mode,
-                dict(self.request.params),
+                *first,
+                *now,
             )
         if record.layout_sha256 != layout_digest(self.request.layout):
             log.warning(
@@ -248,19 +280,20 @@ class TopicRun:
         if (pending := view.open_reset) is not None:
             finish_reset(self.committer, view, pending)
             return None
-        require_topic_id(self.source, self.log, view.marker.topic_id)
+        topic_id = require_topic_id(self.source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
         free = record.target - covered - view.claims
         if free:
-            plan = self._append(view, free)
+            plan = self._append(record, view, free, topic_id)
             return None if plan is None else self._finish(plan)
         mine = [p for _, p in sorted(view.open_plans.items()) if p.run == self.request.run]
         needed = mine or [p for _, p in sorted(view.open_plans.items()) if p.claim & record.target]
         return self._finish(needed[0])
 
-    def _append(self, view: View, free: Offsets) -> Plan | None:
+    def _append(self, record: RunRecord, view: View, free: Offsets, topic_id: str) -> Plan | None:
         """Append the next plan towards the target; None if somebody else was faster and the view is stale."""
         claim, tail = next_claim(view, free, max_records=self.request.max_records_per_batch)
-        split = self._claimable(claim, self.source.ends(self.topic, tuple(claim), self.request.isolation))
+        ends = self.source.ends(self.topic, tuple(claim), record.isolation)
+        split = self._claimable(claim, ends, record.isolation)
         largest = self.request.max_slice_records
         # What is left, of a coverage with many gaps or with small slices, is for the next batch.
         read = first_slices(split.read, max_records=largest, most=MAX_SLICES)
@@ -268,20 +301,21 @@ class TopicRun:
             batch=view.next,
             type="data",
             topic=self.topic,
-            topic_id=view.marker.topic_id,
+            topic_id=topic_id,
             generation=view.marker.generation,
             run=self.request.run,
             tail=tail,
-            isolation=self.request.isolation,
+            isolation=record.isolation,
             slices=cut_slices(read, max_records=largest),
             skipped=split.skipped,
             layout=self.request.layout,
             layout_sha256=layout_digest(self.request.layout),
+            start=view.start_of_log,
             writer=writer_versions(),
         )
         self._wrote = True
         # The same body never goes under another number: if the number is taken, everything is looked at again.
-        if not self.log.create_plan(plan, attempt=self.request.attempt):
+        if not self.log.create_plan(plan, attempt=self.request.attempt, task=self.request.task):
             return None
         self._planned.add(plan.batch)
         if self.log.require_marker()[0].is_resolved(plan.batch):
@@ -295,7 +329,17 @@ class TopicRun:
         log.info("topic %s: batch %d claims %s", self.topic, plan.batch, plan.claim)
         return plan
 
-    def _claimable(self, claim: Offsets, ends: Mapping[int, int]) -> Claimable:
+    def _claimable(self, claim: Offsets, ends: Mapping[int, int], isolation: Isolation) -> Claimable:
+        beyond = Offsets({p: [(ends.get(p, 0), 2**63 - 1)] for p in claim}) & claim
+        if beyond and isolation == "read_committed":
+            written = self.source.ends(self.topic, tuple(beyond), "read_uncommitted")
+            if not beyond - Offsets({p: [(0, end)] for p, end in written.items()}):
+                raise TransientError(
+                    f"topic {self.topic!r}: offsets {beyond} lie behind an open transaction, so a reader of committed "
+                    f"records cannot see them yet; a batch that read uncommitted ones promised them and was given up. "
+                    f"Nothing was planned. Run again when the transaction has ended, or with "
+                    f"isolation='read_uncommitted' under a new run"
+                )
         earliest = self.source.earliest(self.topic, tuple(claim))
         return claimable(
             self.topic,
@@ -310,7 +354,7 @@ class TopicRun:
         """Carry an open plan out if it is decided, else hand it out to be executed."""
         decision = self.log.read_manifest(plan.batch)
         if decision is None and plan.run != self.request.run:
-            decision = self._wait_politely(plan)
+            decision = self._patience.decision(plan)
         elif plan.run == self.request.run and plan.batch not in self._planned:
             self._planned.add(plan.batch)
             log.info(
@@ -326,23 +370,6 @@ class TopicRun:
                 return plan
             decision = self.committer.decide(plan, (), run=self.request.run)
         self.committer.carry_out(plan, decision)
-        return None
-
-    def _wait_politely(self, plan: Plan) -> Manifest | None:
-        log.info(
-            "topic %s: batch %d was planned by another run, %s (%s); waiting up to %.0f s for it, then working in "
-            "parallel, which is harmless",
-            self.topic,
-            plan.batch,
-            plan.run,
-            self.log.planned_by(plan.batch),
-            self.request.adopt_wait,
-        )
-        deadline = self._monotonic() + self.request.adopt_wait
-        while self._monotonic() < deadline:
-            self._sleep(min(_POLL_SECONDS, self.request.adopt_wait))
-            if (decision := self.log.read_manifest(plan.batch)) is not None:
-                return decision
         return None
 
     # -- the end ------------------------------------------------------------------------------------------------------

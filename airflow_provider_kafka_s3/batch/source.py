@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_kafka_s3.batch import commands
-from airflow_provider_kafka_s3.exceptions import DataLossError, TopicRecreatedError
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    DataLossError,
+    TopicRecreatedError,
+    TransientError,
+)
+from airflow_provider_kafka_s3.kafka.offsets import TimedOffset
 from airflow_provider_kafka_s3.kafka.options import Isolation
 
 if TYPE_CHECKING:
@@ -15,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.batch.log import TopicLog
     from airflow_provider_kafka_s3.batch.offsets import Offsets
 
-__all__ = ["Isolation", "Source", "Stored", "TopicView", "refuse_shorter_log", "require_topic_id"]
+__all__ = ["Isolation", "Source", "Stored", "TimedOffset", "TopicView", "refuse_shorter_log", "require_topic_id"]
 
 
 class TopicView(Protocol):
@@ -66,8 +72,8 @@ class Source(Protocol):
         """One past the last offset that a reader of this isolation level may read, per partition."""
         ...
 
-    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, int | None]:
-        """The first offset whose record is not older than this, per partition; None if there is none."""
+    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
+        """The first offset whose record is not older than this, and its time, per partition; None if there is none."""
         ...
 
     def read(self, topic: str, partition: int, start: int, end: int, isolation: Isolation) -> Iterator[pa.RecordBatch]:
@@ -75,14 +81,38 @@ class Source(Protocol):
         ...
 
 
-def require_topic_id(source: Source, topic_log: TopicLog, expected: str) -> None:
-    """Raise TopicRecreatedError unless the live topic of a log is the incarnation with this id.
+def require_topic_id(source: Source, topic_log: TopicLog, expected: str, *, cluster_id: str = "") -> str:
+    """The live topic's id, empty if it has none.
 
     Topic ids are never reused (KIP-516), so equal ids before and after a read mean that all of it hit that incarnation.
-    An empty ``expected`` belongs to brokers without topic ids and passes.
+    An empty ``expected`` belongs to brokers without topic ids and passes: they may have been upgraded since.
+
+    Args:
+        source: the cluster.
+        topic_log: of the topic.
+        expected: id of the incarnation that the log is about.
+        cluster_id: of the cluster that the log is about; empty: not known.
+
+    Raises:
+        ConfigurationError: this is another cluster, whose topic is not the one of the log.
+        TopicRecreatedError: the topic is another one by now.
+        TransientError: the brokers that answer give no topic ids any more.
     """
     topic = topic_log.topic
-    live = source.describe(topic).topic_id or ""
+    info = source.describe(topic)
+    live = info.topic_id or ""
+    if live != expected and cluster_id and info.cluster_id and cluster_id != info.cluster_id:
+        raise ConfigurationError(
+            f"topic {topic!r} was landed from another Kafka cluster, {cluster_id}: this one is {info.cluster_id}. "
+            f"Nothing was read or written. Correct the Kafka connection. If the topic has moved to this cluster, turn "
+            f"to it: {commands.reset(topic_log)}. What was planned before ends for good, new runs land the topic from "
+            f"its beginning"
+        )
+    if expected and not live:
+        raise TransientError(
+            f"the brokers give no id of topic {topic!r} any more, and the stored offsets belong to {expected}: whether "
+            f"it is the same topic cannot be told. Nothing was read or written. Try again when all brokers are upgraded"
+        )
     if expected and live != expected:
         raise TopicRecreatedError(
             f"topic {topic!r} was deleted and created again: the stored offsets belong to topic id {expected}, the "
@@ -90,6 +120,7 @@ def require_topic_id(source: Source, topic_log: TopicLog, expected: str) -> None
             f"beginning, turn to it: {commands.reset(topic_log)}. What was planned before ends for good, new runs land "
             f"the new topic"
         )
+    return live
 
 
 def refuse_shorter_log(source: Source, topic: str, stored: Stored, ends: Mapping[int, int]) -> None:

@@ -183,7 +183,7 @@ def topic_status(
         pipeline=topic_log.pipeline,
         topic=topic_log.topic,
         generation=view.marker.generation,
-        topic_id=view.marker.topic_id,
+        topic_id=view.topic_id,
         live_topic_id=live,
         batches=sum(end - start for start, end in view.marker.resolved),
         open=tuple(described[n] for n in sorted(view.open_plans)),
@@ -234,7 +234,7 @@ def _partitions(
         info = source.describe(topic_log.topic)
         live = info.topic_id
         # Offsets of another incarnation compare with nothing.
-        if not marker.topic_id or live == marker.topic_id:
+        if not view.topic_id or live == view.topic_id:
             earliest = source.earliest(topic_log.topic, info.partitions)
             ends = source.ends(topic_log.topic, info.partitions, isolation)
     behind = incremental_target(view, ends)

@@ -15,15 +15,14 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.rebuild import Lost, batch_loss
 from airflow_provider_kafka_s3.batch.requests import BatchSummary, OnMissing
 from airflow_provider_kafka_s3.exceptions import LogTamperedError, MissingObjectError
+from airflow_provider_kafka_s3.messages import few
 
-__all__ = ["Covering", "covering_downward", "covering_upward", "few", "missing_objects", "verify"]
+__all__ = ["Covering", "covering_downward", "covering_upward", "missing_objects", "verify"]
 
 log = logging.getLogger(__name__)
-
-_NAMED: Final = 10
-"""Objects that an error names; the others are counted."""
 
 _AHEAD: Final = 64
 """Plans that are read at the same time at most, where the log has to be searched."""
@@ -59,6 +58,7 @@ class Covering:
             batch=self.plan.batch,
             manifest=topic_log.manifest_url(self.plan.batch),
             mine=self.plan.run == run,
+            landed=self.decision.run == run,
             objects=len(self.decision.objects),
             records=self.decision.records,
             size=self.decision.size,
@@ -115,9 +115,9 @@ def _covering(committer: Committer, target: Offsets, generation: int, batches: I
             break
     if left:
         raise LogTamperedError(
-            f"the marker {topic_log.marker_url()} says that offsets {printable(str(left))} of topic "
-            f"{topic_log.topic!r} are covered, but no batch of the log covers them. Nothing was changed. Restore the "
-            f"log's objects (bucket versioning)"
+            f"topic {topic_log.topic!r}: documents of the log are gone: its marker has offsets {printable(str(left))} "
+            f"as landed, and no batch of the log covers them. Nothing was changed. Restore what is below (bucket "
+            f"versioning): {topic_log.store.url(topic_log.prefix)}"
         )
 
 
@@ -127,12 +127,6 @@ def _ahead(batches: Iterator[int]) -> Iterator[list[int]]:
     while block := list(itertools.islice(batches, min(max(before, 1), _AHEAD))):
         yield block
         before += len(block)
-
-
-def few(names: Sequence[str]) -> str:
-    """The first names, and how many there are beside them."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def verify(
@@ -171,12 +165,16 @@ def verify(
         raise missing_objects(
             committer, [plan.batch for plan, _ in missing], [entry.key for _, gone in missing for entry in gone]
         )
-    for plan, lost in missing:
+    lost: list[Lost] = []
+    for plan, entries in missing:
         if on_missing == "restore":
-            committer.restore(plan, lost)
-            restored += len(lost)
+            lost += committer.write_again(plan, entries) or ()
+            restored += len(entries)
         else:
-            log.warning("objects are gone, ignored as asked: %s", few([committer.store.url(e.key) for e in lost]))
+            log.warning("objects are gone, ignored as asked: %s", few([committer.store.url(e.key) for e in entries]))
+    if lost:
+        accept = commands.accept_deleted(committer.log, [one.plan.batch for one in lost])
+        raise batch_loss(committer.log, lost, f"Accept that they are gone: {accept}")
     return there + restored, restored
 
 

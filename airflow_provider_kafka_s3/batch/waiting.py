@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider_kafka_s3.batch.bounds import is_future
 from airflow_provider_kafka_s3.batch.planning import incremental_target
 from airflow_provider_kafka_s3.batch.source import Isolation, Source, refuse_shorter_log, require_topic_id
 
@@ -37,7 +38,7 @@ def lag(log: TopicLog, source: Source, isolation: Isolation) -> int:
         # The first run, or the one that carries out the reset, begins with what is there.
         starts = source.earliest(topic, partitions)
         return sum(max(0, ends[p] - starts[p]) for p in partitions)
-    require_topic_id(source, log, view.marker.topic_id)
+    require_topic_id(source, log, view.topic_id, cluster_id=view.marker.cluster_id)
     refuse_shorter_log(source, topic, view.marker, ends)
     return incremental_target(view, ends).count
 
@@ -62,7 +63,9 @@ class WindowState:
         return not self.open
 
 
-def window_state(source: Source, topic: str, end: int, *, isolation: Isolation, overdue: bool) -> WindowState:
+def window_state(
+    source: Source, topic: str, end: int, *, isolation: Isolation, overdue: bool, now_ms: int
+) -> WindowState:
     """Which partitions of a topic have passed the end of a window.
 
     Args:
@@ -72,6 +75,7 @@ def window_state(source: Source, topic: str, end: int, *, isolation: Isolation, 
         isolation: of the run that will read the window: with ``read_committed`` a transaction that is still open and
             may hold records of the window keeps a partition open.
         overdue: whether a partition without a younger record counts as quiet by now.
+        now_ms: the time, in milliseconds since the epoch. A record of the future does not show that time has passed.
 
     Raises:
         TerminalError: there is no such topic, or it cannot be asked.
@@ -85,7 +89,9 @@ def window_state(source: Source, topic: str, end: int, *, isolation: Isolation, 
     passed, quiet, still_open = [], [], []
     for partition in partitions:
         first = young[partition]
-        if first is not None and readable[partition] >= first:
+        if first is not None and is_future(first, now_ms):
+            first = None
+        if first is not None and readable[partition] >= first.offset:
             passed.append(partition)
         elif first is None and overdue and readable[partition] == written[partition]:
             quiet.append(partition)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.source import Isolation, Source, TopicView
+from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffset, TopicView
 from airflow_provider_kafka_s3.batch.status import owned_topics
+from airflow_provider_kafka_s3.cli.stored_connections import read_connection
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier
@@ -111,7 +112,7 @@ class Access:
         if connection or (not explicit and (connection := self._option("aws_conn_id"))):
             from airflow_provider_kafka_s3.operators import connections
 
-            access = connections.s3_access(connection)
+            access = read_connection(connection, connections.s3_access, "aws_conn_id")
             return open_store(access.settings, access.credentials, self.bucket)
         settings = S3Settings(
             endpoint_url=self._option("endpoint_url"),
@@ -160,7 +161,7 @@ class Access:
             return _read_config(value)
         from airflow_provider_kafka_s3.operators import connections
 
-        return connections.kafka_config(value)
+        return read_connection(value, connections.kafka_config, "kafka_conn_id")
 
     @cached_property
     def source(self) -> Source:
@@ -249,7 +250,7 @@ class _NoKafka:
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._refuse(topic)
 
-    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, int | None]:  # noqa: ARG002
+    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:  # noqa: ARG002
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._refuse(topic)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_kafka_s3.batch import exits, gc, recovery
+from airflow_provider_kafka_s3.batch import commands, decided, exits, gc, recovery
 from airflow_provider_kafka_s3.batch import repair as marker_repair
-from airflow_provider_kafka_s3.batch.commands import parse_offsets
+from airflow_provider_kafka_s3.batch.commands import format_batches, parse_batches, parse_offsets
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.planning import recovery_target
 from airflow_provider_kafka_s3.cli.access import Access
-from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, table
+from airflow_provider_kafka_s3.cli.output import FAILED, FINDINGS, OK, Answer, count, size, table
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 __all__ = ["abandon", "accept_loss", "collect", "recover", "repair", "reset"]
@@ -54,6 +58,10 @@ def accept_loss(access: Access) -> Answer:
     said = access.said
     if bool(said.offsets) == bool(said.batch):
         raise ConfigurationError("name either batches by --batch, or offsets by --offsets")
+    if said.other_cluster and (said.offsets or said.deleted):
+        raise ConfigurationError(
+            "--other-cluster is only about batches that are not complete: --batch without --deleted"
+        )
     committer = access.committer()
     record = {"reason": said.reason, "operator": said.operator}
     if said.offsets:
@@ -65,28 +73,43 @@ def accept_loss(access: Access) -> Answer:
         line = f"recorded as lost: {lost}" if lost else "these offsets are covered already; nothing was changed"
         return Answer({"offsets": lost.to_wire(), "dry_run": False}, [line])
     keys: dict[str, list[str]] = {}
+    waiting: dict[str, list[str]] = {}
     lines = []
     for batch in sorted(set(said.batch)):
+        pending: tuple[str, ...] = ()
         if said.dry_run:
-            found = exits.absent(committer, batch)
+            seen = exits.absent(committer, batch)
+            # Of a complete batch, nobody completes an upload any more.
+            found, pending = ((*seen.gone, *seen.waiting), ()) if said.deleted else (seen.gone, seen.waiting)
             lines += [f"batch {batch}: {count(len(found), 'object')} absent, with an upload that is gone"]
+        elif said.deleted:
+            found = exits.accept_deleted(committer, batch, **record)
         else:
-            accept = exits.accept_deleted if said.deleted else exits.accept_loss
-            found = accept(committer, batch, **record)
+            found = exits.accept_loss(committer, batch, **record, other_cluster=said.other_cluster)
+        if not said.dry_run:
             lines += [f"batch {batch} is complete, {count(len(found), 'object')} accepted as lost"]
         lines += [f"  {access.store.url(key)}" for key in found]
-        keys[str(batch)] = list(found)
-    return Answer({"lost": keys, "dry_run": said.dry_run}, lines)
+        if pending:
+            lines += [
+                (
+                    f"batch {batch}: {count(len(pending), 'object')} absent, with a pending upload: it is completed; "
+                    f"if the store does not complete it, the object is written again from Kafka, or accepted as lost"
+                )
+            ]
+            lines += [f"  {access.store.url(key)}" for key in pending]
+        keys[str(batch)], waiting[str(batch)] = list(found), list(pending)
+    data = {"lost": keys, "dry_run": said.dry_run}
+    return Answer(data | {"waiting": waiting} if said.dry_run else data, lines)
 
 
 def reset(access: Access) -> Answer:
     """Turn to the topic that was created again."""
     said, committer = access.said, access.committer()
     view = committer.log.view()
-    live = committer.source.describe(committer.log.topic).topic_id or ""
-    data: dict[str, Any] = {"stored_topic_id": view.marker.topic_id, "live_topic_id": live, "dry_run": said.dry_run}
+    live = exits.live_topic_id(committer, view)
+    data: dict[str, Any] = {"stored_topic_id": view.topic_id, "live_topic_id": live, "dry_run": said.dry_run}
     if said.dry_run:
-        if live == view.marker.topic_id and view.open_reset is None:
+        if live == view.topic_id and view.open_reset is None:
             return Answer(data, ["the topic is the one that was landed; nothing to do"])
         undecided = [n for n in view.open_plans if committer.log.read_manifest(n) is None]
         return Answer(
@@ -127,7 +150,7 @@ def recover(access: Access) -> Answer:
             ],
         )
     if said.decided_only:
-        done = recovery.roll_forward(committer)
+        done = decided.roll_forward(committer)
     else:
         done = recovery.recover(committer, operator=said.operator, on_data_loss=said.on_data_loss, wait=said.wait)
     lines = [f"finished batches: {', '.join(map(str, done.batches)) or 'none'}"]
@@ -146,16 +169,32 @@ def repair(access: Access) -> Answer:
     topic_log = access.topic_log(said.pipeline, said.topic)
     committer = Committer(topic_log, access.source, object_builder(access.store))
     start, cluster_id = _start(access)
-    done = marker_repair.repair(committer, start=start, cluster_id=cluster_id, dry_run=said.dry_run)
+    if said.batches and not said.gone_before:
+        raise ConfigurationError("--batches says which batches --gone-before is about; give both")
+    rule = marker_repair.GoneRule(
+        before=_moment(said.gone_before),
+        batches=parse_batches(said.batches) if said.batches else None,
+        restore=said.restore_gone,
+        reason=said.reason,
+        operator=said.operator,
+    )
+    done = marker_repair.repair(committer, start=start, cluster_id=cluster_id, rule=rule, dry_run=said.dry_run)
     what = {
-        "right": "the marker is what the log says; nothing was changed",
+        "right": "the marker is what the log says" + ("" if done.recorded else "; nothing was changed"),
         "missing": "the marker was missing",
         "corrupt": "the marker could not be trusted",
         "wrong": "the marker was not what the log says",
     }[done.was]
-    if done.was != "right":
+    if done.was != "right" and not done.unsure:
         what += "; it would be written" if said.dry_run else "; it is written again"
-    lines = [what, f"covered: {done.marker.covered}", *(f"batch {n} stays open: {why}" for n, why in done.open.items())]
+    lines = [what]
+    if done.unsure:
+        lines += _choice(access, topic_log, done)
+    else:
+        would = "would be" if said.dry_run else "are"
+        lines += [f"{_told(done.recorded)} {would} recorded as gone for good"] if done.recorded else []
+        lines += [f"covered: {done.marker.covered}", *(f"batch {n} stays open: {w}" for n, w in done.open.items())]
+    code = (FINDINGS if said.dry_run else FAILED) if done.unsure else OK
     return Answer(
         {
             "was": done.was,
@@ -164,10 +203,68 @@ def repair(access: Access) -> Answer:
             "lost": done.marker.lost.to_wire(),
             "debt": done.marker.debt.to_wire(),
             "open": {str(n): why for n, why in done.open.items()},
+            "unsure": {str(gone.batch): list(gone.keys) for gone in done.unsure},
+            "recorded": {str(gone.batch): list(gone.keys) for gone in done.recorded},
             "dry_run": said.dry_run,
         },
         lines,
+        code,
     )
+
+
+def _choice(access: Access, topic_log: TopicLog, done: marker_repair.Repaired) -> list[str]:
+    """What a person has to say before the marker is built, and both commands that say it.
+
+    They name the batches: what is lost after they were printed has still to be asked about.
+    """
+    said, unsure = access.said, done.unsure
+    known = [gone.decided for gone in unsure if gone.decided is not None]
+    first, last = math.floor(min(known, default=0)), math.floor(max(known, default=0))
+    latest = math.floor(max((gone.decided for gone in done.recorded if gone.decided is not None), default=0))
+    again = ("--starting-offsets", said.starting_offsets) if said.starting_offsets else ()
+    decided = [gone.batch for gone in done.recorded]
+    older = ("--gone-before", said.gone_before, "--batches", format_batches(decided)) if decided else ()
+    everything = format_batches([*decided, *(gone.batch for gone in unsure)])
+    stay = commands.repair(topic_log, *again, "--gone-before", _when(max(last, latest) + 1), "--batches", everything)
+    restore = commands.repair(topic_log, *again, *older, "--restore-gone")
+    return [
+        (
+            f"{_told(unsure)} are gone, and their uploads too: they were never completed, or somebody deleted them "
+            f"since, and no document says which. The batches were decided from {_when(first)} to {_when(last)}. "
+            f"Nothing was changed. Choose, for all of them"
+        ),
+        f"they were deleted, and stay gone (an earlier time: only those of batches decided before it): {stay}",
+        f"they are written again from Kafka, by kafka-s3 recover or the next run over them: {restore}",
+    ]
+
+
+def _told(found: Sequence[marker_repair.Gone]) -> str:
+    """How much it is."""
+    objects = [entry for gone in found for entry in gone.objects]
+    return (
+        f"{count(len(objects), 'object')} ({count(sum(e.records for e in objects), 'record')}, "
+        f"{size(sum(e.size for e in objects))}) of {count(len(found), 'batch')}"
+    )
+
+
+def _moment(text: str | None) -> float | None:
+    """A time with its zone, in epoch seconds."""
+    if text is None:
+        return None
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ConfigurationError(
+            f"--gone-before {text!r} is no time with a zone; write it as 2026-01-01T00:00:00Z, or with an offset such "
+            f"as 2026-01-01T00:00:00+01:00"
+        )
+    return moment.timestamp()
+
+
+def _when(seconds: int) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _start(access: Access) -> tuple[dict[int, int], str]:

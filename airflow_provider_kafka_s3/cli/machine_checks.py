@@ -5,42 +5,38 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.metadata
-import os
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.cli.findings import Finding, good, guarded
+from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.spark.versions import (
+    TESTED,
+    connector_flaw,
+    coordinates,
+    installed_versions,
+    pyspark_flaw,
+    reinstall,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.cli.access import Access
 
 __all__ = ["check_jars", "check_kafka", "check_machine", "pyspark_findings"]
 
-_TOGETHER: Final = ("pyspark", "pyspark-client")
-_INSTALL: Final = "pip install --force-reinstall 'pyspark=={0}' 'pyspark-client=={0}'"
 _NAMED: Final = 3
-_JARS: Final = ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10", "kafka-clients", "commons-pool2")
 
 
 def check_machine(jars: str | None) -> list[Finding]:
     """Everything that Spark needs here."""
     return [
-        *guarded("pyspark", lambda: pyspark_findings(_installed())),
+        *guarded(
+            "pyspark",
+            lambda: pyspark_findings([importlib.metadata.distribution(name) for name in installed_versions()]),
+        ),
         *guarded("java", _java),
         *guarded("connector", lambda: check_jars(jars)),
     ]
-
-
-def _installed() -> list[importlib.metadata.Distribution]:
-    found = []
-    for name in _TOGETHER:
-        try:
-            found.append(importlib.metadata.distribution(name))
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def pyspark_findings(installed: list[importlib.metadata.Distribution]) -> Iterator[Finding]:
@@ -55,19 +51,26 @@ def pyspark_findings(installed: list[importlib.metadata.Distribution]) -> Iterat
             "pyspark",
             "error",
             "pyspark is not installed here, so a local master and the driver cannot run",
-            "pip install 'airflow-provider-kafka-s3[spark]' (at the version of pyspark-client), unless the driver runs "
-            "from a Spark of its own",
+            "pip install 'airflow-provider-kafka-s3[spark]', unless the driver runs from a Spark of its own",
         )
         return
-    fix = _INSTALL.format(versions["pyspark"])
-    if len(set(versions.values())) > 1:
-        told = ", ".join(f"{name} {version}" for name, version in versions.items())
-        yield Finding("pyspark", "error", f"{told} overwrite one another's files", fix)
+    if (flaw := pyspark_flaw(versions)) is not None:
+        yield Finding("pyspark", "error", flaw.what, flaw.fix)
         return
     changed = [f"{file}" for d in installed for file in _changed(d)]
     if changed:
-        named = ", ".join(changed[:_NAMED]) + (f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else "")
-        yield Finding("pyspark", "error", f"files of pyspark are not those of its version: {named}", fix)
+        named = few(changed, most=_NAMED)
+        yield Finding(
+            "pyspark", "error", f"files of pyspark are not those of its version: {named}", reinstall(versions)
+        )
+        return
+    if versions["pyspark"] not in TESTED:
+        yield Finding(
+            "pyspark",
+            "warning",
+            f"pyspark {versions['pyspark']} is whole, but this package is tested with {' and '.join(TESTED)} only",
+            reinstall(versions),
+        )
         return
     yield good("pyspark", f"pyspark {versions['pyspark']} is whole, and agrees with what shares its files")
 
@@ -100,33 +103,37 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
     Args:
         jars: paths, separated by commas; None: it gets packages.
     """
-    from airflow_provider_kafka_s3.spark.conf import connector_package
+    from airflow_provider_kafka_s3.operators.launch import environment_of, spark_submit
+    from airflow_provider_kafka_s3.spark.jars import jars_of_spark, local_jars, missing_jars, unreadable_jars
 
-    wanted = connector_package()
+    version = installed_versions().get("pyspark")
+    if version is None:
+        yield Finding(
+            "connector", "unknown", "not looked at: which one fits is told by pyspark, which is not installed"
+        )
+        return
+    wanted = coordinates(version)
     if not jars:
         yield good("connector", f"not looked at; use packages={wanted!r}, or name the operator's jars by --jars")
         return
-    paths = [Path(path.strip()) for path in jars.split(",") if path.strip()]
-    if unreadable := [str(path) for path in paths if not os.access(path, os.R_OK)]:
+    if unreadable := unreadable_jars(jars):
         yield Finding(
             "connector", "error", f"these jars cannot be read: {', '.join(unreadable)}", "correct their paths"
         )
         return
-    names = [path.name for path in paths]
-    missing = [jar for jar in _JARS if not any(name.startswith((f"{jar}_", f"{jar}-")) for name in names)]
+    names = [path.name for path in local_jars(jars)[0]]
+    missing = missing_jars(jars)
+    if missing:
+        # As the operator judges: what Spark brings itself counts, and may not be known.
+        brought = jars_of_spark(spark_submit(local=True) or "spark-submit", environment_of({}))
+        missing = [] if brought is None else missing_jars(jars, brought)
     if missing:
         yield Finding(
             "connector", "error", f"{', '.join(missing)} is not among the jars", f"add it, or use packages={wanted!r}"
         )
-    version = wanted.rpartition(":")[2]
-    for name in names:
-        found = re.fullmatch(r"spark-(?:sql|token-provider)-kafka-0-10_([\d.]+)-(.+)\.jar", name)
-        if found is not None and (found[1], found[2]) != ("2.13", version):
-            yield Finding(
-                "connector", "error", f"{name} does not fit pyspark {version} (Scala 2.13)", f"use the jars of {wanted}"
-            )
-            return
-    if not missing:
+    if (flaw := connector_flaw(version, jars=names)) is not None:
+        yield Finding("connector", "error", flaw.what, flaw.fix)
+    elif not missing:
         yield good("connector", f"the jars fit pyspark {version}")
 
 

@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.cli import acting, doctor, looking
 from airflow_provider_kafka_s3.cli.access import Access, add_options
 from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError, message_of
+from airflow_provider_kafka_s3.messages import readable
 
 __all__ = ["main", "parser"]
 
@@ -59,11 +60,12 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument("--dry-run", action="store_true", help="write nothing; say what would be done")
         return command
 
-    def signed(command: argparse.ArgumentParser) -> None:
+    def signed(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
         command.add_argument("--reason", default="none given", help="why, for the record")
         command.add_argument(
             "--operator", default=_operator(), help="who says so, for the record (default: %(default)s)"
         )
+        return command
 
     status = add(
         "status",
@@ -81,8 +83,8 @@ def parser() -> argparse.ArgumentParser:
     verify.add_argument("--offsets", help="only these, as PARTITION:START-END[,…], the end excluded")
     verify.add_argument("--restore", action="store_true", help="write again from Kafka what is missing")
 
-    recover = add(
-        "recover", acting.recover, "Finish every open batch, and land what abandoned ones owe, without Spark."
+    recover = signed(
+        add("recover", acting.recover, "Finish every open batch, and land what abandoned ones owe, without Spark.")
     )
     recover.add_argument("--decided-only", action="store_true", help="complete what is decided; read no records")
     recover.add_argument(
@@ -91,9 +93,8 @@ def parser() -> argparse.ArgumentParser:
     recover.add_argument(
         "--wait", type=float, default=0.0, metavar="SECONDS", help="let another run decide its batch (default: 0)"
     )
-    signed(recover)
 
-    abandon = add("abandon", acting.abandon, "Give an undecided batch up.")
+    abandon = signed(add("abandon", acting.abandon, "Give an undecided batch up."))
     abandon.add_argument("--batch", type=int, required=True)
     abandon.add_argument(
         "--release",
@@ -101,24 +102,38 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         help="debt: its offsets are planned again, with the settings of then; lost: they are never landed",
     )
-    signed(abandon)
 
-    accept = add("accept-loss", acting.accept_loss, "Record what cannot be landed any more as lost, and go on.")
+    accept = signed(add("accept-loss", acting.accept_loss, "Record what cannot be landed any more as lost, and go on."))
     accept.add_argument("--batch", type=int, action="append", help="complete it without what cannot be had; repeatable")
     accept.add_argument("--deleted", action="store_true", help="of complete batches: what is gone stays away")
     accept.add_argument(
+        "--other-cluster",
+        action="store_true",
+        help="with --batch: the cluster that was landed is gone for good, and the connection leads to another one",
+    )
+    accept.add_argument(
         "--offsets", help="offsets that retention deleted, as PARTITION:START-END[,…], the end excluded"
     )
-    signed(accept)
 
     signed(add("reset", acting.reset, "Turn to the topic that was created again under the same name."))
 
-    repair = add("repair", acting.repair, "Build the marker again from the log.")
+    repair = signed(add("repair", acting.repair, "Build the marker again from the log."))
     repair.add_argument(
         "--starting-offsets",
         metavar="OFFSETS",
-        help="where partitions begin that no batch ever touched: earliest, latest or PARTITION:OFFSET[,…] (default: "
-        "earliest if Kafka can be asked, else 0)",
+        help="where partitions begin, if there is no batch, whose plan has it: earliest, latest or "
+        "PARTITION:OFFSET[,…] (default: earliest if Kafka can be asked, else 0)",
+    )
+    repair.add_argument(
+        "--gone-before",
+        metavar="TIME",
+        help="objects that are gone from batches decided before this time, such as 2026-01-01T00:00:00Z, stay gone",
+    )
+    repair.add_argument(
+        "--batches", metavar="NUMBERS", help="--gone-before is only about these batches, such as 2,5-7 (default: all)"
+    )
+    repair.add_argument(
+        "--restore-gone", action="store_true", help="objects that are gone are written again by the next run"
     )
 
     collect = add("gc", acting.collect, "Abort uploads that nobody can complete any more.", topics="many")
@@ -166,7 +181,7 @@ def _fail(error: KafkaS3Error, *, as_json: bool) -> int:
     if as_json:
         told: dict[str, Any] = {"type": type(error).__name__, "message": message, "terminal": code != RETRY}
         print(json.dumps({"error": told}, indent=2))
-    print(f"kafka-s3: {type(error).__name__}: {message}", file=sys.stderr)
+    print(readable(f"kafka-s3: {type(error).__name__}: {message}"), file=sys.stderr)
     return code
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from airflow_provider_kafka_s3.messages import count, size
+
 __all__ = ["FAILED", "FINDINGS", "INTERRUPTED", "OK", "RETRY", "USAGE", "Answer", "count", "ranges", "size", "table"]
 
 OK: Final = 0
@@ -56,18 +58,3 @@ def ranges(found: Sequence[tuple[int, int]], *, shown: int = 3) -> str:
     """``[0, 5) [7, 9)``; the first ones, if there are many."""
     text = " ".join(f"[{start}, {end})" for start, end in found[:shown])
     return f"{text} and {len(found) - shown} more" if len(found) > shown else text or "-"
-
-
-def size(octets: int) -> str:
-    """Bytes as people read them."""
-    number, unit = float(octets), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if number < 1024:
-            break
-        number, unit = number / 1024, larger
-    return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-
-
-def count(number: int, noun: str) -> str:
-    """``1 object``, ``2 objects``; for nouns that take an s."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

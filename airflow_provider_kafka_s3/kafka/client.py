@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
     from confluent_kafka.admin import AdminClient
 
-__all__ = ["ClientEvents", "admin_client", "consumer", "to_error", "wait_for"]
+__all__ = ["ClientEvents", "Unreachable", "admin_client", "consumer", "to_error", "unreachable", "wait_for"]
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,9 @@ T = TypeVar("T")
 
 _POLL: Final = 0.1
 """Seconds between two looks at what a waiting client has to say."""
+
+_FRESH: Final = 3.0
+"""Seconds that a client without any broker may go on trying, before a new one looks the names up again."""
 
 # Names of librdkafka error codes, as KafkaError.name() gives them: comparing names needs no import at module level.
 _DENIED: Final = frozenset(
@@ -77,6 +80,18 @@ _NO_ANSWER: Final = re.compile(
 )
 # Ports, thread names and durations differ from try to try: what stands between them does not.
 _VARYING: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
+# Why librdkafka has no connection to a broker: "host:9092/bootstrap: Connect to ipv4#… failed: Connection refused".
+_NO_CONNECTION: Final = re.compile(
+    r"(?:\w+://)?(?P<broker>[^/\s]+)/\S+: (?:Connect to \S+ failed|Failed to resolve '[^']*'): (?P<reason>[^()]+)"
+)
+
+
+# Who says what follows: "sasl_ssl://host:9092/bootstrap: SASL authentication error: …".
+_SPEAKER: Final = re.compile(r"(?:\w+://)?([^/\s]+)/(?:bootstrap|\d+): ")
+
+
+class Unreachable(Exception):
+    """No broker takes a connection: each refuses it, or its name cannot be resolved."""
 
 
 class ClientEvents:
@@ -91,12 +106,23 @@ class ClientEvents:
     def __init__(self) -> None:
         self.denied: KafkaError | None = None
         self.last: KafkaError | None = None
+        self.all_down_since: float | None = None
+        self.no_connection: dict[str, str] = {}
         self._seen: set[str] = set()
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether no broker takes a connection."""
+        return self.all_down_since is not None and bool(self.no_connection)
 
     def on_error(self, error: KafkaError) -> None:
         """Remember an error; librdkafka's ``error_cb``."""
         if error.name() in _DENIED or _refused_by_tls(error.name(), error.str()):
             self.denied = error
+        if error.name() == "_ALL_BROKERS_DOWN":
+            self.all_down_since = self.all_down_since or time.monotonic()
+        elif found := _NO_CONNECTION.search(error.str()):
+            self.no_connection[found["broker"]] = found["reason"].strip()
         # "All brokers are down" follows every failed connection and hides what was wrong with it.
         if error.name() != "_ALL_BROKERS_DOWN" or self.last is None:
             self.last = error
@@ -165,6 +191,7 @@ def wait_for(
     Raises:
         KafkaException: the request failed.
         KafkaS3Error: the broker refused us.
+        Unreachable: no broker has taken a connection for some seconds.
         TimeoutError: no answer within ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
@@ -176,8 +203,27 @@ def wait_for(
         client.poll(0)
         if events.denied is not None:
             raise to_error(events.denied, events, what=what)
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if events.unreachable and events.all_down_since is not None and now - events.all_down_since > _FRESH:
+            raise Unreachable
+        if now > deadline:
             raise TimeoutError
+
+
+def unreachable(events: ClientEvents, servers: str, *, what: str, seconds: float) -> KafkaUnavailableError:
+    """The error if no broker takes a connection.
+
+    Args:
+        events: of the last client that tried.
+        servers: the cluster's ``bootstrap.servers``.
+        what: what was asked, as in :func:`to_error`.
+        seconds: for which brokers were looked for.
+    """
+    why = "; ".join(f"{broker}: {reason}" for broker, reason in sorted(events.no_connection.items()))
+    return KafkaUnavailableError(
+        f"no Kafka broker can be reached: {why}. Check that bootstrap.servers of the Kafka connection is right "
+        f"({servers}) and that the brokers run and let this machine connect. Tried for {seconds:.0f} s to {what}"
+    )
 
 
 def to_error(error: KafkaError | None, events: ClientEvents, *, what: str) -> KafkaS3Error:
@@ -187,19 +233,23 @@ def to_error(error: KafkaError | None, events: ClientEvents, *, what: str) -> Ka
         error: what librdkafka said; None: it said nothing in time.
         events: of the client it came from.
         what: what was asked of which broker, for the message: "describe topic 'x' at host:9092".
+
+    Returns:
+        An error whose message begins with the cause: addresses of many brokers would hide it.
     """
     if events.denied is not None:
         error = events.denied
     name = error.name() if error is not None else "_TIMED_OUT"
     reason = error.str() if error is not None else "no answer in time"
-    message = f"cannot {what}: {reason}"
+    said, speaker = _SPEAKER.sub("", reason, count=1), _SPEAKER.match(reason)
+    message = f"{said} ({f'broker {speaker[1]}; ' if speaker else ''}cannot {what})"
     if name == "_SSL" and not _refused_by_tls(name, reason):
         return KafkaUnavailableError(f"{message}; try again, and check that the brokers are reachable from here")
     if _NO_TOKEN in reason and _NO_ANSWER.search(reason):
         return KafkaUnavailableError(f"{message}; check sasl.oauthbearer.token.endpoint.url and that it is reachable")
     if _CERTIFICATE_REFUSED.search(reason):
         return AccessDeniedError(
-            f"{message}: the broker refuses the certificate of the client, or wants one; check ssl.certificate.* and "
+            f"the broker refuses the certificate of the client, or wants one: {message}; check ssl.certificate.* and "
             f"ssl.key.* of the Kafka connection"
         )
     if name in _DENIED:
@@ -208,11 +258,12 @@ def to_error(error: KafkaError | None, events: ClientEvents, *, what: str) -> Ka
         )
     if name in _NO_SUCH_TOPIC:
         return TopicNotFoundError(
-            f"{message}; create the topic, or correct its name, partitions or the connection (to a user who may not "
-            f"DESCRIBE a topic it can look as if there were none)"
+            f"there is no such topic or partition: cannot {what}; create the topic, or correct its name, "
+            f"partitions or the connection (to a user who may not DESCRIBE a topic it can look as if there were none). "
+            f"Kafka said: {reason}"
         )
     if name in _MISCONFIGURED:
         return ConfigurationError(f"{message}; correct the extra of the Kafka connection or the topic's name")
-    if events.last is not None and events.last.str() not in message:
+    if events.last is not None and events.last.str() not in reason:
         message += f" (the last connection error: {events.last.str()})"
     return KafkaUnavailableError(f"{message}; check bootstrap.servers and that the brokers are reachable from here")

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError, RecordError
-from airflow_provider_kafka_s3.kafka.client import ClientEvents, admin_client, to_error, wait_for
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, KafkaUnavailableError, TopicNotFoundError
+from airflow_provider_kafka_s3.kafka.client import (
+    ClientEvents,
+    Unreachable,
+    admin_client,
+    to_error,
+    unreachable,
+    wait_for,
+)
 from airflow_provider_kafka_s3.kafka.options import Isolation, client_config
+from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.retry import Retrier
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-__all__ = ["Isolation", "KafkaCluster", "TopicInfo"]
+__all__ = ["Isolation", "KafkaCluster", "TimedOffset", "TopicInfo"]
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +34,21 @@ T = TypeVar("T")
 _PATIENCE: Final = 10.0
 """Seconds to wait for an answer from a client that had some: what it knows of the cluster may be out of date."""
 
+_REACH: Final = 20.0
+"""Seconds to look for a broker that takes a connection, over all tries: longer than most restarts."""
+
+_NAMED: Final = 5
+"""Partitions that an error names; a topic may have thousands."""
+
 _NONE_AT_TIMESTAMP: Final = -1
 """Kafka's answer where no record is as young as asked for."""
 
-_BEYOND_ANY_TIME: Final = 253_402_300_800_000
-"""The year 10000 in milliseconds since 1970."""
+
+class TimedOffset(NamedTuple):
+    """An offset and the timestamp of what lies there, in milliseconds since the epoch."""
+
+    offset: int
+    timestamp: int
 
 
 @dataclass(frozen=True)
@@ -61,8 +81,9 @@ class KafkaCluster:
 
         Args:
             config: librdkafka settings: the extra of an Airflow connection of type ``kafka``.
-            timeout: seconds to wait for one answer.
-            retrier: repeats questions that found no broker; None: the package's defaults.
+            timeout: seconds to wait for one answer. Brokers of which none takes a connection are looked for as long,
+                and 20 seconds at most.
+            retrier: repeats questions that brokers did not answer; None: the package's defaults.
 
         Raises:
             ConfigurationError: a setting is missing, protected, unknown or malformed.
@@ -71,6 +92,7 @@ class KafkaCluster:
         self._timeout = timeout
         self._retrier = retrier or Retrier()
         self._client = self._connect()
+        self._unreachable_since: float | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -103,7 +125,18 @@ class KafkaCluster:
                 partitions=tuple(sorted(p.id for p in found.partitions)),
             )
 
-        return self._ask(ask, what)
+        try:
+            return self._ask(ask, what)
+        except TopicNotFoundError as e:
+            # The cluster may be the wrong one.
+            with contextlib.suppress(KafkaS3Error):
+                e.cluster_id = self._ask(self._cluster_id, what)
+            raise
+
+    def _cluster_id(self, client: _Client) -> str | None:
+        timeout = client.patience(self._timeout)
+        what = f"describe the cluster at {self.bootstrap_servers}"
+        return client.wait(client.admin.describe_cluster(request_timeout=timeout), timeout, what).cluster_id or None
 
     def earliest(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The first offset that is still there, per partition; the end of the partition if it is empty.
@@ -130,11 +163,11 @@ class KafkaCluster:
 
         return self._list_offsets(topic, partitions, OffsetSpec.latest(), isolation, "find the end of")
 
-    def at_timestamp(self, topic: str, partitions: Iterable[int], milliseconds: int) -> dict[int, int | None]:
+    def at_timestamp(self, topic: str, partitions: Iterable[int], milliseconds: int) -> dict[int, TimedOffset | None]:
         """The first offset whose timestamp is at or after a point in time, per partition; None if there is none.
 
         Not an exact cut: timestamps need not ascend, and the offset may hold a transaction marker, which carries the
-        time of the broker.
+        time of the broker. One record with a timestamp far in the future hides all that lie behind it.
 
         Args:
             topic: name of the topic.
@@ -142,8 +175,6 @@ class KafkaCluster:
             milliseconds: since the epoch, not negative.
 
         Raises:
-            RecordError: the offset that Kafka names holds a timestamp beyond the year 9999 (nanoseconds, most likely):
-                to Kafka it is younger than every point in time, so that none behind it can be found any more.
             KafkaS3Error: see :meth:`describe`.
         """
         from confluent_kafka.admin import OffsetSpec
@@ -151,17 +182,7 @@ class KafkaCluster:
         found = self._list_answers(
             topic, partitions, OffsetSpec.for_timestamp(milliseconds), "read_uncommitted", "find a point in time in"
         )
-        for partition, answer in found.items():
-            if answer.timestamp >= _BEYOND_ANY_TIME:
-                raise RecordError(
-                    f"topic {topic!r}, partition {partition}, offset {answer.offset}: the record's timestamp "
-                    f"{answer.timestamp} (milliseconds since 1970) is beyond the year 9999. Kafka looks a time up as "
-                    f"the first record that is not older, so windows of time end before this record until retention "
-                    f"deletes it, and what follows would be left out. Nothing was planned. Land the topic by "
-                    f"offsets='incremental', or name the offsets of this run: the conf "
-                    f'{{"kafka_s3": {{"offsets": {{"{topic}": {{"{partition}": [start, end]}}}}}}}}'
-                )
-        return {partition: int(a.offset) if a.offset >= 0 else None for partition, a in found.items()}
+        return {p: TimedOffset(int(a.offset), int(a.timestamp)) if a.offset >= 0 else None for p, a in found.items()}
 
     def _list_offsets(
         self, topic: str, partitions: Iterable[int], spec: OffsetSpec, isolation: Isolation, verb: str
@@ -175,7 +196,7 @@ class KafkaCluster:
         wanted = sorted(set(partitions))
         if not wanted:
             return {}
-        what = f"{verb} partitions {wanted} of topic {topic!r} at {self.bootstrap_servers}"
+        what = f"{verb} topic {topic!r} ({_named(wanted)}) at {self.bootstrap_servers}"
 
         def ask(client: _Client) -> dict[int, ListOffsetsResultInfo]:
             from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -194,13 +215,13 @@ class KafkaCluster:
                 if e.args[0].name() != "_NOENT" or not self._exist(client, topic, wanted, what):
                     raise
                 raise KafkaUnavailableError(
-                    f"cannot {what}: a partition has no leader, its brokers are down; try again when they are back"
+                    f"a partition has no leader, its brokers are down: cannot {what}; try again when they are back"
                 ) from e
             # librdkafka's "no offset", which it hands over as an answer if the leader gave none in time.
             silent = sorted(p for p, answer in answers.items() if answer.offset < _NONE_AT_TIMESTAMP)
             if silent:
                 raise KafkaUnavailableError(
-                    f"cannot {what}: the leaders of partitions {silent} do not answer; try again when they do"
+                    f"no answer from the leaders of {_named(silent)}: cannot {what}; try again when they answer"
                 )
             return answers
 
@@ -221,26 +242,51 @@ class KafkaCluster:
         from confluent_kafka import KafkaException
 
         def once() -> T:
-            # In a variable: futures of a client that is collected fail with _DESTROY.
-            client = self._client
-            # What was wrong before may be mended by now: a new try is judged by its own events.
-            client.events.denied = None
-            try:
-                answer = question(client)
-            except KafkaUnavailableError:
-                self._client = self._connect()
-                raise
-            except (KafkaException, TimeoutError) as e:
-                client.admin.poll(0)
-                said = e.args[0] if isinstance(e, KafkaException) else None
-                error = to_error(said, client.events, what=what)
-                if isinstance(error, KafkaUnavailableError):
+            while True:
+                began = time.monotonic()
+                # In a variable: futures of a client that is collected fail with _DESTROY.
+                client = self._client
+                # What was wrong before may be mended by now: a new try is judged by its own events.
+                client.events.denied = None
+                try:
+                    answer = question(client)
+                except KafkaUnavailableError:
                     self._client = self._connect()
-                raise error from e
-            client.answered = True
-            return answer
+                    raise
+                except (KafkaException, TimeoutError, Unreachable) as e:
+                    client.admin.poll(0)
+                    said = e.args[0] if isinstance(e, KafkaException) else None
+                    error = to_error(said, client.events, what=what)
+                    if not isinstance(error, KafkaUnavailableError):
+                        raise error from e
+                    self._client = self._connect()
+                    if not client.events.unreachable:
+                        raise error from e
+                    self._look_on(client.events, what, began)
+                else:
+                    client.answered = True
+                    self._unreachable_since = None
+                    return answer
 
-        return self._retrier.call(once, what=what)
+        try:
+            return self._retrier.call(once, what=what)
+        except _NobodyThere as e:
+            raise e.error from None
+
+    def _look_on(self, events: ClientEvents, what: str, began: float) -> None:
+        """Return if there is time left to look for a broker, counted over all questions since the last answer."""
+        since = self._unreachable_since = self._unreachable_since or began
+        looked = time.monotonic() - since
+        if looked >= min(self._timeout, _REACH):
+            raise _NobodyThere(unreachable(events, self.bootstrap_servers, what=what, seconds=looked))
+
+
+class _NobodyThere(Exception):
+    """Carries an error past the retrier: brokers were looked for long enough, and its tries would multiply that."""
+
+    def __init__(self, error: KafkaUnavailableError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 @dataclass(eq=False)
@@ -264,6 +310,11 @@ class _Client:
         """The answer to a request."""
         # The client gives up by itself after the timeout, with an error; ours is for a client that does not.
         return wait_for(future, self.admin, self.events, timeout=timeout + 5, what=what)
+
+
+def _named(partitions: Sequence[int]) -> str:
+    """Partitions as an error names them: the first few, and how many there are more."""
+    return f"{'partition' if len(partitions) == 1 else 'partitions'} {few(partitions, most=_NAMED)}"
 
 
 def _url_safe(topic_id: object) -> str | None:

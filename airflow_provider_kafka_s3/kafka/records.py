@@ -187,7 +187,7 @@ class _Reader:
             return to_error(self._events.denied, self._events, what=self._what)
         if (loss := self._loss()) is not None:
             return loss
-        message = f"cannot {self._what}: no progress at offset {self._position} for {self._timeout:.0f} s"
+        message = f"no progress at offset {self._position} for {self._timeout:.0f} s (cannot {self._what})"
         if self._isolation == "read_committed":
             message += "; an open transaction may hold what follows: wait until it is committed, aborted or timed out"
         return KafkaUnavailableError(message)

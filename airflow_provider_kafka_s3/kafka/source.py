@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_kafka_s3.kafka.offsets import Isolation, KafkaCluster, TopicInfo
+from airflow_provider_kafka_s3.kafka.offsets import Isolation, KafkaCluster, TimedOffset, TopicInfo
 from airflow_provider_kafka_s3.kafka.records import read_records
 from airflow_provider_kafka_s3.retry import Retrier
 
@@ -58,7 +58,7 @@ class KafkaSource:
         """See :meth:`KafkaCluster.ends`."""
         return self._cluster.ends(topic, partitions, isolation)
 
-    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, int | None]:
+    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
         """See :meth:`KafkaCluster.at_timestamp`."""
         return self._cluster.at_timestamp(topic, partitions, timestamp_ms)
 

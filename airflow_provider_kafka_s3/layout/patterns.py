@@ -86,6 +86,25 @@ _HINTS: Final = {
     "T": "write the text 'T' in quotes",
 }
 
+_OF_STRFTIME: Final = {
+    "Y": "YYYY",
+    "y": "YY",
+    "m": "MM",
+    "b": "MMM",
+    "d": "dd",
+    "j": "DDD",
+    "a": "EEE",
+    "H": "HH",
+    "I": "hh",
+    "p": "a",
+    "M": "mm",
+    "S": "ss",
+    "F": "YYYY-MM-dd",
+    "T": "HH:mm:ss",
+    "%": "'%'",
+}
+"""What a directive of ``strftime`` is in Joda's letters, as far as there is one."""
+
 
 @dataclass(frozen=True)
 class Pattern:
@@ -132,8 +151,11 @@ def compile_pattern(text: str) -> Pattern:
     """Compile a pattern.
 
     Raises:
-        ConfigurationError: a letter means nothing, or a quote is not closed; says where and what to write.
+        ConfigurationError: a letter means nothing, a quote is not closed, or it is a pattern of ``strftime``; says what
+            to write.
     """
+    if "%" in re.sub("'[^']*'", "", text):
+        raise _strftime(text)
     fields: list[str | _Field] = []
     unit = DAY_MS
     position = 0
@@ -176,6 +198,24 @@ def _literal(text: str, position: int) -> tuple[str, int]:
     raise ConfigurationError(
         f"path_format pattern {text!r}: the quote at character {position + 1} is not closed; text stands between "
         f"single quotes, such as 'year'=YYYY"
+    )
+
+
+def _strftime(text: str) -> ConfigurationError:
+    """The error about a per cent sign, which would be written as it is, with letters that mean something else."""
+    pieces = re.findall("%(.?)|([^%]+)", text, re.DOTALL)
+    if all(words or directive in _OF_STRFTIME for directive, words in pieces):
+        # Letters of the text itself stand in quotes, if they do not already.
+        joda = "".join(
+            words if "'" in words else re.sub("[A-Za-z]+", r"'\g<0>'", words) if words else _OF_STRFTIME[directive]
+            for directive, words in pieces
+        )
+        write = repr(joda)
+    else:
+        write = "it in Joda's letters, such as 'year'=YYYY/'month'=MM"
+    return ConfigurationError(
+        f"path_format {text!r} is a pattern of strftime; write {write}. A '%' means nothing in a Joda pattern; text "
+        f"stands between single quotes"
     )
 
 

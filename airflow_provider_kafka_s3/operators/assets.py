@@ -28,32 +28,36 @@ def event_extra(work: Work, returned: Mapping[str, Any]) -> dict[str, Any]:
          # None: a run that goes on from the stored offsets
          "window": {"source": "data interval", "start": "2026-01-01T00:00:00+00:00", "end": "2026-01-01T01:00:00+0…"},
          "status": "ok",             # "empty" if there was nothing to do for any topic
-         "records": 40000, "objects": 12, "size": 5242880,
+         # What this run landed, which no other run counts:
+         "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
+         # What covers the window, whichever run landed it, and how much of it was this one:
          "topics": {"orders": {"status": "ok", "records": 40000, "objects": 12, "size": 5242880,
+                               "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
                                "batches": [7], "offsets": {"0": [[100, 150]]}, "skipped": {}}}}
 
     Args:
         work: of the task.
         returned: what the task returns, see :func:`airflow_provider_kafka_s3.operators.results.to_xcom`.
     """
-    counts = ("status", "records", "objects", "size")
     topics = {}
     for topic, result in returned["topics"].items():
         offsets = NO_OFFSETS
         for batch in result["batches"]:
             offsets |= Offsets.from_wire(batch["offsets"])
         topics[topic] = {
-            **{name: result[name] for name in counts},
+            **{name: result[name] for name in ("status", "records", "objects", "size", "landed")},
             "batches": [batch["batch"] for batch in result["batches"]],
             "offsets": offsets.to_wire(),
             "skipped": result["skipped"],
         }
     return {
         "bucket": work.bucket,
-        "pipeline": next(iter(work.runs.values())).log.pipeline,
+        "pipeline": work.pipeline,
         "mode": returned["mode"],
         "window": returned["window"],
-        **{name: returned[name] for name in counts},
+        "status": returned["status"],
+        # No sums of what covers the window: two runs may be covered by one batch, and events are added up.
+        "landed": returned["landed"],
         "topics": topics,
     }
 

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -24,15 +25,34 @@ from airflow_provider_kafka_s3.storage.s3 import S3Settings
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
-__all__ = ["S3Access", "SparkTarget", "cli_options", "kafka_config", "mask_options", "s3_access", "spark_target"]
+__all__ = [
+    "S3Access",
+    "SparkTarget",
+    "cli_options",
+    "command_to_add",
+    "kafka_config",
+    "mask_options",
+    "s3_access",
+    "spark_target",
+]
 
 log = logging.getLogger(__name__)
 
 _SECRET_WORDS: Final = ("key", "pass", "pem", "secret", "token", "jaas")
 """Parts of the names of librdkafka settings whose values do not belong into a log."""
 
-_SHORTEST_SECRET: Final = 8
-"""Characters. Masking shorter lines would blacken half of the log."""
+_SHORTEST_LINE: Final = 8
+"""Characters of a line of a certificate. Masking shorter ones would blacken half of the log."""
+
+_SHORTEST_SECRET: Final = 5
+"""Characters of a secret of one line. Airflow itself masks none that is shorter, and logs a warning."""
+
+_SUCH_AS: Final = {
+    "kafka_conn_id": """--conn-type kafka --conn-extra '{"bootstrap.servers": "broker:9092"}'""",
+    "aws_conn_id": "--conn-type aws --conn-login ACCESS_KEY_ID --conn-password SECRET_ACCESS_KEY",
+    "spark_conn_id": "--conn-type spark --conn-host 'local[2]'",
+}
+"""What the command that adds a connection goes on with, by the parameter that names the connection."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +107,10 @@ def kafka_config(conn_id: str) -> dict[str, Any]:
         )
     for name, value in config.items():
         harmless = name.endswith((".location", ".url"))
-        if isinstance(value, str) and not harmless and any(word in name for word in _SECRET_WORDS):
-            _mask(value)
+        # JSON may hold a password as a number.
+        is_text = isinstance(value, str | int | float) and not isinstance(value, bool)
+        if is_text and not harmless and any(word in name for word in _SECRET_WORDS):
+            _mask(str(value))
     return config
 
 
@@ -169,8 +191,8 @@ def spark_target(conn_id: str) -> SparkTarget:
         )
     if master.startswith("k8s://") and not _has_kubernetes():
         raise ConfigurationError(
-            f"spark_conn_id={conn_id!r}: Airflow submits to the Kubernetes master {master!r} with the help of another "
-            f"provider; install apache-airflow-providers-cncf-kubernetes"
+            f"apache-airflow-providers-cncf-kubernetes is not installed: Airflow needs it to submit to the Kubernetes "
+            f"master {master!r} of spark_conn_id={conn_id!r}. Install it"
         )
     return SparkTarget(master, extra.get("deploy-mode"), extra.get("spark-binary"), extra.get("history-url"))
 
@@ -201,13 +223,23 @@ def _has_kubernetes() -> bool:
         return False
 
 
+def command_to_add(conn_id: str, parameter: str) -> str:
+    """The command that adds a connection, whole and in backticks.
+
+    Args:
+        conn_id: of the connection.
+        parameter: that names it, such as ``kafka_conn_id``.
+    """
+    return f"`airflow connections add {shlex.quote(conn_id)} {_SUCH_AS[parameter]}`"
+
+
 def _require(conn_id: str, parameter: str) -> Connection:
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as e:
         raise ConfigurationError(
-            f"there is no connection {conn_id!r}; create it (`airflow connections add {conn_id} …`, or the environment "
-            f"variable AIRFLOW_CONN_{conn_id.upper()}), or name another one by {parameter}"
+            f"there is no connection {conn_id!r}. Name another one by {parameter}, set the environment variable "
+            f"AIRFLOW_CONN_{conn_id.upper()}, or create it with its own values: {command_to_add(conn_id, parameter)}"
         ) from e
 
 
@@ -243,7 +275,7 @@ def _credentials(conn_id: str, hook: Any) -> S3Credentials:
     base = None if role is None else role.base
     for secret in (frozen.secret_key, frozen.token, base and base.secret_access_key, base and base.session_token):
         if secret:
-            _mask(secret)
+            _mask(str(secret))
     # botocore has no public way to ask for it. Without it the store says when the session has ended.
     end = getattr(found, "_expiry_time", None)
     return S3Credentials(
@@ -294,6 +326,8 @@ def _mask(secret: str) -> None:
     from airflow.providers.common.compat.sdk import mask_secret
 
     # Logs are masked line by line, and certificates have many.
-    for line in {secret, *secret.splitlines()}:
-        if len(line) >= _SHORTEST_SECRET and not line.startswith("-----"):
+    lines = secret.splitlines()
+    shortest = _SHORTEST_SECRET if len(lines) == 1 else _SHORTEST_LINE
+    for line in {secret, *lines}:
+        if len(line) >= shortest and not line.startswith("-----"):
             mask_secret(line)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from airflow.providers.common.compat.sdk import (  # noqa: TID253 - light, and loaded
-    AirflowException,
-    AirflowFailException,
-    AirflowSkipException,
-)
+from airflow.providers.common.compat.sdk import AirflowSkipException  # noqa: TID253 - light, and loaded
 
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.operators import assets, connections, launch, links, parameters, results, windows
+from airflow_provider_kafka_s3.operators.failing import as_task_error, task_error
 from airflow_provider_kafka_s3.operators.lineage import RunLineage
+from airflow_provider_kafka_s3.operators.spark_versions import require_versions
 from airflow_provider_kafka_s3.operators.submitting import PlanSubmitter
 from airflow_provider_kafka_s3.retry import RetryPolicy
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_kafka_s3.batch.requests import RunRequest, Starting
+    from airflow_provider_kafka_s3.operators.work import Work
     from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
 __all__ = ["KafkaToS3Operator"]
@@ -87,9 +88,13 @@ class KafkaToS3Operator(PlanSubmitter):
         max_slice_records: offsets that one Spark task reads at most.
         on_data_loss: offsets that retention deleted before they were landed: ``"fail"``, or ``"skip"``, which records
             the gap.
+        on_future_timestamp: a record whose timestamp is more than an hour ahead hides where windows of time end, since
+            Kafka looks a time up as the first record that is not older: ``"fail"`` names the record; with
+            ``"read_to_end"`` such a window is read to the current end, and later ones go on there.
         on_missing: a resumed run finds that an object that was committed is gone: ``"fail"`` (restore it by
             ``mode="restore"``) or ``"ignore"``.
-        adopt_wait: seconds to wait for another run's batch that this run needs, too, before doing its work again.
+        adopt_wait: seconds to wait for another run's batch that this run needs, too, before doing its work again;
+            0 seconds if that run's process on this host has ended, or Airflow has its task as not running.
         unsafe_single_writer: accept a store that ignores conditional writes. Two runs at once may then lose records.
         request_retry: how requests to the store and the broker are repeated:
             :class:`~airflow_provider_kafka_s3.retry.RetryPolicy` or a mapping of its fields. (``retry_policy`` is
@@ -144,11 +149,12 @@ class KafkaToS3Operator(PlanSubmitter):
         offset_pad_width: int = 10,
         part_size: int = 8 * MIB,
         upload: UploadSettings | Mapping[str, Any] | None = None,
-        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        isolation: Isolation = "read_committed",
         max_records_per_run: int | None = None,
         max_records_per_batch: int | None = 100_000_000,
         max_slice_records: int = 5_000_000,
         on_data_loss: Literal["fail", "skip"] = "fail",
+        on_future_timestamp: Literal["fail", "read_to_end"] = "fail",
         on_missing: Literal["fail", "ignore"] = "fail",
         adopt_wait: float = 120.0,
         unsafe_single_writer: bool = False,
@@ -160,6 +166,7 @@ class KafkaToS3Operator(PlanSubmitter):
         name: str = "kafka-to-s3",
         **kwargs: Any,
     ) -> None:
+        parameters.require_known(type(self), kwargs)
         super().__init__(name=name, spark_conn_id=spark_conn_id, aws_conn_id=aws_conn_id, **kwargs)
         self.topics = topics
         self.bucket = bucket
@@ -187,11 +194,12 @@ class KafkaToS3Operator(PlanSubmitter):
         self.max_records_per_batch = max_records_per_batch
         self.max_slice_records = max_slice_records
         self.on_data_loss = on_data_loss
+        self.on_future_timestamp = on_future_timestamp
         self.on_missing = on_missing
         self.adopt_wait = adopt_wait
         self.unsafe_single_writer = unsafe_single_writer
         self.request_retry = parameters.parse_retry_policy(request_retry)
-        self.kafka_options = dict(kafka_options or {})
+        self.kafka_options = parameters.parse_options(kafka_options)
         self.kafka_conn_id = kafka_conn_id
         self._lineage: RunLineage | None = None
         self._validate()
@@ -200,17 +208,18 @@ class KafkaToS3Operator(PlanSubmitter):
 
     def _validate(self) -> None:
         """Check what can be checked without connections; templates are checked when they are rendered."""
+        parameters.require_types(vars(self))
         parameters.require_choice("offsets", self.offsets, ("incremental", "data_interval"))
-        parameters.require_choice("isolation", self.isolation, ("read_committed", "read_uncommitted"))
+        parameters.require_choice("isolation", self.isolation, get_args(Isolation))
         parameters.require_choice("on_data_loss", self.on_data_loss, ("fail", "skip"))
+        parameters.require_choice("on_future_timestamp", self.on_future_timestamp, ("fail", "read_to_end"))
         parameters.require_choice("on_missing", self.on_missing, ("fail", "ignore"))
-        parameters.require_choice("mode", self.mode, ("resume", "verify", "restore"))
+        parameters.require_choice("mode", self.mode, get_args(windows.Mode))
         parameters.require_choice("on_empty", self.on_empty, ("success", "skip"))
         windows.require_length(self.partition_length)
         parameters.require_text("on_bad_timestamp", self.on_bad_timestamp)
-        for name in ("max_records_per_run", "max_records_per_batch", "max_slice_records"):
-            parameters.require_whole(name, getattr(self, name), optional=name != "max_slice_records")
-        parameters.require_plain_env(self.env_vars or {})
+        parameters.require_plain_env(self.env_vars)
+        parameters.require_client_mode(self._deploy_mode, self.conf)
         if self.adopt_wait < 0:
             raise ConfigurationError(f"adopt_wait={self.adopt_wait} must be 0 or more seconds")
         if self.starting_offsets is None and self.offsets == "incremental":
@@ -223,26 +232,20 @@ class KafkaToS3Operator(PlanSubmitter):
                 "starting_offsets has no effect with offsets='data_interval': the window of a run says where it "
                 "begins. Remove it"
             )
-        starting = parameters.parse_starting_offsets(self.starting)
+        starting = parameters.parse_starting_offsets(self.starting_offsets)
         if not parameters.has_template(self.topics):
             for topic in (topics := parameters.parse_topics(self.topics)):
                 parameters.starting_of(starting, topic, topics)
         if not parameters.has_template(self.pipeline):
             keys.validate_pipeline(self.pipeline)
         if not parameters.has_template(self.bucket):
-            parameters.require_text("bucket", self.bucket)
-        layout = parameters.require_layout(
-            self.layout("topics" if parameters.has_template(self.topics_dir) else self.topics_dir)
-        )
+            parameters.require_bucket(self.bucket)
+        known = not parameters.has_template(self.topics_dir)
+        topics_dir = parameters.require_topics_dir(self.topics_dir) if known else "topics"
+        layout = parameters.require_layout(self.layout(topics_dir))
         # It checks itself; which run, window and topic it will be about is told by the task.
         anything = (0, 1) if self.offsets == "data_interval" else None
         self.request(layout, "earliest", run="", window=anything, mode=self.mode, attempt="")
-
-    @property
-    def starting(self) -> str | Mapping[Any, Any]:
-        """Where a topic without stored offsets begins."""
-        # Of a pipeline of windows this is where a later incremental run finds a partition that no window touched.
-        return "earliest" if self.starting_offsets is None else self.starting_offsets
 
     def layout(self, topics_dir: str, zone_database: str = "") -> Layout:
         """Of the objects; ``topics_dir`` and the release of the time zone database are known when the task runs."""
@@ -268,7 +271,9 @@ class KafkaToS3Operator(PlanSubmitter):
         from airflow_provider_kafka_s3.operators.landing import land
         from airflow_provider_kafka_s3.operators.work import prepare
 
-        try:
+        self.link_urls = {}
+        with as_task_error(self.log):
+            parameters.require_conf(self.conf)
             target = connections.spark_target(self.spark_conn_id)
             launch.require_client_mode(
                 self._deploy_mode, target.deploy_mode, (self.conf or {}).get("spark.submit.deployMode")
@@ -282,32 +287,35 @@ class KafkaToS3Operator(PlanSubmitter):
                 allow_open_window=self.allow_open_window,
             )
             self.log.info("%s", resolved)
+            if resolved.mode == "resume":  # the other modes need no Spark
+                require_versions(self, target)
+                self.require_jars(target)
             work = prepare(self, context, resolved)
             if not work.runs:
-                return self._unless_skipped(results.to_xcom({}, resolved), resolved)
+                return self._announced(context, work, results.to_xcom({}, resolved), resolved)
             self._lineage = RunLineage.of(work)
-            links.push(context, marker_url=links.marker_url(work))
-        except TerminalError as e:
-            raise AirflowFailException(str(e)) from e
-        except KafkaS3Error as e:
-            raise AirflowException(str(e)) from e
+            links.push(self, context, marker_url=links.marker_url(work))
         landed = land(work.runs, lambda plans: self.submit_plans(context, target, work, plans))
         for topic, result in landed.results.items():
-            records = sum(b.records for b in result.batches)
-            self.log.info("topic %s: %s, %d batches, %d records", topic, result.status, len(result.batches), records)
+            self.log.info("topic %s: %s", topic, results.said([result]))
         if landed.errors:
             message, terminal, cause = results.failure(landed.errors, landed.results)
-            raise (AirflowFailException if terminal else AirflowException)(message) from cause
+            raise task_error(self.log, message, terminal=terminal) from cause
         returned = results.to_xcom(landed.results, resolved)
         self._lineage = RunLineage.of(work, returned)
-        links.push(context, manifest_url=links.manifest_url(work, returned))
-        self._unless_skipped(returned, resolved)
-        assets.announce(context, self.outlets, assets.event_extra(work, returned))
+        links.push(self, context, manifest_url=links.manifest_url(work, returned))
+        self._announced(context, work, returned, resolved)
+        if len(landed.results) > 1:
+            self.log.info("%s: %s", count(len(landed.results), "topic"), results.said(landed.results.values()))
         return returned
 
-    def _unless_skipped(self, returned: dict[str, Any], resolved: windows.Resolved) -> dict[str, Any]:
+    def _announced(
+        self, context: Context, work: Work, returned: dict[str, Any], resolved: windows.Resolved
+    ) -> dict[str, Any]:
+        """What the task returns, which its assets are told of; a task without work may have to be skipped."""
         if returned["status"] == "empty" and self.on_empty == "skip":
             raise AirflowSkipException(f"nothing to do for {self.topics}: {resolved}")
+        assets.announce(context, self.outlets, assets.event_extra(work, returned))
         return returned
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> Any:  # noqa: ARG002 - Airflow calls it so
@@ -317,7 +325,7 @@ class KafkaToS3Operator(PlanSubmitter):
     def request(
         self,
         layout: Layout,
-        starting: Starting,
+        starting: Starting | None,
         *,
         run: str,
         window: tuple[int, int] | windows.OffsetRanges | None,
@@ -348,6 +356,7 @@ class KafkaToS3Operator(PlanSubmitter):
             max_records_per_batch=self.max_records_per_batch,
             max_slice_records=self.max_slice_records,
             on_data_loss=self.on_data_loss,
+            on_future_timestamp=self.on_future_timestamp,
             on_missing=self.on_missing,
             adopt_wait=self.adopt_wait,
             unsafe_single_writer=self.unsafe_single_writer,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import re
 import shutil
@@ -14,17 +13,21 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3 import exceptions
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, SparkJobError
+from airflow_provider_kafka_s3.spark.jars import CONNECTOR, jars_of_spark, missing_jars, pyspark_home, unreadable_jars
+from airflow_provider_kafka_s3.spark.outputs import explain_output
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.spark.spec import JobResult
 
 __all__ = [
+    "environment_of",
     "kill_job",
-    "last_words",
     "local_master",
     "python_of_driver",
     "python_of_local_master",
     "require_client_mode",
+    "require_command",
+    "require_jars",
     "require_java",
     "spark_submit",
     "told_by",
@@ -33,12 +36,6 @@ __all__ = [
 _TASK_TRIES: Final = 4
 """How often Spark starts a task at most; its own default, except on local masters."""
 
-
-_JAVA_FRAME: Final = re.compile(r"\s*(at [\w$.<>/@-]+\(|\.\.\. \d+ more)")
-_FIRST_LINE: Final = 600
-"""Characters: how ``spark-submit`` ended stands at the end of the first line, after its whole command."""
-_LAST_WORDS: Final = 3_000
-"""Characters of what it said before; Airflow stores and shows them with the task."""
 
 _EXPIRED: Final = re.compile(r"\b(ExpiredToken|TokenRefreshRequired)|the session of the role \S+ has ended")
 """How S3, or our own client, says that the session of temporary credentials has ended."""
@@ -52,6 +49,29 @@ _EXPIRED_HELP: Final = (
     "of their own for the machines of the driver and the executors; a smaller max_records_per_batch makes the jobs of "
     "batches that are planned from then on shorter"
 )
+
+
+def environment_of(env: Mapping[str, object]) -> dict[str, str]:
+    """The environment of a job: the worker's, and the job's own variables."""
+    return {**os.environ, **{name: str(value) for name, value in env.items()}}
+
+
+def require_command(command: str, conn_id: str, env: Mapping[str, object]) -> None:
+    """Check that a command that was named can be executed.
+
+    Args:
+        command: that submits.
+        conn_id: of the Spark connection, which may name it.
+        env: the job's own environment variables; the worker's count, too.
+
+    Raises:
+        ConfigurationError: it is not on PATH, or may not be executed.
+    """
+    if shutil.which(command, path=environment_of(env).get("PATH")) is None:
+        raise ConfigurationError(
+            f"there is no command {command!r} that the Airflow worker can execute: install it, or correct spark_binary "
+            f"or the spark-binary of the connection {conn_id!r} (spark_conn_id)"
+        )
 
 
 def local_master(master: str) -> str:
@@ -88,7 +108,7 @@ def python_of_driver(conf: Mapping[str, object], env: Mapping[str, object]) -> d
         env: the job's own environment variables. A Python that the user chose for the driver stays: in either, in the
             worker's environment, or by a ``PYSPARK_PYTHON`` that counts for all machines.
     """
-    chosen = "spark.pyspark.driver.python" in conf or "PYSPARK_DRIVER_PYTHON" in (variables := {**os.environ, **env})
+    chosen = "spark.pyspark.driver.python" in conf or "PYSPARK_DRIVER_PYTHON" in (variables := environment_of(env))
     if chosen or ("spark.pyspark.python" not in conf and "PYSPARK_PYTHON" in variables):
         return {}
     return {"spark.pyspark.driver.python": sys.executable}
@@ -107,17 +127,14 @@ def spark_submit(*, local: bool) -> str | None:
     if on_path is not None and not local:
         return None
     # Not imported: pyspark takes half a second, and pyspark-client alone brings the package without the command.
-    spec = importlib.util.find_spec("pyspark")
-    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-        command = Path(place, "bin", "spark-submit")
-        if command.is_file():
-            return str(command)
+    home = pyspark_home()
+    if home is not None and (command := home / "bin" / "spark-submit").is_file():
+        return str(command)
     if on_path is not None:
         return None
     raise ConfigurationError(
         "there is no spark-submit, neither in this Python environment nor on PATH; install Spark with "
-        "`pip install 'airflow-provider-kafka-s3[spark]'` (pyspark at the version of pyspark-client), or name the "
-        "command by spark_binary"
+        "`pip install 'airflow-provider-kafka-s3[spark]'`, or name the command by spark_binary"
     )
 
 
@@ -147,7 +164,7 @@ def require_java(env: Mapping[str, object]) -> None:
     Raises:
         ConfigurationError: there is none.
     """
-    environment = {**os.environ, **{name: str(value) for name, value in env.items()}}
+    environment = environment_of(env)
     home = environment.get("JAVA_HOME")
     if home:
         if os.access(Path(home, "bin", "java"), os.X_OK):
@@ -161,6 +178,35 @@ def require_java(env: Mapping[str, object]) -> None:
         f"Spark needs Java 17 or 21 on the Airflow worker: {problem}. Install a JRE (Debian: openjdk-17-jre-headless) "
         f"or set JAVA_HOME"
     )
+
+
+def require_jars(jars: str, *, more: bool, command: str | None, local: bool, env: Mapping[str, object]) -> None:
+    """Check that jars are there, and are all that Spark's Kafka connector needs, as far as that can be known.
+
+    Args:
+        jars: as ``spark-submit`` takes them.
+        more: whether others may come by another way: packages, the driver's class path, a file of properties.
+        command: that submits, if one was named; None: as :func:`spark_submit` finds it.
+        local: whether the master is a local one.
+        env: the job's own environment variables; the worker's count, too.
+
+    Raises:
+        ConfigurationError: a file does not exist or may not be read, or a jar of the connector is not among them.
+    """
+    if unreadable := unreadable_jars(jars):
+        raise ConfigurationError(
+            f"jars: {', '.join(unreadable)} cannot be read on this worker. Correct the path, or give Spark the "
+            f"connector by packages="
+        )
+    if more or not missing_jars(jars):
+        return
+    environment = environment_of(env)
+    brought = jars_of_spark(command or spark_submit(local=local) or "spark-submit", environment)
+    if brought is not None and (missing := missing_jars(jars, brought)):
+        raise ConfigurationError(
+            f"jars: {', '.join(missing)} is not among them. Spark's Kafka connector consists of "
+            f"{', '.join(CONNECTOR)}: add the path, or use packages= instead of jars="
+        )
 
 
 def kill_job(job_file: str) -> None:
@@ -184,36 +230,12 @@ def kill_job(job_file: str) -> None:
             process.kill()
 
 
-def last_words(text: str) -> str:
-    """What a failed ``spark-submit`` said, without the frames of Java's traces, and short enough for an error.
-
-    Its beginning says how it ended, its end why. Frames of Python stay: the lines of a DAG's author may be among them.
-    """
-    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not _JAVA_FRAME.match(line)]
-    if not lines:
-        return ""
-    first = (
-        lines[0]
-        if len(lines[0]) <= _FIRST_LINE
-        else f"{lines[0][: _FIRST_LINE // 2]} … {lines[0][-_FIRST_LINE // 2 :]}"
-    )
-    kept: list[str] = []
-    room = _LAST_WORDS
-    for line in reversed(lines[1:]):
-        room -= len(line) + 1
-        if room < 0:
-            kept.append("…")
-            break
-        kept.append(line)
-    return "\n".join([first, *reversed(kept)])
-
-
 def told_by(result: JobResult | None, said: str, topics: Iterable[str]) -> dict[str, KafkaS3Error]:
-    """What went wrong with each topic of a job: what its driver wrote down, or else its last words.
+    """What went wrong with each topic of a job: what its driver wrote down, or else what its output means.
 
     Args:
         result: of the driver; None: it wrote none.
-        said: how ``spark-submit`` ended; empty: without a complaint.
+        said: how ``spark-submit`` ended, and what it printed; empty: it ended without a complaint.
         topics: of the job.
     """
     outcomes = {} if result is None else {outcome.topic: outcome for outcome in result.topics}
@@ -221,7 +243,7 @@ def told_by(result: JobResult | None, said: str, topics: Iterable[str]) -> dict[
     for topic in topics:
         outcome = outcomes.get(topic)
         if outcome is None:
-            told[topic] = SparkJobError(f"the Spark driver ended without a result. {last_words(said)}".rstrip())
+            told[topic] = explain_output(said)
         elif outcome.status == "error":
             kind = getattr(exceptions, outcome.error or "", SparkJobError)
             told[topic] = kind(outcome.message or "the Spark driver did not say why")

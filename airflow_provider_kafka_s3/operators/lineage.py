@@ -60,7 +60,7 @@ class RunLineage:
         for topic, prefix in self.prefixes.items():
             facets = {}
             if topic in topics:
-                counts = topics[topic]
+                counts = topics[topic]["landed"]
                 facets["outputStatistics"] = OutputStatisticsOutputDatasetFacet(
                     rowCount=counts["records"], size=counts["size"], fileCount=counts["objects"]
                 )
@@ -73,8 +73,8 @@ class RunLineage:
 
 
 def _run_facet(returned: Mapping[str, Any]) -> Any:
-    counts = ("mode", "window", "status", "batches", "records", "objects", "size")
-    return _facet_class()(**{name: returned[name] for name in counts})
+    about = {name: returned[name] for name in ("mode", "window", "status")}
+    return _facet_class()(**about, **returned["landed"])
 
 
 @cache
@@ -84,7 +84,7 @@ def _facet_class() -> type:
 
     @attrs.define
     class KafkaToS3RunFacet(RunFacet):  # type: ignore[misc]  # Any without the client
-        """What a run has landed; the fields are those of the task's XCom."""
+        """What a run has landed; the fields are those of the task's XCom, the counts those of its ``landed``."""
 
         mode: str
         window: dict[str, Any] | None

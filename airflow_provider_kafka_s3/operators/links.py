@@ -1,7 +1,8 @@
 """Buttons of a task in Airflow's UI: its manifest, its marker, and its Spark application.
 
-The addresses are XComs of the task, because only the task knows them. Airflow 3 asks for them when the task ends, in
-its own process; Airflow 2.11 in the webserver, whenever somebody looks.
+Only the task knows the addresses. Airflow 3 reads them when the task ends, in its own process, so the operator keeps
+them: an XCom that is not there is an ERROR in the log of Airflow 3. Airflow 2.11 reads them in the webserver whenever
+somebody looks, so they are XComs, too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink  # noqa: TID253 - it is the base class
 
@@ -18,6 +19,7 @@ from airflow_provider_kafka_s3.layout import keys
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context
 
+    from airflow_provider_kafka_s3.operators.submitting import PlanSubmitter
     from airflow_provider_kafka_s3.operators.work import Work
 
 __all__ = [
@@ -39,19 +41,23 @@ _CONSOLES: Final = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws
 """Beginnings of the names of regions whose console is another one."""
 
 
-class _XComLink(BaseOperatorLink):
-    """A link that the task has stored as an XCom."""
+class _TaskLink(BaseOperatorLink):
+    """A link that the task has stored by :func:`push`."""
 
     key: str
 
-    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:  # noqa: ARG002 - Airflow calls it so
+    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
         """The address, or nothing while there is none; then Airflow greys the button out."""
+        kept: Mapping[str, str] | None = getattr(operator, "link_urls", None)
+        if kept is not None:
+            return kept.get(self.key, "")
+        # The webserver of Airflow 2.11 has a copy of the operator that has not run.
         from airflow.providers.common.compat.sdk import XCom
 
         return XCom.get_value(key=self.key, ti_key=ti_key) or ""
 
 
-class ManifestLink(_XComLink):
+class ManifestLink(_TaskLink):
     """To the manifest of the last batch; of a task with several topics, to the folder of the pipeline."""
 
     key = _MANIFEST
@@ -62,7 +68,7 @@ class ManifestLink(_XComLink):
         return "Manifest"
 
 
-class MarkerLink(_XComLink):
+class MarkerLink(_TaskLink):
     """To the marker with the stored offsets; of a task with several topics, to the folder of the pipeline."""
 
     key = _MARKER
@@ -73,7 +79,7 @@ class MarkerLink(_XComLink):
         return "Stored offsets"
 
 
-class SparkHistoryLink(_XComLink):
+class SparkHistoryLink(_TaskLink):
     """To the last Spark application of the task, if the Spark connection names a history server."""
 
     key = _SPARK
@@ -84,15 +90,17 @@ class SparkHistoryLink(_XComLink):
         return "Spark"
 
 
-def push(context: Context, **urls: str | None) -> None:
+def push(operator: PlanSubmitter, context: Context, **urls: str | None) -> None:
     """Store addresses where the links find them.
 
     Args:
+        operator: that has them. It is not the task of the context if a function of another task executes it.
         context: of the task.
         urls: ``manifest_url``, ``marker_url`` and ``spark_url``, as far as they are known.
     """
     for key, url in urls.items():
         if url is not None:
+            operator.link_urls[key] = url
             context["ti"].xcom_push(key=key, value=url)
 
 
@@ -115,11 +123,18 @@ def manifest_url(work: Work, returned: Mapping[str, Any]) -> str | None:
 
 
 def object_url(work: Work, key: str) -> str:
-    """Where a person finds a key: in the console of AWS, or ``s3://…`` of a store that has no console we know of."""
+    """Where a person finds a key: in the console of AWS, or at the endpoint of another store.
+
+    Airflow 3 shows no button for an ``s3://`` address. What an endpoint answers to a browser is its own affair: MinIO
+    leads to its console, others to the object, if they let anybody read it.
+    """
     settings = work.access.settings
-    host = urlsplit(settings.endpoint_url or "").hostname or ""
-    if settings.endpoint_url and not host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
-        return f"s3://{work.bucket}/{key}"
+    endpoint = urlsplit(settings.endpoint_url or "")
+    if settings.endpoint_url and not (endpoint.hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        # Without user and password, if somebody has put them there.
+        base = urlunsplit(endpoint._replace(netloc=endpoint.netloc.rpartition("@")[2], query="", fragment=""))
+        path = quote(f"{work.bucket}/{key}")
+        return f"{base.rstrip('/')}/{path}"
     region = settings.region or ""
     console = next((c for start, c in _CONSOLES.items() if region.startswith(start)), "console.aws.amazon.com")
     kind = "buckets" if key.endswith("/") else "object"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from airflow_provider_kafka_s3.operators import launch
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec
 
 __all__ = ["RemoteJob", "settings_of_server"]
@@ -58,7 +58,7 @@ class RemoteJob:
         # halfway; and what this process cannot do any more when it is killed with -9, its child does.
         with subprocess.Popen(
             [sys.executable, "-m", "airflow_provider_kafka_s3.spark.remote", "--job-file", str(job_file)],
-            env={**os.environ, **{name: str(value) for name, value in environment.items()}},
+            env=launch.environment_of(environment),
             # The driver ends when the other end of this pipe is closed, by whatever.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -75,7 +75,7 @@ class RemoteJob:
                 last.append(line.rstrip())
                 self._log.info("%s", last[-1])
         result = JobResult.read(spec.result_path)
-        return result, "" if result else f"Its exit code is {process.returncode}. It said: {' | '.join(last)}"
+        return result, "" if result else "\n".join([f"Its exit code is {process.returncode}.", *last])
 
     def kill(self) -> None:
         """End the driver, which asks the server to stop, too. It takes four seconds at most."""

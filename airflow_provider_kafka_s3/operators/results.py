@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.exceptions import TerminalError, message_of
+from airflow_provider_kafka_s3.messages import count, size
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.batch.requests import TopicResult, Verification
+    from airflow_provider_kafka_s3.batch.requests import BatchSummary, TopicResult, Verification
     from airflow_provider_kafka_s3.operators.windows import Resolved
 
-__all__ = ["failure", "to_xcom"]
+__all__ = ["failure", "said", "to_xcom"]
+
+_STATES: Final = {
+    "restored": "of these written again from Kafka",
+    "missing": "gone",
+    "accepted": "gone, as somebody accepted",
+}
 
 
 def to_xcom(results: Mapping[str, TopicResult], resolved: Resolved) -> dict[str, Any]:
@@ -26,17 +33,22 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: Resolved) -> dict[str,
          "topics": {"orders": {
              "status": "ok",        # or "empty"
              "batches": [{"batch": 7, "manifest": "s3://…/0000000007.manifest.json", "planned_here": true,
-                          "objects": 12, "records": 40000, "size": 5242880, "offsets": {"0": [[100, 150]]}}],
+                          "landed_here": true, "objects": 12, "records": 40000, "size": 5242880,
+                          "offsets": {"0": [[100, 150]]}}],
              "records": 40000, "objects": 12, "size": 5242880,
+                                    # of the batches that this run has decided, and nobody else:
+             "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
              "shared": false,       # whether another run planned some of the batches
              "skipped": {},         # offsets that are recorded as lost
              "verified": 0,         # objects that a repeated run looked at and found
              "wrote": true,         # whether this try wrote anything to the bucket
              "verification": null}},  # of "verify" and "restore": {"objects": 12, "size": 5242880, "missing": [],
                                     # "restored": [], "accepted": [], "uncovered": {}}
-         "batches": 1, "records": 40000, "objects": 12, "size": 5242880, "wrote": true}
+         "batches": 1, "records": 40000, "objects": 12, "size": 5242880,
+         "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880}, "wrote": true}
 
-    ``size`` is in bytes as stored. A batch that covers the targets of two runs is reported by both.
+    ``size`` is in bytes as stored. A batch that covers the targets of two runs is reported by both,
+    and is ``landed`` by one.
     """
     topics = {topic: _topic(result) for topic, result in sorted(results.items())}
     return {
@@ -44,8 +56,8 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: Resolved) -> dict[str,
         "window": resolved.to_xcom(),
         "status": "ok" if any(t["status"] == "ok" for t in topics.values()) else "empty",
         "topics": topics,
-        "batches": sum(len(t["batches"]) for t in topics.values()),
-        **{name: sum(t[name] for t in topics.values()) for name in ("records", "objects", "size")},
+        **_counts(b for result in results.values() for b in result.batches),
+        "landed": _counts(b for result in results.values() for b in result.batches if b.landed),
         "wrote": any(t["wrote"] for t in topics.values()),
     }
 
@@ -53,11 +65,13 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: Resolved) -> dict[str,
 def _topic(result: TopicResult) -> dict[str, Any]:
     return {
         "status": result.status,
+        **_counts(result.batches),
         "batches": [
             {
                 "batch": b.batch,
                 "manifest": b.manifest,
                 "planned_here": b.mine,
+                "landed_here": b.landed,
                 "objects": b.objects,
                 "records": b.records,
                 "size": b.size,
@@ -65,15 +79,57 @@ def _topic(result: TopicResult) -> dict[str, Any]:
             }
             for b in result.batches
         ],
-        "records": sum(b.records for b in result.batches),
-        "objects": sum(b.objects for b in result.batches),
-        "size": sum(b.size for b in result.batches),
+        "landed": _counts(b for b in result.batches if b.landed),
         "shared": result.shared,
         "skipped": result.skipped.to_wire(),
         "verified": result.verified,
         "wrote": result.wrote,
         "verification": None if result.verification is None else _verification(result.verification),
     }
+
+
+def _counts(batches: Iterable[BatchSummary]) -> dict[str, int]:
+    counted = list(batches)
+    names = ("records", "objects", "size")
+    return {"batches": len(counted), **{name: sum(getattr(b, name) for b in counted) for name in names}}
+
+
+def said(results: Iterable[TopicResult]) -> str:
+    """What a run did, for the last line of its log: of one topic, or of all."""
+    results = list(results)
+    inspected = [found for result in results if (found := result.verification) is not None]
+    if inspected:
+        return _inspected(inspected)
+    batches = [b for result in results for b in result.batches]
+    landed, verified = _counts(b for b in batches if b.landed), sum(result.verified for result in results)
+    skipped = sum(result.skipped.count for result in results)
+    parts: list[str] = []
+    if not any(result.wrote for result in results):
+        if not batches and not skipped:
+            return "nothing to land, nothing written"
+        looked = f": {count(verified, 'object')} looked at" if batches else ""
+        parts.append(f"already landed{looked}, nothing written")
+    elif landed["batches"]:
+        parts.append(
+            f"{count(landed['batches'], 'batch')}, {count(landed['records'], 'record')} in "
+            f"{count(landed['objects'], 'object')} ({size(landed['size'])}) landed"
+        )
+    if any(result.wrote for result in results) and (others := len(batches) - landed["batches"]):
+        parts.append(f"{count(others, 'batch')} landed by other runs")
+    if skipped:
+        parts.append(f"{count(skipped, 'offset')} recorded as lost")
+    return "; ".join(parts) or "nothing to land; only control documents written"
+
+
+def _inspected(inspected: Sequence[Verification]) -> str:
+    intact = sum(v.objects for v in inspected)
+    parts = [f"{count(intact, 'object')} ({size(sum(v.size for v in inspected))}) as committed"]
+    for name, state in _STATES.items():
+        number = sum(len(getattr(found, name)) for found in inspected)
+        parts += [f"{count(number, 'object')} {state}"] if number else []
+    if uncovered := sum(v.uncovered.count for v in inspected):
+        parts.append(f"{count(uncovered, 'offset')} of the window not landed")
+    return "; ".join(parts)
 
 
 def _verification(found: Verification) -> dict[str, Any]:
@@ -95,13 +151,17 @@ def failure(errors: Mapping[str, Exception], done: Mapping[str, object]) -> tupl
         done: the topics that did not fail.
 
     Returns:
-        The message, naming each topic; whether trying again cannot help any of them; the cause.
+        The message, a line for each error with its topics and its kind at the end; whether trying again cannot help any
+        of them; the cause.
     """
-    topics_of: dict[str, list[str]] = {}
+    topics_of: dict[tuple[str, str], list[str]] = {}
     for topic, error in sorted(errors.items()):
-        text = f"{type(error).__name__}: {message_of(error)}"
-        topics_of.setdefault(text, []).append(repr(topic))
-    lines = [f"topic{'s' * (len(topics) > 1)} {', '.join(topics)}: {text}" for text, topics in topics_of.items()]
+        topics_of.setdefault((message_of(error), type(error).__name__), []).append(topic)
+    # What happened comes first: Airflow's UI shows the first line, and of that the head.
+    lines = [
+        f"{text} [topic{'s' * (len(topics) > 1)} {', '.join(map(repr, topics))}: {kind}]"
+        for (text, kind), topics in topics_of.items()
+    ]
     if done:
         lines.append(f"done, and committed for good: {', '.join(map(repr, sorted(done)))}")
     causes = [error for _, error in sorted(errors.items())]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,9 @@ _OURS: Final = ("application", "application_args", "java_class", "conn_id")
 _CHANGED_TO_SUBMIT: Final = ("application", "application_args", "conf", "env_vars", "py_files", "_spark_binary")
 """Attributes of SparkSubmitOperator that tell it what to submit; afterwards they are the user's again."""
 
+_OUTPUT: Final = 500
+"""Lines of the output of ``spark-submit`` that are kept."""
+
 _JOB: Final = "job.json"
 _RESULT: Final = "result.json"
 _APPLICATION: Final = "application"
@@ -47,8 +51,30 @@ class PlanSubmitter(SparkSubmitOperator):
         self.durable = False
         self.spark_conn_id = spark_conn_id
         self.aws_conn_id = aws_conn_id
+        # Where the buttons of this try lead to, see links.push.
+        self.link_urls: dict[str, str] = {}
         self._killed = False
         self._remote: RemoteJob | None = None
+        self._output: collections.deque[str] = collections.deque(maxlen=_OUTPUT)
+
+    def require_jars(self, target: connections.SparkTarget) -> None:
+        """Check the jars that the operator names, before anything is planned.
+
+        Raises:
+            ConfigurationError: one is not there, or one of the Kafka connector is missing.
+        """
+        conf = self.conf or {}
+        jars = self.jars or conf.get("spark.jars")
+        # The jars of a Spark Connect server are its own.
+        if jars and target.connect_url is None:
+            elsewhere = (conf.get("spark.jars.packages"), conf.get("spark.driver.extraClassPath"))
+            launch.require_jars(
+                str(jars),
+                more=any((self.packages, self.driver_class_path, self.properties_file, *elsewhere)),
+                command=self._spark_binary or target.spark_binary,
+                local=target.is_local,
+                env=self.env_vars or {},
+            )
 
     def submit_plans(
         self, context: Context, target: connections.SparkTarget, work: Work, plans: Mapping[str, Plan]
@@ -80,13 +106,14 @@ class PlanSubmitter(SparkSubmitOperator):
                     last_words = self._execute_remotely(target.connect_url, work, plans, str(Path(folder, _RESULT)))
                 else:
                     self._get_ready(Path(folder), target, work, plans)
-                    super().execute(context)
+                    self._submit(context)
             except KafkaS3Error as e:
                 return dict.fromkeys(plans, e)
             except Exception as e:
                 if self._killed:
                     raise
-                last_words = str(e)
+                # Airflow keeps the lines from the first exception on, and the reason may stand above it.
+                last_words = "\n".join([str(e).partition("\n")[0], *self._output]) if self._output else str(e)
             except BaseException:
                 # A timeout, or the end of a killed task on Airflow 2.11, which comes by here before or after on_kill:
                 # what that would look for is forgotten in a moment.
@@ -96,7 +123,7 @@ class PlanSubmitter(SparkSubmitOperator):
                 for name, value in mine.items():
                     setattr(self, name, value)
             told = launch.told_by(JobResult.read(Path(folder, _RESULT)), last_words, plans)
-            links.push(context, spark_url=links.spark_url(target.history_url, Path(folder, _APPLICATION)))
+            links.push(self, context, spark_url=links.spark_url(target.history_url, Path(folder, _APPLICATION)))
         try:
             work.renew(connections.s3_access(self.aws_conn_id))
         except KafkaS3Error as e:
@@ -122,11 +149,13 @@ class PlanSubmitter(SparkSubmitOperator):
     def _get_ready(self, folder: Path, target: connections.SparkTarget, work: Work, plans: Mapping[str, Plan]) -> None:
         """Write the job file into a private folder, and set what SparkSubmitOperator will read."""
         from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
+        from airflow_provider_kafka_s3.spark.masters import require_listening
         from airflow_provider_kafka_s3.spark.scripts import job_script
         from airflow_provider_kafka_s3.spark.ship import package_zip
 
         env = dict(self.env_vars or {})
         launch.require_java(env)
+        require_listening(target.master, self.spark_conn_id)
         if not self._spark_binary and not target.spark_binary:
             self._spark_binary = launch.spark_submit(local=target.is_local)
         conf = {name: str(value) for name, value in (self.conf or {}).items()}
@@ -145,17 +174,47 @@ class PlanSubmitter(SparkSubmitOperator):
         # A new hook for every job; the base class makes it when its conf is complete.
         self._hook = None
 
+    def _submit(self, context: Context) -> None:
+        try:
+            super().execute(context)
+        except (FileNotFoundError, PermissionError) as e:
+            if self._killed:
+                raise
+            raise ConfigurationError(
+                f"spark-submit cannot be executed: {e}; correct spark_binary, or the spark-binary of the connection "
+                f"{self.spark_conn_id!r} (spark_conn_id)"
+            ) from e
+
     def _get_hook(self) -> SparkSubmitHook:
-        hook = super()._get_hook()
+        try:
+            hook = super()._get_hook()
+        except ValueError as e:
+            raise ConfigurationError(
+                f"Airflow's Spark hook refuses its settings: {e} Correct the connection {self.spark_conn_id!r} "
+                f"(spark_conn_id) or the parameters of the operator"
+            ) from e
         # There is no public way to give the hook a master. Without it all works, but no task is tried again.
         master = hook._connection["master"]
         if launch.local_master(master) != master:
             hook._connection["master"] = launch.local_master(master)
             self.log.info("master %s becomes %s, so that tasks are tried again", master, hook._connection["master"])
+        elif not master.startswith("local"):
+            # It wins over what a file of properties, spark-defaults.conf or DEPLOY_MODE may say.
+            hook._connection["deploy_mode"] = "client"
         # For YARN and Kubernetes the hook would put the variables, and what is secret in them, into the command line
         # as well, for drivers on the cluster; for Kubernetes there alone. This driver is a process of this machine.
         hook._env, hook._env_vars = hook._env_vars, None
+        self._output.clear()
+        process = hook._process_spark_submit_log
+        # There is no public way to the whole output either.
+        setattr(hook, "_process_spark_submit_log", lambda lines: process(self._remembered(hook, lines)))  # noqa: B010
         return hook
+
+    def _remembered(self, hook: SparkSubmitHook, lines: Iterator[str]) -> Iterator[str]:
+        """Lines of the output, as they come; what the hook masks in its log is masked in what is kept, too."""
+        for line in lines:
+            self._output.append(hook._mask_cmd([line.rstrip()]))
+            yield line
 
     def on_kill(self) -> None:
         """Stop the driver. What is committed stays; what is decided, the next try completes."""

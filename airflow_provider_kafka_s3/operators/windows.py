@@ -7,15 +7,18 @@ type or its try: two runs that are asked for the same window are about the same 
 from __future__ import annotations
 
 import calendar
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from airflow_provider_kafka_s3 import compat
 from airflow_provider_kafka_s3.config import Partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.layout.keys import validate_topic
+from airflow_provider_kafka_s3.messages import or_nearest
+from airflow_provider_kafka_s3.operators.settings import unknown_value
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -39,7 +42,7 @@ OffsetRanges = Mapping[int, tuple[int, int]]
 
 Source = Literal["stored offsets", "conf", "params", "partition", "data interval"]
 
-_MODES: Final = ("resume", "verify", "restore")
+_MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 _MODE: Final = "mode"
 _OURS: Final = "kafka_s3"
 _KNOWN: Final = ("window", "offsets")
@@ -67,7 +70,8 @@ class Resolved:
 
     Attributes:
         mode: what it does.
-        source: what decided it.
+        source: what decided it; ``stored offsets``: nothing, so that a run goes on from there, and one that verifies or
+            restores looks at what it has landed itself, or at all that is landed.
         window: ``[start, end)`` in epoch milliseconds, by the timestamps of the records; None: no such window.
         offsets: ``[start, end)`` per topic and Kafka partition; None: none were given.
     """
@@ -83,8 +87,10 @@ class Resolved:
             about = f"the records from {start.isoformat()} until {end.isoformat()} ({self.source})"
         elif self.offsets is not None:
             about = f"given offsets ({self.source})"
-        else:
+        elif self.mode == "resume":
             about = "all records since the stored offsets"
+        else:
+            about = "what this run has landed; if it is a new run, all that is landed"
         return f"{self.mode} {about}"
 
     def of_topic(self, topic: str) -> tuple[int, int] | OffsetRanges | None:
@@ -138,8 +144,8 @@ def resolve_window(
         now: the time, with a zone; None: the clock's.
 
     Raises:
-        ConfigurationError: the run has no window, an empty one, one that has not ended yet, or what was said about it
-            cannot be understood; the message says what to write or to schedule with.
+        ConfigurationError: the run has no window that it could land, an empty one, one that has not ended yet, or what
+            was said about it cannot be understood; the message says what to write or to schedule with.
         TransientError: the window ends within the next minute, so this clock may be slow.
     """
     conf, params = compat.run_conf(context), compat.run_params(context)
@@ -151,6 +157,8 @@ def resolve_window(
     # The whole of conf's `kafka_s3` replaces the whole of that of params, as Airflow itself merges the two.
     source: Source = "conf" if conf.get(_OURS) is not None else "params"
     explicit = _explicit(source, (conf if source == "conf" else params).get(_OURS))
+    if source != "conf" or not explicit:
+        _refuse_misplaced(conf)
     if "offsets" in explicit:
         return Resolved(mode=mode, source=source, offsets=parse_offsets(source, explicit["offsets"]))
     if "window" in explicit:
@@ -161,6 +169,9 @@ def resolve_window(
     elif (partition := compat.run_partition(context)) is not None:
         source, window = "partition", _partition_window(partition, partitioner or Partitioner(), partition_length)
         hint = "CronPartitionTimetable(…, run_offset=-1) starts a run when its partition has ended"
+    elif mode != "resume" and not _has_interval(context):
+        # All that is landed can be looked at, too.
+        return Resolved(mode=mode, source="stored offsets")
     else:
         source, window = "data interval", _data_interval(context)
         hint = "run it after its end"
@@ -175,9 +186,10 @@ def parse_mode(said_by: str, mode: object) -> Mode:
     Raises:
         ConfigurationError: it is none of them.
     """
-    if mode not in _MODES:
-        raise ConfigurationError(f"{said_by}: mode={mode!r} is not known; use one of {', '.join(map(repr, _MODES))}")
-    return mode
+    known = next((known for known in _MODES if known == mode), None)
+    if known is None:
+        raise ConfigurationError(f"{said_by}: {unknown_value(f'mode={mode!r}', mode, _MODES)}")
+    return known
 
 
 def parse_window(said_by: str, window: object) -> tuple[datetime, datetime]:
@@ -206,19 +218,22 @@ def parse_offsets(said_by: str, offsets: object) -> dict[str, dict[int, tuple[in
     Raises:
         ConfigurationError: it is anything else.
     """
-    help_ = (
-        f"{said_by}: kafka_s3.offsets are {{topic: {{partition: [start, end]}}}}, such as "
-        f'{{"orders": {{"0": [0, 100]}}}}'
-    )
+
+    def wrong(what: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{said_by}: kafka_s3.offsets: {what}; write {{topic: {{partition: [start, end]}}}}, such as "
+            f'{{"orders": {{"0": [0, 100]}}}}'
+        )
+
     if not isinstance(offsets, Mapping) or not offsets:
-        raise ConfigurationError(f"{help_}; got {offsets!r}")
+        raise wrong(f"{offsets!r} is no mapping of topics")
     parsed: dict[str, dict[int, tuple[int, int]]] = {}
     for topic, ranges in offsets.items():
         if not isinstance(topic, str):
-            raise ConfigurationError(f"{help_}; {topic!r} is no name of a topic")
+            raise wrong(f"{topic!r} is no name of a topic")
         validate_topic(topic)
         if not isinstance(ranges, Mapping):
-            raise ConfigurationError(f"{help_}; topic {topic!r} has {ranges!r}")
+            raise wrong(f"{ranges!r} is no mapping of the partitions of topic {topic!r}")
         parsed[topic] = {}
         for partition, ends in ranges.items():
             text = str(partition)
@@ -226,16 +241,16 @@ def parse_offsets(said_by: str, offsets: object) -> dict[str, dict[int, tuple[in
             if not (len(text) <= 10 and text.isascii() and text.isdigit() and text == str(int(text))) or (
                 int(text) >= 2**31
             ):
-                raise ConfigurationError(f"{help_}; topic {topic!r}: {partition!r} is not a Kafka partition")
+                raise wrong(f"{partition!r} is not a Kafka partition of topic {topic!r}")
             if (
                 not isinstance(ends, list | tuple)
                 or len(ends) != 2
                 or not all(isinstance(at, int) and not isinstance(at, bool) and 0 <= at < 2**63 for at in ends)
                 or ends[0] >= ends[1]
             ):
-                raise ConfigurationError(
-                    f"{help_}; topic {topic!r} partition {partition}: {ends!r} are not two whole numbers from 0, the "
-                    f"end exclusive and above the start"
+                raise wrong(
+                    f"{ends!r} are not two whole numbers from 0, the end exclusive and above the start "
+                    f"(topic {topic!r} partition {partition})"
                 )
             parsed[topic][int(text)] = (ends[0], ends[1])
     return parsed
@@ -261,13 +276,46 @@ def _explicit(said_by: str, said: object) -> Mapping[str, Any]:
     unknown = sorted(str(name) for name in said if name not in _KNOWN)
     if unknown:
         elsewhere = ". mode stands beside kafka_s3, not in it" if _MODE in unknown else ""
+        what_is = f"it knows {known}{elsewhere}"
         raise ConfigurationError(
-            f"{said_by}: kafka_s3 has no {', '.join(map(repr, unknown))}; it knows {known}{elsewhere}"
+            f"{said_by}: kafka_s3 has no {', '.join(map(repr, unknown))}{or_nearest(unknown[0], _KNOWN, what_is)}"
         )
     explicit = {name: value for name, value in said.items() if value is not None}
     if len(explicit) > 1:
         raise ConfigurationError(f"{said_by}: kafka_s3 says both window and offsets; a run is about one of them")
     return explicit
+
+
+def _refuse_misplaced(conf: Mapping[str, Any]) -> None:
+    """Refuse a window or offsets beside ``kafka_s3``: the run would land something else, and say that all is well.
+
+    Keys of ``conf`` belong to all tasks of the DAG, so only what looks like ours counts.
+    """
+    for name in conf:
+        if name != _OURS and name.lower().replace("-", "_") == _OURS:
+            raise ConfigurationError(f"conf: {name!r} is not known; did you mean {_OURS!r}?")
+    for name, looks_like in (("window", _is_window), ("offsets", _is_offsets)):
+        if looks_like(value := conf.get(name)):
+            told = json.dumps({_OURS: {name: value}}, default=str)
+            raise ConfigurationError(
+                f"conf: {name!r} has to stand in {_OURS!r}: write {told}. If it is for another task of the DAG, give "
+                f"it another name"
+            )
+
+
+def _is_window(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_time, value))
+
+
+def _is_time(value: object) -> bool:
+    try:
+        return isinstance(value, datetime) or (isinstance(value, str) and bool(datetime.fromisoformat(value)))
+    except ValueError:
+        return False
+
+
+def _is_offsets(value: object) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(isinstance(of, Mapping) for of in value.values())
 
 
 def _time(said_by: str, at: object) -> datetime:
@@ -291,14 +339,19 @@ def _time(said_by: str, at: object) -> datetime:
     return at
 
 
+def _has_interval(context: Context) -> bool:
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    return start is not None and end is not None and start < end
+
+
 def _data_interval(context: Context) -> tuple[datetime, datetime]:
     start, end = context.get("data_interval_start"), context.get("data_interval_end")
     if start is None or end is None:
-        raise ConfigurationError(f"offsets='data_interval': this run has no data interval; {_SCHEDULE_WITH}")
+        raise ConfigurationError(f"this run has no data interval, with offsets='data_interval'; {_SCHEDULE_WITH}")
     if start >= end:
         raise ConfigurationError(
-            f"offsets='data_interval': the data interval of this run, [{start.isoformat()}, {end.isoformat()}), is "
-            f"empty; {_SCHEDULE_WITH}"
+            f"the data interval of this run is empty: [{start.isoformat()}, {end.isoformat()}), with "
+            f"offsets='data_interval'; {_SCHEDULE_WITH}"
         )
     return start, end
 
@@ -312,8 +365,8 @@ def _partition_window(
     length = length or _duration(partitioner)
     if length is None:
         raise ConfigurationError(
-            f"offsets='data_interval': this run is about the partition {partition.key or partition.date}, and nothing "
-            f"says how long that is: partitioner={partitioner.kind!r} has no duration. Set partition_length, such as "
+            f"nothing says how long the partition {partition.key or partition.date} of this run is: "
+            f"partitioner={partitioner.kind!r} has no duration. Set partition_length, such as "
             f"partition_length=timedelta(hours=1)"
         )
     zone = load_zone(partitioner.timezone)
@@ -323,7 +376,7 @@ def _partition_window(
             start = datetime.fromisoformat(partition.key or "")
         except ValueError:
             raise ConfigurationError(
-                f"offsets='data_interval': the partition key {partition.key!r} of this run is not a time; "
+                f"the partition key of this run is not a time: {partition.key!r}, with offsets='data_interval'; "
                 f"{_SCHEDULE_WITH}"
             ) from None
     if start.tzinfo is None:
@@ -349,8 +402,8 @@ def _require_past(source: str, end: datetime, now: datetime, hint: str) -> None:
     if end <= now + _CLOCK_SKEW:
         return
     early = (
-        f"{source}: the window of this run ends at {end.isoformat()}, which is in the future (it is "
-        f"{now.isoformat()}), so its records are not all there yet"
+        f"the window of this run ends in the future, at {end.isoformat()} ({source}; it is {now.isoformat()} now), so "
+        f"its records are not all there yet"
     )
     if end <= now + _CURED_BY_WAITING:
         raise TransientError(f"{early}; a retry will find it ended. Check the clocks of worker and scheduler")

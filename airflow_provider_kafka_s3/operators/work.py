@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import platform
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from airflow_provider_kafka_s3 import compat
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.operators import connections, parameters
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
@@ -20,12 +24,15 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_kafka_s3.batch.plan import Plan
+    from airflow_provider_kafka_s3.batch.planner import PlannerTask, TaskHasEnded
     from airflow_provider_kafka_s3.batch.runs import TopicRun
     from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
     from airflow_provider_kafka_s3.operators.windows import Resolved
     from airflow_provider_kafka_s3.storage.port import ObjectStore
 
 __all__ = ["Work", "open_store", "prepare"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -37,6 +44,7 @@ class Work:
         runs: per topic.
         store: that all topics share.
         bucket: of the store.
+        pipeline: name of the pipeline.
         access: how the store is reached now.
         kafka: librdkafka settings.
         kafka_options: Java names for Spark's source.
@@ -50,6 +58,7 @@ class Work:
     runs: dict[str, TopicRun]
     store: DurableStore
     bucket: str
+    pipeline: str
     access: connections.S3Access
     kafka: dict[str, Any] = field(repr=False)
     kafka_options: dict[str, str] = field(repr=False)
@@ -106,6 +115,7 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
     from airflow_provider_kafka_s3.batch.commit import Committer
     from airflow_provider_kafka_s3.batch.log import TopicLog
     from airflow_provider_kafka_s3.batch.objects import object_builder
+    from airflow_provider_kafka_s3.batch.planner import PlannerTask
     from airflow_provider_kafka_s3.batch.runs import TopicRun
     from airflow_provider_kafka_s3.kafka.options import spark_options
     from airflow_provider_kafka_s3.kafka.source import KafkaSource
@@ -116,9 +126,10 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
     access = connections.s3_access(task.aws_conn_id)
     topics = parameters.parse_topics(task.topics)
     pipeline = keys.validate_pipeline(task.pipeline)
-    bucket = parameters.require_text("bucket", task.bucket)
+    bucket = parameters.require_bucket(task.bucket)
+    topics_dir = parameters.require_topics_dir(task.topics_dir)
     layout = parameters.usable_layout(
-        parameters.require_layout(task.layout(task.topics_dir, zone_database_version())), topics
+        parameters.require_layout(task.layout(topics_dir, zone_database_version())), topics
     )
     window_of = {topic: resolved.of_topic(topic) for topic in topics}
     # What Spark could not be told has to be known before anything is planned.
@@ -126,12 +137,14 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
     retrier = Retrier(task.request_retry)
     source = KafkaSource(kafka, retrier=retrier)
     store = DurableStore(open_store(access, bucket), retrier)
-    starting = parameters.parse_starting_offsets(task.starting)
+    starting = parameters.parse_starting_offsets(task.starting_offsets)
     build = object_builder(store, **msgspec.structs.asdict(task.upload))
     cli_options = connections.cli_options(task.kafka_conn_id, task.aws_conn_id)
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
-    run = keys.run_name(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
+    planner = PlannerTask(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
+    run = keys.run_name(**msgspec.structs.asdict(planner))
+    has_ended = _task_has_ended(ti)
     runs = {}
     for topic, window in window_of.items():
         if isinstance(window, Mapping) and not window:
@@ -146,12 +159,15 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
             attempt=f"try {ti.try_number} on {platform.node()}",
         )
         log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic, cli_options=cli_options)
-        runs[topic] = TopicRun(Committer(log, source, build), request)
+        runs[topic] = TopicRun(
+            Committer(log, source, build), dataclasses.replace(request, task=planner), task_has_ended=has_ended
+        )
     return Work(
         run=run,
         runs=runs,
         store=store,
         bucket=bucket,
+        pipeline=pipeline,
         access=access,
         kafka=kafka,
         kafka_options=task.kafka_options,
@@ -160,3 +176,19 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
         on_data_loss=task.on_data_loss,
         cli_options=cli_options,
     )
+
+
+def _task_has_ended(ti: Any) -> TaskHasEnded:
+    """Ask Airflow about another task instance, by one thread at a time; what it does not answer is unknown."""
+    one_by_one = threading.Lock()
+
+    def has_ended(task: PlannerTask) -> bool | None:
+        try:
+            with one_by_one:
+                running = compat.task_is_running(ti, **msgspec.structs.asdict(task))
+        except Exception as e:  # noqa: BLE001 - whatever it is, the batch is waited for
+            log.debug("Airflow does not say whether %s runs: %r", task, e)
+            return None
+        return None if running is None else not running
+
+    return has_ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import timedelta
@@ -16,7 +17,8 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - the base cla
     conf,
 )
 
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TerminalError
+from airflow_provider_kafka_s3.operators import parameters
+from airflow_provider_kafka_s3.operators.failing import as_task_error, task_error
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -42,6 +44,7 @@ class AskingSensor(BaseSensorOperator):
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
+        parameters.require_known(type(self), kwargs)
         super().__init__(**kwargs)
         self.deferrable = deferrable
 
@@ -91,18 +94,19 @@ class AskingSensor(BaseSensorOperator):
         if event is None:
             raise AirflowException("the trigger ended without an answer")
         if event["status"] == "error":
-            raise (AirflowFailException if event["terminal"] else AirflowException)(event["message"])
+            raise task_error(self.log, event["message"], terminal=event["terminal"], level=self._level)
         return event["result"]
 
     def _ask(self, context: Context) -> tuple[Question | None, Answer]:
         from airflow_provider_kafka_s3.triggers.questions import Answer
 
-        try:
+        with as_task_error(self.log, level=self._level):
             question = self._question(context)
             answer = Answer(True, {}, "this run has nothing to wait for") if question is None else question.ask()
-        except TerminalError as e:
-            raise AirflowFailException(str(e)) from e
-        except KafkaS3Error as e:
-            raise AirflowException(str(e)) from e
         self.log.info("%s", answer.said)
         return question, answer
+
+    @property
+    def _level(self) -> int:
+        """Of the log's lines about an error: one that does not fail the task is no ERROR."""
+        return logging.WARNING if self.soft_fail or self.never_fail or self.silent_fail else logging.ERROR

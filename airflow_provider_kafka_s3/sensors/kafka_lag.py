@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, get_args
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.operators import parameters
 from airflow_provider_kafka_s3.sensors.asking import AskingSensor
@@ -60,7 +61,7 @@ class KafkaLagSensor(AskingSensor):
         pipeline: str,
         topics_dir: str = "topics",
         min_records: int = 1,
-        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        isolation: Isolation = "read_committed",
         kafka_conn_id: str = "kafka_default",
         aws_conn_id: str | None = "aws_default",
         **kwargs: Any,
@@ -74,17 +75,23 @@ class KafkaLagSensor(AskingSensor):
         self.isolation = isolation
         self.kafka_conn_id = kafka_conn_id
         self.aws_conn_id = aws_conn_id
-        parameters.require_choice("isolation", isolation, ("read_committed", "read_uncommitted"))
-        parameters.require_whole("min_records", min_records, optional=False)
+        parameters.require_choice("isolation", isolation, get_args(Isolation))
+        parameters.require_types(vars(self))
+        if not parameters.has_template(topics):
+            parameters.parse_topics(topics)
+        if not parameters.has_template(bucket):
+            parameters.require_bucket(bucket)
+        if not parameters.has_template(pipeline):
+            keys.validate_pipeline(pipeline)
         if min_records < 1:
             raise ConfigurationError(f"min_records={min_records} must be a positive number of records")
 
     def _question(self, context: Context) -> LagQuestion:  # noqa: ARG002 - every run asks the same
         return LagQuestion(
             topics=parameters.parse_topics(self.topics),
-            bucket=parameters.require_text("bucket", self.bucket),
+            bucket=parameters.require_bucket(self.bucket),
             pipeline=keys.validate_pipeline(self.pipeline),
-            topics_dir=self.topics_dir,
+            topics_dir=parameters.require_topics_dir(self.topics_dir),
             min_records=self.min_records,
             isolation=self.isolation,
             kafka_conn_id=self.kafka_conn_id,

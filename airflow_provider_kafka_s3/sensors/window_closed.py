@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, get_args
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.operators import parameters, windows
 from airflow_provider_kafka_s3.sensors.asking import AskingSensor
 from airflow_provider_kafka_s3.triggers.questions import WindowQuestion
@@ -62,7 +63,7 @@ class KafkaWindowClosedSensor(AskingSensor):
         *,
         topics: str | Sequence[str],
         grace: timedelta | float = timedelta(minutes=10),
-        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        isolation: Isolation = "read_committed",
         partitioner: Partitioner | Mapping[str, Any] | str = "default",
         partition_length: timedelta | None = None,
         kafka_conn_id: str = "kafka_default",
@@ -70,13 +71,18 @@ class KafkaWindowClosedSensor(AskingSensor):
     ) -> None:
         super().__init__(**kwargs)
         self.topics = topics
+        if not isinstance(grace, timedelta):
+            parameters.require_types({"grace": grace})
         self.grace = grace.total_seconds() if isinstance(grace, timedelta) else float(grace)
         self.isolation = isolation
         self.partitioner = parameters.parse_partitioner(partitioner)
         self.partition_length = partition_length
         self.kafka_conn_id = kafka_conn_id
-        parameters.require_choice("isolation", isolation, ("read_committed", "read_uncommitted"))
+        parameters.require_choice("isolation", isolation, get_args(Isolation))
+        parameters.require_types(vars(self))
         windows.require_length(partition_length)
+        if not parameters.has_template(topics):
+            parameters.parse_topics(topics)
         if self.grace < 0:
             raise ConfigurationError(f"grace={grace!r} must be 0 or more seconds")
 

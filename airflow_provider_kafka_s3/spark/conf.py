@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from airflow_provider_kafka_s3.spark.versions import coordinates
+
 __all__ = [
     "APPLICATION_FILE",
     "JOB_CONF",
@@ -38,8 +40,6 @@ JOB_CONF: Final[Mapping[str, str]] = MappingProxyType(
         "spark.sql.redaction.options.regex": f"{_SECRETS}|url",
         # The driver's log ends up in the task's log.
         "spark.log.level": "WARN",
-        # How often executors tell what running tasks have read, which the progress shows. Spark's own is 10 s.
-        "spark.executor.heartbeatInterval": "5s",
     }
 )
 """Settings of the job; correctness depends on none of them, memory, noise and secrecy do.
@@ -102,7 +102,7 @@ def of_server(user: Mapping[str, str]) -> list[str]:
 
 
 def connector_package() -> str:
-    """Maven coordinates of the Kafka connector that fits the installed pyspark."""
+    """Maven coordinates of the Kafka connector that fits the Spark of this driver."""
     from pyspark import __version__
 
-    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{__version__}"
+    return coordinates(__version__)

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from airflow_provider_kafka_s3.exceptions import (
@@ -30,6 +30,7 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.spark.conf import session_conf
 from airflow_provider_kafka_s3.spark.failures import explain
+from airflow_provider_kafka_s3.spark.masters import no_connection
 from airflow_provider_kafka_s3.spark.ship import package_zip
 from airflow_provider_kafka_s3.spark.spec import ConnectServer
 
@@ -43,8 +44,16 @@ log = logging.getLogger(__name__)
 _SESSIONS: Final = 1_000
 """Ids to try; the server remembers no more closed ones than that."""
 
-_RETRIES: Final = {"max_retries": 6, "max_backoff": 20_000}
-"""37 seconds in all, where pyspark's client would go on for ten minutes: beyond that Airflow tries the task again."""
+_REACH: Final = 25.0
+"""Seconds to wait for a server, which may be starting: beyond that Airflow tries the task again."""
+
+_RETRIES: Final = {"max_retries": 5, "max_backoff": 20_000}
+"""17 seconds in all for a request to a server that was reached; pyspark's client would go on for ten minutes."""
+
+_PORT: Final = 15002
+"""Of a Spark Connect server, unless its URL names one."""
+
+_CHECK: Final = "Check that it runs and that the connection has its host and port, and use_ssl if it wants TLS"
 
 _ENDED: Final = re.compile(r"INVALID_HANDLE\.SESSION_(CLOSED|CHANGED|NOT_FOUND)")
 _REFUSED: Final = re.compile(r"StatusCode\.(UNAUTHENTICATED|PERMISSION_DENIED)")
@@ -82,7 +91,7 @@ def open_session(server: ConnectServer) -> SparkSession:
             except Exception as e:
                 if not _ENDED.search(str(e)):
                     raise _explain(server, e) from e
-    raise SparkJobError(f"the Spark Connect server {_address(server)} has ended every session of this week. Restart it")
+    raise SparkJobError(f"Spark Connect has ended every session of this week. Restart {_where(server)}")
 
 
 def _open(server: ConnectServer, session: str, conf: dict[str, str], package: Path) -> SparkSession:
@@ -92,6 +101,7 @@ def _open(server: ConnectServer, session: str, conf: dict[str, str], package: Pa
     url = server.url if "/;" in server.url else f"{server.url.rstrip('/')}/"
     spark = SparkSession(f"{url};session_id={session}")
     try:
+        _reach(spark.client, server)
         spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
         version = spark.version
         for name, value in conf.items():
@@ -102,6 +112,22 @@ def _open(server: ConnectServer, session: str, conf: dict[str, str], package: Pa
         raise
     log.info("Spark Connect server %s, Spark %s, session %s", _address(server), version, session)
     return spark  # type: ignore[return-value]
+
+
+def _reach(client: Any, server: ConnectServer) -> None:
+    """Return when the server takes requests; one that takes connections only does not."""
+    import grpc  # type: ignore[import-untyped]
+
+    ready = grpc.channel_ready_future(client._channel)
+    try:
+        ready.result(timeout=_REACH)
+    except grpc.FutureTimeoutError:
+        ready.cancel()
+        url = urlsplit(server.url)
+        reason = no_connection(f"{url.hostname}:{url.port or _PORT}") or "it takes connections, and is silent"
+        raise SparkJobError(
+            f"Spark Connect does not answer: {reason}. {_CHECK}. It was waited for {_REACH:.0f} s: {_where(server)}"
+        ) from None
 
 
 def _add(add_artifacts: Callable[..., None], package: Path) -> None:
@@ -118,16 +144,20 @@ def _address(server: ConnectServer) -> str:
     return urlsplit(server.url).netloc
 
 
+def _where(server: ConnectServer) -> str:
+    return f"the server {_address(server)} of spark_conn_id"
+
+
 def _explain(server: ConnectServer, error: Exception) -> KafkaS3Error:
     text = "; ".join(message_of(e) for e in (error, error.__cause__) if e is not None)
-    where = f"the Spark Connect server {_address(server)} of spark_conn_id"
     if _REFUSED.search(text):
-        return AccessDeniedError(f"{where} refuses the connection's password, which is its token")
-    if _UNREACHABLE.search(text):
-        return SparkJobError(
-            f"{where} does not answer. Check that it runs and that the connection has its host and port, and use_ssl "
-            f"if it wants TLS"
+        return AccessDeniedError(
+            f"Spark Connect refuses the token: correct the password of the connection. It was said by {_where(server)}"
         )
+    if _UNREACHABLE.search(text):
+        return SparkJobError(f"Spark Connect does not answer: no connection. {_CHECK}: {_where(server)}")
     if "CANNOT_MODIFY_CONFIG" in text or "CANNOT_PARSE" in text or "INVALID_CONF_VALUE" in text:
-        return ConfigurationError(f"{where} refuses a setting of conf: {explain(error)}")
+        return ConfigurationError(
+            f"Spark Connect refuses a setting of conf: {explain(error)}. It was said by {_where(server)}"
+        )
     return explain(error)

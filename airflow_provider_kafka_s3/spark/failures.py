@@ -21,6 +21,7 @@ from airflow_provider_kafka_s3.exceptions import (
     message_of,
 )
 from airflow_provider_kafka_s3.spark.conf import connector_package
+from airflow_provider_kafka_s3.spark.outputs import about_start
 
 __all__ = ["explain"]
 
@@ -49,7 +50,8 @@ def explain(error: Exception) -> KafkaS3Error:
 
     Returns:
         ``DataLossError`` if offsets were gone, ``AccessDeniedError`` if Kafka refused the executors,
-        ``ConfigurationError`` if the connector or the executors' Python is missing or does not fit,
+        ``ConfigurationError`` if the connector or the executors' Python is missing or does not fit, or the master is
+        none,
         ``SparkTimestampError`` if a timestamp is too large for Spark, ``TerminalError`` if the driver cannot take the
         rows of all tasks, else ``SparkJobError``.
     """
@@ -71,8 +73,8 @@ def explain(error: Exception) -> KafkaS3Error:
         return ConfigurationError(
             f"a jar does not fit this Spark: use {connector_package()} and its own dependencies. Spark said: {reason}"
         )
-    if (python := _about_python(text, reason)) is not None:
-        return python
+    if (known := _about_python(text, reason) or about_start(text)) is not None:
+        return known
     if _DATA_LOSS.search(text):
         return DataLossError(reason)
     if _DENIED.search(text):

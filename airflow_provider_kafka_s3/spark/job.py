@@ -10,6 +10,8 @@ import argparse
 import functools
 import logging
 import sys
+import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,10 +41,12 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain
 from airflow_provider_kafka_s3.spark.frames import read_directly, record_frame
+from airflow_provider_kafka_s3.spark.masters import registration
 from airflow_provider_kafka_s3.spark.progress import Progress, action_of
 from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, uploads_of
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
@@ -97,6 +101,7 @@ class Job:
 
     def run(self) -> JobResult:
         """Execute all plans. Errors of topics are in the result, none is raised."""
+        log.info("looking up the plans of %s in the bucket, and in Kafka", count(len(self._spec.plans), "topic"))
         outcomes: dict[str, TopicOutcome] = {}
         topics: list[_Topic] = []
         for ref, found in zip(
@@ -106,7 +111,10 @@ class Job:
                 outcomes[ref.topic] = found
             else:
                 topics.append(found)
+        log.info("%s to be read, %d without a read", count(len(topics), "topic"), len(outcomes))
         if topics:
+            # Spark 4.2 looks at the version of pandas even where nothing uses pandas, as here.
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
             try:
                 spark = self._spark()
             except Exception as e:  # noqa: BLE001 - whatever it is, the topics above are decided
@@ -141,7 +149,7 @@ class Job:
                     f"batch {ref.batch} of topic {ref.topic!r} is a reset: there is nothing to read. Run the pipeline, "
                     f"it finishes resets by itself"
                 )
-            require_topic_id(self._source, topic_log, plan.topic_id)
+            require_topic_id(self._source, topic_log, committer.incarnation(plan))
             found.append(_Topic(plan, committer))
 
         outcome = _outcome(ref.topic, look)
@@ -157,7 +165,7 @@ class Job:
         except Exception as e:  # noqa: BLE001 - py4j raises what it likes
             error = explain(e)
             if len(topics) > 1 and type(error) is not ConfigurationError:
-                log.warning("%s; reading each of %d topics by itself", error, len(topics))
+                log.warning("%s; reading each of %s by itself", error, count(len(topics), "topic"))
                 return {name: outcome for topic in topics for name, outcome in self._execute(spark, [topic]).items()}
             return {t.plan.topic: _outcome(t.plan.topic, functools.partial(self._fail, t, error)) for t in topics}
 
@@ -189,6 +197,7 @@ class Job:
             upload=spec.upload,
             written=action.written,
         )
+        log.info("Spark plans the read of %d slices", sum(len(plan.slices) for plan in plans))
         read_directly(spark)
         # Rows only: one per object and one per slice.
         frame = record_frame(spark, plans, options).mapInArrow(task, ROW_DDL)
@@ -237,7 +246,7 @@ class Job:
         """Raise what the failure of a topic's action means, or abandon the batch if the policy says so."""
         plan = topic.plan
         # A topic that was deleted, or created again, fails in many ways: the reason is this one.
-        require_topic_id(self._source, topic.committer.log, plan.topic_id)
+        require_topic_id(self._source, topic.committer.log, topic.committer.incarnation(plan))
         if isinstance(error, SparkTimestampError):
             self._read_here(topic, error)
             return
@@ -254,7 +263,7 @@ class Job:
                 f"topic {plan.topic!r}: Spark could not read all offsets of batch {plan.batch}, yet Kafka has them "
                 f"now. Nothing was decided; try again. Spark said: {error}"
             )
-        what = f"topic {plan.topic!r}: offsets {gone} of batch {plan.batch} are gone from Kafka"
+        what = f"offsets are gone from Kafka: topic {plan.topic!r}, {gone} of batch {plan.batch}"
         if self._spec.on_data_loss == "fail":
             raise DataLossError(
                 f"{what} (retention, deletion of records, or a log that was cut off). Nothing was decided. "
@@ -291,15 +300,28 @@ def _session() -> SparkSession:
 
     # Without the JVM a SparkConf is empty, and our settings would replace those that the user gave to spark-submit.
     SparkContext._ensure_initialized()
-    given = dict(SparkConf().getAll())
-    builder = SparkSession.builder
-    for name, value in with_job_conf(given).items():
-        if given.get(name) != value:
+    conf = SparkConf()
+    given = dict(conf.getAll())
+    ours = {name: value for name, value in with_job_conf(given).items() if given.get(name) != value}
+    master = given.get("spark.master", "")
+    log.info("starting Spark at master %s", master)
+    began = time.monotonic()
+    with registration(SparkContext._gateway, master):
+        context = SparkContext.getOrCreate(conf.setAll(list(ours.items())))
+        if APPLICATION_FILE in given:
+            Path(given[APPLICATION_FILE]).write_text(context.applicationId)
+        log.info("Spark %s is up after %.1f s: application %s", context.version, _since(began), context.applicationId)
+        builder = SparkSession.builder
+        for name, value in ours.items():
             builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    if APPLICATION_FILE in given:
-        Path(given[APPLICATION_FILE]).write_text(session.sparkContext.applicationId)
+        session = builder.getOrCreate()
+    log.info("Spark's session is ready after %.1f s", _since(began))
     return session
+
+
+def _since(began: float) -> float:
+    """Seconds."""
+    return time.monotonic() - began
 
 
 def main(argv: Sequence[str] | None = None) -> int:

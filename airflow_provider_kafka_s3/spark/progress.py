@@ -1,8 +1,8 @@
 """Run a Spark action and say how far it is, every few seconds, as long as something changes.
 
 What can be known of tasks that run differs. On a session of this process the metrics of Spark's Kafka scan tell the
-records, as often as executors report; bytes come with the end of a slice. A remote session (Spark Connect) tells ended
-tasks only, but hands out the rows of tasks as these end, in the order of slices; they tell both.
+records, as often as executors report (every 10 seconds); bytes come with the end of a slice. A remote session (Spark
+Connect) tells ended tasks only, but hands out the rows of tasks as these end, in the order of slices; they tell both.
 """
 
 from __future__ import annotations

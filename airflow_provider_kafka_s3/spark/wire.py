@@ -64,27 +64,28 @@ class Wire:
     @property
     def pieces(self) -> list[str]:
         """First step, in SQL: from the columns of Spark's Kafka source to one row per piece, numbered by ``piece``."""
+        # Names are quoted: some of them are words of SQL, and with every version there are more.
         # Of a small value, and of null, a constant array: it costs nothing per record.
         number = (
-            f"if(coalesce(octet_length(value), 0) <= {PIECE_BYTES}, array(0L), "
-            f"sequence(0L, (octet_length(value) - 1L) div {PIECE_BYTES}))"
+            f"if(coalesce(octet_length(`value`), 0) <= {PIECE_BYTES}, array(0L), "
+            f"sequence(0L, (octet_length(`value`) - 1L) div {PIECE_BYTES}))"
         )
-        return ["partition", "offset", "timestamp", "value", *self._topic, f"explode({number}) AS piece"]
+        return ["`partition`", "`offset`", "`timestamp`", "`value`", *self._topic, f"explode({number}) AS `piece`"]
 
     @property
     def columns(self) -> list[str]:
         """Second step, in SQL: ``position``, ``timestamp``, ``value``, and, of several plans, ``topic``."""
-        piece = f"substring(value, CAST(piece * {PIECE_BYTES} + 1 AS INT), {PIECE_BYTES})"
+        piece = f"substring(`value`, CAST(`piece` * {PIECE_BYTES} + 1 AS INT), {PIECE_BYTES})"
         return [
-            f"shiftleft(CAST(partition AS BIGINT), {self._shift}) | offset AS position",
-            "timestamp",
-            f"if(octet_length(value) <= {PIECE_BYTES}, value, {piece}) AS value",
+            f"shiftleft(CAST(`partition` AS BIGINT), {self._shift}) | `offset` AS `position`",
+            "`timestamp`",
+            f"if(octet_length(`value`) <= {PIECE_BYTES}, `value`, {piece}) AS `value`",
             *self._topic,
         ]
 
     @property
     def _topic(self) -> list[str]:
-        return ["topic"] if self._topics else []
+        return ["`topic`"] if self._topics else []
 
     def place(self, batch: pa.RecordBatch) -> tuple[str | None, int, int]:
         """Topic (None: the only one), partition and offset of the first record of a batch."""

@@ -33,8 +33,7 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ca_bundle: path of a PEM file with the authorities to trust, on every machine that connects; None: the usual.
         connect_timeout: seconds to wait for a connection.
         read_timeout: seconds to wait for the next bytes of an answer.
-        max_connections: connections kept open for the next request at most. It limits nothing: with more requests at
-            the same time more are opened, and dropped after their request, so give it the number of threads.
+        max_connections: connections of a client at most, and so requests of a store at the same time: others wait.
     """
 
     endpoint_url: str | None = None

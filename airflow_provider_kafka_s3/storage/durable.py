@@ -39,7 +39,7 @@ class CompleteAnswer(enum.Enum):
     EXISTS = "exists"
     """The key exists; the upload stays pending until it is aborted."""
     REFUSED = "refused"
-    """The parts can never be accepted; the upload stays pending until it is aborted."""
+    """The store does not accept the parts, or the request was damaged on its way; the upload stays pending."""
     UNKNOWN = "unknown"
     """No usable answer, or a concurrent change: look, pause, and complete again."""
 
@@ -91,7 +91,7 @@ class DurableStore:
                 stored = self.store.get(key)
                 if stored is None:
                     raise UnknownOutcomeError(
-                        f"PUT {self.url(key)}: refused as existing or changing, yet the key is absent"
+                        f"a key was refused as existing or changing, yet it is absent: PUT {self.url(key)}"
                     ) from answer
             except TransientError:
                 stored = self.store.get(key)
@@ -118,7 +118,7 @@ class DurableStore:
             except (PreconditionFailed, ConditionalConflict) as answer:
                 if self.store.head(key) is None:
                     raise UnknownOutcomeError(
-                        f"PUT {self.url(key)}: refused as existing or changing, yet the key is absent"
+                        f"a key was refused as existing or changing, yet it is absent: PUT {self.url(key)}"
                     ) from answer
             except TransientError:
                 if self.store.head(key) is None:
@@ -172,7 +172,8 @@ class DurableStore:
                 return CompleteAnswer.GONE
             except PreconditionFailed:
                 return CompleteAnswer.EXISTS
-            except UploadRefused:
+            except UploadRefused as answer:
+                log.warning("%s", answer)
                 return CompleteAnswer.REFUSED
             except (ConditionalConflict, UnknownOutcomeError):
                 return CompleteAnswer.UNKNOWN

@@ -49,12 +49,14 @@ class MemoryStore:
 
         Args:
             bucket: its name, for :meth:`url`.
-            clock: the store's own time in epoch seconds, seen in ``PendingUpload.initiated``.
+            clock: the store's own time in epoch seconds, seen in ``PendingUpload.initiated`` and
+                ``ObjectInfo.modified``.
         """
         self._bucket = bucket
         self._clock = clock
         self._lock = threading.Lock()
         self._objects: dict[str, StoredObject] = {}
+        self._modified: dict[str, float] = {}
         self._uploads: dict[str, _Upload] = {}
         self._upload_count = 0
 
@@ -77,7 +79,9 @@ class MemoryStore:
         """See the port."""
         check_key(key)
         stored = self._objects.get(key)
-        return None if stored is None else ObjectInfo(key, len(stored.body), stored.etag, stored.metadata)
+        if stored is None:
+            return None
+        return ObjectInfo(key, len(stored.body), stored.etag, stored.metadata, self._modified[key])
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """See the port."""
@@ -159,6 +163,7 @@ class MemoryStore:
         other = MemoryStore(self._bucket, clock=self._clock)
         with self._lock:
             other._objects = dict(self._objects)
+            other._modified = dict(self._modified)
             other._uploads = {
                 i: _Upload(u.key, u.metadata, u.initiated, dict(u.parts)) for i, u in self._uploads.items()
             }
@@ -177,6 +182,7 @@ class MemoryStore:
 
     def _put(self, key: str, body: bytes, etag: str, metadata: Mapping[str, str]) -> str:
         # Entries are replaced, never changed, so readers need no lock.
+        self._modified[key] = self._clock()
         self._objects[key] = StoredObject(key, bytes(body), etag, metadata)
         return etag
 

@@ -63,8 +63,9 @@ def refuse_whole(url: str, size: int) -> None:
     """Raise CorruptControlError if an object that is about to be read whole has too many bytes for that."""
     if size > MAX_WHOLE:
         raise CorruptControlError(
-            f"{url} has {size:,} bytes, and control documents have {MAX_WHOLE:,} at most: it is none that this package "
-            f"wrote. It was not read, and nothing was changed. Restore the object's earlier version (bucket versioning)"
+            f"a control document cannot be trusted: it has {size:,} bytes, and this package writes {MAX_WHOLE:,} at "
+            f"most. It was not read, and nothing was changed. Restore the object's earlier version (bucket "
+            f"versioning): {url}"
         )
 
 
@@ -79,12 +80,16 @@ class Part:
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """What HEAD tells: ``size`` in bytes, ``etag`` with its quotes, user ``metadata`` with lower-case names."""
+    """What HEAD tells: ``size`` in bytes, ``etag`` with its quotes, user ``metadata`` with lower-case names.
+
+    ``modified`` is when it was written, by the store's clock, in epoch seconds; None: the store does not say.
+    """
 
     key: str
     size: int
     etag: str
     metadata: Mapping[str, str] = field(default_factory=dict)
+    modified: float | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ class ObjectStore(Protocol):
         """CompleteMultipartUpload If-None-Match: ``*``; raises UploadGone, PreconditionFailed, ConditionalConflict.
 
         The condition is dropped where the store does not implement it: no decision of the protocol needs it.
-        UploadRefused tells that the parts themselves can never be accepted.
+        UploadRefused tells that the store does not accept the parts as they are named.
         Neither a return nor an exception proves what is in the bucket: the caller looks with ``head``.
         """
         ...

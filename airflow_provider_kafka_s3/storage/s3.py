@@ -47,7 +47,7 @@ T = TypeVar("T")
 class S3Store:
     """One bucket of an S3 store, as an :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`.
 
-    Any number of threads may share it.
+    Any number of threads may share it. Requests wait for one another when the client has no connection free.
     """
 
     def __init__(self, client: S3Client, bucket: str) -> None:
@@ -55,6 +55,9 @@ class S3Store:
         self._client = client
         self._bucket = bucket
         self._lock = threading.Lock()
+        # With more requests at once the client would open connections, drop them afterwards, and warn of each.
+        config: Any = client.meta.config
+        self._connections = threading.BoundedSemaphore(config.max_pool_connections)
         self._conditional_complete = True
 
     def url(self, key: str) -> str:
@@ -90,7 +93,15 @@ class S3Store:
             )
         except KeyAbsent:
             return None
-        return ObjectInfo(key, answer["ContentLength"], answer["ETag"], _lowered(answer["Metadata"]))
+        # Not every store says when.
+        modified = cast("dict[str, Any]", answer).get("LastModified")
+        return ObjectInfo(
+            key,
+            answer["ContentLength"],
+            answer["ETag"],
+            _lowered(answer["Metadata"]),
+            None if modified is None else modified.timestamp(),
+        )
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """See the port."""
@@ -103,11 +114,18 @@ class S3Store:
                 lambda: self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **position),  # noqa: B023
                 needs=("IsTruncated",),
             )
-            for entry in page.get("Contents", []):
+            found = page.get("Contents", [])
+            for entry in found:
                 yield ObjectInfo(entry["Key"], entry["Size"], entry["ETag"])
             if not page["IsTruncated"]:
                 return
-            position = {"ContinuationToken": page["NextContinuationToken"]}
+            # Some stores leave out where the next page begins: behind what was seen last.
+            following: dict[str, Any] = {}
+            if token := page.get("NextContinuationToken"):
+                following = {"ContinuationToken": token}
+            elif found:
+                following = {"StartAfter": found[-1]["Key"]}
+            position = self._next_page("ListObjectsV2", prefix, position, following)
 
     def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
         """See the port."""
@@ -199,11 +217,29 @@ class S3Store:
                 lambda: self._client.list_multipart_uploads(Bucket=self._bucket, Prefix=prefix, **position),  # noqa: B023
                 needs=("IsTruncated",),
             )
-            for entry in page.get("Uploads", []):
+            found = page.get("Uploads", [])
+            for entry in found:
                 yield PendingUpload(entry["Key"], entry["UploadId"], entry["Initiated"].timestamp())
             if not page["IsTruncated"]:
                 return
-            position = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+            # As above. A key without an upload id would skip all other uploads of that key.
+            last = found[-1] if found else {"Key": None, "UploadId": None}
+            key = page.get("NextKeyMarker") or last["Key"]
+            upload_id = page.get("NextUploadIdMarker") or (last["UploadId"] if key == last["Key"] else None)
+            following = {"KeyMarker": key, "UploadIdMarker": upload_id}
+            following = {name: value for name, value in following.items() if value}
+            position = self._next_page("ListMultipartUploads", prefix, position, following)
+
+    def _next_page(
+        self, action: str, prefix: str, position: dict[str, Any], following: dict[str, Any]
+    ) -> dict[str, Any]:
+        if not following or following == position:
+            raise UnsupportedStoreError(
+                f"the store answered that a listing has more entries, and not where they begin, so nobody can read all "
+                f"of it. Nothing was changed. Use a store that gives NextContinuationToken, NextKeyMarker and "
+                f"NextUploadIdMarker; see {action} of {self.url(prefix)}"
+            )
+        return following
 
     def _complete(self, key: str, upload_id: str, parts: Sequence[Part], **how: Any) -> None:
         self._send(
@@ -261,7 +297,8 @@ class S3Store:
 
     def _send(self, kind: Kind, action: str, key: str, request: Callable[[], T], *, needs: Sequence[str] = ()) -> T:
         try:
-            answer = request()
+            with self._connections:
+                answer = request()
         except KafkaS3Error:
             raise
         except Exception as e:

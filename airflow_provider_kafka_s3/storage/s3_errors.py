@@ -70,14 +70,8 @@ _DENIED: Final = {
     "XAdminUserNotFound",  # versitygw, with 404, of an access key that nobody has
 }
 _CONFLICT: Final = {"ConditionalRequestConflict", "ConcurrentModification", "OperationAborted"}
-_REFUSED: Final = {
-    "BadDigest",
-    "EntityTooLarge",
-    "EntityTooSmall",
-    "InvalidPart",
-    "InvalidPartOrder",
-    "MalformedXML",
-}
+# What the store says of parts that can never be one object; of a request that was damaged on its way, too.
+_REFUSED: Final = {"EntityTooLarge", "EntityTooSmall", "InvalidPart", "InvalidPartOrder", "MalformedXML"}
 _DAMAGED: Final = {"BadDigest", "IncompleteBody", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch"}
 _UNKNOWN: Final = {"InternalError", "RequestTimeout"}
 _ADVICE: Final = {
@@ -124,7 +118,7 @@ def _from_answer(error: Any, kind: Kind, what: str) -> KafkaS3Error:
     described = error.response.get("Error", {})
     # The answer to HEAD has no body; botocore gives its status as the code.
     code, status = str(described.get("Code", "")), int(error.response["ResponseMetadata"].get("HTTPStatusCode", 0))
-    said = f"{what}: {status} {code}: {_redact(str(described.get('Message', '')))}"
+    said = f"{status} {code}: {_redact(str(described.get('Message', '')))} ({what})"
     if code in _DENIED:
         return _terminal(code, status, said, what)
     answer = _protocol_answer(code, status, kind, said)
@@ -189,7 +183,7 @@ def _terminal(code: str, status: int, said: str, what: str) -> KafkaS3Error:
 def _from_client(error: Exception, what: str) -> KafkaS3Error:
     from botocore import exceptions as b
 
-    said = f"{what}: {_quote(error)}"
+    said = f"{_quote(error)} ({what})"
     if isinstance(error, b.EndpointConnectionError | b.ConnectTimeoutError | b.ProxyConnectionError):
         # Nothing was sent, so nothing can have been applied.
         return TransientError(f"{said}; check the endpoint's address and that it is up")

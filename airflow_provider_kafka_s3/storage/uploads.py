@@ -142,8 +142,8 @@ class Upload:
         number = len(self._parts) + 1
         if number > MAX_PARTS:
             raise ConfigurationError(
-                f"{self._pool.store.url(self.key)} needs more than {MAX_PARTS} parts of {self._pool.part_size} bytes: "
-                "use a larger part_size or a smaller max_bytes"
+                f"an object needs more than {MAX_PARTS} parts of {self._pool.part_size} bytes: use a larger part_size "
+                f"or a smaller max_bytes. The object: {self._pool.store.url(self.key)}"
             )
         self._parts.append(self._pool.submit(lambda body: self._upload_part(number, body), self._take))
 
@@ -169,8 +169,8 @@ class Upload:
         except UploadGone as e:
             # Nobody but this process knows of it, so nobody has completed it.
             raise TransientError(
-                f"{e}: the upload was aborted while its parts were sent, by somebody or by a lifecycle rule that "
-                "does not wait for days. Nothing is lost; try again"
+                f"an upload was aborted while its parts were sent, by somebody or by a lifecycle rule that does not "
+                f"wait for days. Nothing is lost; try again: {e}"
             ) from e
 
 

@@ -11,6 +11,9 @@ I4  the marker is the fold of its resolved batches, and all their objects are pr
 I5  a rerun of an intact run writes nothing: :func:`snapshot` before and after, :func:`check_unchanged`
 I6  after recovery no plan is open and no debt is left (``recovered=True``)
 I7  a deleted object stays away (``deleted=...``)
+I8  nothing is left out: below the highest landed offset of a partition, down to its start, every offset is landed,
+    accepted as lost, owed, claimed or the target of a run; below its start (``times=...``) those of every window that
+    a run was about
 === ===================================================================================================================
 """
 
@@ -25,19 +28,21 @@ from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.manifest import ContentHash, ObjectEntry
+from airflow_provider_kafka_s3.batch.nesting import data_folder
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.exceptions import ControlError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import ObjectStore, StoredObject
-from airflow_provider_kafka_s3.testing.topic_state import TopicState, check_documents
+from airflow_provider_kafka_s3.testing.topic_state import TopicState, check_documents, landed_ends, looked_after
 
 __all__ = [
     "BucketSummary",
     "InvariantViolation",
     "RecordDecoder",
     "SourceRecords",
+    "SourceTimes",
     "TopicState",
     "check_bucket",
     "check_documents",
@@ -47,6 +52,9 @@ __all__ = [
     "read_state",
     "snapshot",
 ]
+
+SourceTimes = Mapping[str, Mapping[int, Mapping[int, int]]]
+"""The timestamps of what Kafka holds: topic id -> partition -> offset -> milliseconds since the epoch."""
 
 SourceRecords = Mapping[str, Mapping[int, Mapping[int, bytes | None]]]
 """What Kafka holds, or held: topic id -> partition -> offset -> value."""
@@ -138,8 +146,9 @@ def check_bucket(
     deleted: Collection[str] = (),
     recovered: bool = False,
     complete: bool = False,
+    times: SourceTimes | None = None,
 ) -> BucketSummary:
-    """Read a topic's objects and control documents and check I1, I2, I3, I4 and I7, and I6 on request.
+    """Read a topic's objects and control documents and check I1, I2, I3, I4, I7 and I8, and I6 on request.
 
     Args:
         store: the bucket; only read.
@@ -153,6 +162,7 @@ def check_bucket(
         deleted: keys of committed objects that somebody deleted, which have to stay away.
         recovered: see :func:`check_documents`.
         complete: whether all of ``source`` from the marker's start on has to be covered.
+        times: when what Kafka holds was made, without transaction markers; None: history below the start is not judged.
 
     Returns:
         What the bucket holds.
@@ -206,9 +216,15 @@ def check_bucket(
                 findings += _check_slice(plan, s, expected, excused, values[s.id])
     for delimiter in sorted(delimiters):
         folder = f"{topics_dir}{delimiter}{topic}{delimiter}" if topics_dir else f"{topic}{delimiter}"
-        findings += [f"I2 object {i.key} is in no manifest" for i in store.list(folder) if i.key not in listed]
+        there = [info.key for info in store.list(folder)]
+        # Another pipeline's topics_dir may lie in the folder.
+        control = f"/{keys.CONTROL_DIR}/"
+        owners = [key for key in there if f"{control}_owners/" in key]
+        others = (*map(data_folder, owners), *(f"{key.partition(control)[0]}{control}" for key in owners))
+        findings += [f"I2 object {k} is in no manifest" for k in there if k not in listed and not k.startswith(others)]
     if complete:
         findings += _check_complete(state, source or {})
+    findings += _check_windows(state, times or {})
     if findings:
         raise InvariantViolation(findings)
     return BucketSummary(batches=batches, objects=objects, records=read, size=size)
@@ -266,6 +282,28 @@ def _check_complete(state: TopicState, source: SourceRecords) -> Iterable[str]:
     wanted = Offsets({p: [(o, o + 1) for o in records if o >= start.get(p, 0)] for p, records in held.items()})
     if not wanted <= state.marker.covered:
         yield f"I1 offsets {wanted - state.marker.covered} are in Kafka and were never landed"
+
+
+def _check_windows(state: TopicState, times: SourceTimes) -> Iterable[str]:
+    if state.marker is None:
+        return
+    held, ends = times.get(state.marker.topic_id, {}), landed_ends(state.marker)
+    known = looked_after(state, state.marker)
+    for run in state.runs.values():
+        if run.window is None or run.generation != state.marker.generation:
+            continue
+        # Records that retention has deleted since may have ended the window, and are not there to show it.
+        begins = {p: ranges[0][0] for p, ranges in run.target.items()}
+        whole = [p for p in ends.keys() & held.keys() if min(held[p], default=0) <= begins.get(p, 0)]
+        asked = Offsets({p: [_range_of(run.window, held[p], ends[p])] for p in whole})
+        if left_out := asked - known:
+            yield f"I8 offsets {left_out} lie in the window {run.window} of run {run.run} and were never landed"
+
+
+def _range_of(window: tuple[int, int], times: Mapping[int, int], end: int) -> tuple[int, int]:
+    """From the first offset that is not older than the window to the first that is not older than its end."""
+    bounds = [next((o for o, time in sorted(times.items()) if time >= at), end) for at in window]
+    return bounds[0], min(bounds[1], end)
 
 
 def snapshot(store: ObjectStore, prefix: str = "") -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.batch.source import Isolation, TimedOffset
 from airflow_provider_kafka_s3.exceptions import DataLossError, TopicNotFoundError
 from airflow_provider_kafka_s3.kafka.records import RECORD_SCHEMA
 
@@ -91,6 +91,10 @@ class SimulatedKafka:
         self._live[topic] = self._ever[topic_id] = _Incarnation(topic_id, [_Partition() for _ in range(partitions)])
         return topic_id
 
+    def upgrade(self) -> None:
+        """Let brokers without topic ids tell them from now on."""
+        self._topic_ids = True
+
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
         del self._live[topic]
@@ -145,11 +149,29 @@ class SimulatedKafka:
         log = self._partition(topic, partition)
         return log.start, len(log.log)
 
+    def readable_ends(self, topic: str) -> dict[int, int]:
+        """Per partition one past the last offset that may be read committed, without asking as a client would."""
+        return {p: self._end(topic, p, "read_committed") for p in range(self.partition_count(topic))}
+
+    def in_transaction(self, topic: str, partition: int) -> bool:
+        """Whether a transaction is open."""
+        return self._partition(topic, partition).open_from is not None
+
     def all_records(self) -> dict[str, dict[int, dict[int, bytes | None]]]:
         """Every record there ever was: topic id -> partition -> offset -> value, whatever became of it."""
         return {
             topic_id: {
                 p: {r.offset: r.value for r in log.log if r is not None} for p, log in enumerate(incarnation.partitions)
+            }
+            for topic_id, incarnation in self._ever.items()
+        }
+
+    def all_times(self) -> dict[str, dict[int, dict[int, int]]]:
+        """The timestamp of every record that retention has left: topic id -> partition -> offset -> milliseconds."""
+        return {
+            topic_id: {
+                p: {r.offset: r.timestamp for r in log.log[log.start :] if r is not None}
+                for p, log in enumerate(incarnation.partitions)
             }
             for topic_id, incarnation in self._ever.items()
         }
@@ -182,14 +204,14 @@ class SimulatedKafka:
         self._before_request("ends")
         return {p: self._end(topic, p, isolation) for p in partitions}
 
-    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, int | None]:
+    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._before_request("at_timestamp")
-        found: dict[int, int | None] = {}
+        found: dict[int, TimedOffset | None] = {}
         for p in partitions:
             log = self._partition(topic, p)
-            young = (r.offset for r in log.log[log.start :] if r is not None and r.timestamp >= timestamp_ms)
-            found[p] = next(young, None)
+            young = (r for r in log.log[log.start :] if r is not None and r.timestamp >= timestamp_ms)
+            found[p] = next((TimedOffset(r.offset, r.timestamp) for r in young), None)
         return found
 
     def read(self, topic: str, partition: int, start: int, end: int, isolation: Isolation) -> Iterator[pa.RecordBatch]:
@@ -215,7 +237,9 @@ class SimulatedKafka:
     def _topic(self, topic: str) -> _Incarnation:
         found = self._live.get(topic)
         if found is None:
-            raise TopicNotFoundError(f"topic {topic!r} does not exist in cluster {self._cluster_id!r}; create it")
+            missing = TopicNotFoundError(f"topic {topic!r} does not exist in cluster {self._cluster_id!r}; create it")
+            missing.cluster_id = self._cluster_id
+            raise missing
         return found
 
     def _partition(self, topic: str, partition: int) -> _Partition:

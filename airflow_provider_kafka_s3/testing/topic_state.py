@@ -15,7 +15,7 @@ from airflow_provider_kafka_s3.batch.marker import Marker
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan
 
-__all__ = ["TopicState", "check_documents"]
+__all__ = ["TopicState", "check_documents", "landed_ends", "looked_after"]
 
 _CONTROL_NAME: Final = re.compile(r"batches/(\d{10})\.(plan|manifest|amend)(?:\.([1-9]\d*))?\.json")
 
@@ -92,7 +92,7 @@ def check_documents(state: TopicState, *, recovered: bool = False) -> list[str]:
     """
     findings = [*_check_log(state), *_check_claims(state)]
     if state.marker is not None:
-        findings += _check_fold(state, state.marker)
+        findings += [*_check_fold(state, state.marker), *_check_left_out(state, state.marker)]
         if recovered:
             findings += [f"I6 batch {n} is planned and not resolved" for n in state.plans if not state.is_resolved(n)]
             if state.marker.debt:
@@ -100,6 +100,28 @@ def check_documents(state: TopicState, *, recovered: bool = False) -> list[str]:
     elif state.plans:
         findings.append("I4 there are batches and no marker")
     return findings
+
+
+def looked_after(state: TopicState, marker: Marker) -> Offsets:
+    """The offsets of the marker's generation that are landed, accepted as lost, owed, claimed, or a run's target."""
+    mine = [n for n, plan in state.plans.items() if plan.generation == marker.generation]
+    claims = [state.claims[n] for n in mine if not state.is_resolved(n)]
+    targets = [run.target for run in state.runs.values() if run.generation == marker.generation]
+    return _union([marker.covered, marker.debt, *claims, *targets])
+
+
+def landed_ends(marker: Marker) -> dict[int, int]:
+    """Per partition one past the highest offset that is landed or accepted as lost."""
+    return {p: end for p in marker.covered if (end := marker.covered.end(p)) is not None}
+
+
+def _check_left_out(state: TopicState, marker: Marker) -> Iterable[str]:
+    wanted = Offsets({p: [(marker.start.get(p, 0), end)] for p, end in landed_ends(marker).items()})
+    if left_out := wanted - looked_after(state, marker):
+        yield (
+            f"I8 offsets {left_out} lie between the start {marker.start} and what is landed, and no run will look for "
+            f"them"
+        )
 
 
 def _check_log(state: TopicState) -> Iterable[str]:

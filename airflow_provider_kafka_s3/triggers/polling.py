@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent  # noqa: TID253 - it is the base class
 
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TerminalError
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TerminalError, message_of
 from airflow_provider_kafka_s3.triggers.questions import LagQuestion, Question, WindowQuestion
 
 __all__ = ["KafkaLagTrigger", "KafkaWindowClosedTrigger", "PollingTrigger"]
@@ -51,7 +51,7 @@ class PollingTrigger(BaseTrigger):
             try:
                 answer = await ask()
             except KafkaS3Error as e:
-                event = {"status": "error", "terminal": isinstance(e, TerminalError), "message": str(e)}
+                event = {"status": "error", "terminal": isinstance(e, TerminalError), "message": message_of(e)}
                 yield TriggerEvent(event)
                 return
             self.log.info("%s", answer.said)

@@ -132,10 +132,11 @@ class WindowQuestion:
         from airflow_provider_kafka_s3.batch.waiting import window_state
 
         start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (self.start, self.end))
-        overdue = datetime.now(UTC) >= end + timedelta(seconds=self.grace)
+        now = datetime.now(UTC)
+        overdue, now_ms = now >= end + timedelta(seconds=self.grace), int(now.timestamp() * 1000)
         source = _source(self.kafka_conn_id)
         states = {
-            topic: window_state(source, topic, self.end, isolation=self.isolation, overdue=overdue)
+            topic: window_state(source, topic, self.end, isolation=self.isolation, overdue=overdue, now_ms=now_ms)
             for topic in self.topics
         }
         result = {

@@ -94,6 +94,10 @@ class Ui:
         """Wait until the page shows a text."""
         self.page.get_by_text(text).first.wait_for()
 
+    def link(self, name: str) -> str:
+        """Where a button of a task instance leads to, once it can be pressed."""
+        return self.page.get_by_role("link", name=name, exact=True).first.get_attribute("href") or ""
+
     def text(self) -> str:
         """All that the page holds: its text, without the borders between coloured words, and its source."""
         return (self.page.locator("body").text_content() or "") + self.page.content()

@@ -52,6 +52,11 @@ def test_trigger_clear_delete_and_restore(
     ui.open_task(topic, run, "land")
     ui.wait_for_state("Success")
     ui.picture("triggered")
+    log = f"/{BUCKET}/topics/_kafka_s3/{PIPELINE}/{topic}"
+    ui.open_task(topic, run, "land", "details")
+    assert ui.link("Stored offsets").endswith(f"{log}/marker.json")
+    assert ui.link("Manifest").endswith(f"{log}/batches/0000000001.manifest.json")
+    assert red_lines(servers, topic, run, 1) == []
     check_days(store, topic, [3])
     assert check(topic, complete=False).records == RECORDS
 
@@ -60,6 +65,7 @@ def test_trigger_clear_delete_and_restore(
     wait_for_try(servers, topic, run, 2)
     ui.wait_for_state("Success")
     ui.picture("cleared")
+    assert red_lines(servers, topic, run, 2) == []
     assert listing() == landed
 
     key = min(info.key for info in store.list(f"topics/{topic}/"))
@@ -71,6 +77,7 @@ def test_trigger_clear_delete_and_restore(
     ui.wait_for_state("Failed")
     ui.wait_for_text(key)
     ui.picture("object-missing")
+    assert [line for line in red_lines(servers, topic, run, 3) if "XCom" in line] == []
 
     ui.backfill_again(topic, "2013/01/03", {"mode": "restore", **JANUARY_3})
     wait_for_try(servers, topic, run, 4)
@@ -146,6 +153,13 @@ def test_no_page_and_no_answer_shows_a_secret(ui: Ui, servers: AirflowServers) -
     for secret in (PASSWORD, SECRET_KEY, SPARK_SECRET):
         forms = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]}
         assert [place for place, text in seen.items() if any(form in text for form in forms)] == []
+
+
+def red_lines(servers: AirflowServers, dag_id: str, run_id: str, attempt: int) -> list[str]:
+    """What the log of a try shows in red."""
+    lines = servers.task_log(dag_id, run_id, "land", attempt).splitlines()
+    assert lines
+    return [line for line in lines if json.loads(line)["level"] in ("error", "critical")]
 
 
 def wait_for_try(servers: AirflowServers, dag_id: str, run_id: str, number: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"driver_memory": "1m"}, r"the Spark driver ended without a result\. .*?Too small maximum heap"),
+        (
+            {"driver_memory": "1m"},
+            r"Error occurred during initialization of VM; Too small maximum heap\. ",
+        ),
         ({"files": "/nowhere/at/all.txt"}, r"the Spark job failed: \S+FileNotFoundException: .*?/nowhere/at/all\.txt"),
     ],
     ids=["no JVM", "no Spark session"],
@@ -34,8 +39,49 @@ def test_the_last_words_of_the_driver_are_in_the_error_of_the_task(
     produce(topic, [{"n": 1}])
     run = worker.run(topics=topic, **parameters)
     assert not run.succeeded
-    told = re.search(rf"Exception: topic '{topic}': SparkJobError: {words}", run.log, re.DOTALL)
+    told = re.search(rf"Exception: {words}.*?\[topic '{topic}': SparkJobError\]", run.log, re.DOTALL)
     assert told, run.log
     assert len(told[0]) < 5_000
     assert not re.search(r"\bat [\w.$]+\([\w.]+:\d+\)", told[0])
+    assert list(store.list(f"topics/{topic}/")) == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        (
+            {"spark_conn_id": "spark_yarn", "jars": None},
+            r"Spark has no configuration of YARN: HADOOP_CONF_DIR is not set",
+        ),
+        (
+            {"packages": "org.nobody:nothing_2.13:1.0", "jars": None},
+            r"packages: org\.nobody:nothing_2\.13:1\.0 is in no repository",
+        ),
+    ],
+    ids=["YARN", "packages"],
+)
+def test_what_spark_submit_cannot_do_is_terminal_and_begins_with_the_cause(
+    worker: Worker,
+    store: S3Store,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    tmp_path: Path,
+    parameters: dict[str, str | None],
+    words: str,
+) -> None:
+    """Airflow keeps what follows the first exception of an output; the reason stands above it, and is found."""
+    topic = make_topic(1)
+    produce(topic, [{"n": 1}])
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="here"/><resolvers><filesystem name="here" m2compatible="true">'
+        f'<artifact pattern="{tmp_path}/[organisation]/[artifact]-[revision].[ext]"/></filesystem></resolvers>'
+        "</ivysettings>"
+    )
+    yarn = json.dumps({"conn_type": "spark", "host": "yarn"})
+    conf = {"spark.jars.ivySettings": str(settings), "spark.jars.ivy": str(tmp_path / "ivy")}
+    run = worker.run(topics=topic, environment={"AIRFLOW_CONN_SPARK_YARN": yarn}, spark_conf=conf, **parameters)
+    assert not run.succeeded
+    told = rf"AirflowFailException: {words}.*?\[topic '{topic}': ConfigurationError\]"
+    assert re.search(told, run.log, re.DOTALL), run.log
     assert list(store.list(f"topics/{topic}/")) == []

@@ -34,6 +34,7 @@ def offsets(run: TaskRun, topic: str) -> dict[str, list[list[int]]]:
     return landed
 
 
+@pytest.mark.newest_spark
 def test_latest_then_records_then_exactly_these_then_a_new_partition(
     worker: Worker,
     store: S3Store,
@@ -86,9 +87,9 @@ def test_many_topics_of_which_one_fails_one_is_empty_and_one_is_missing(
     run = worker.run(topics=[good, broken, empty, better, "never-made"])
     assert not run.succeeded
     assert "AirflowFailException" in run.log
-    assert f"topic '{broken}': RecordError: " in run.log
+    assert f" [topic '{broken}': RecordError]" in run.log
     assert "offset 1" in run.log
-    assert "topic 'never-made': TopicNotFoundError: " in run.log
+    assert " [topic 'never-made': TopicNotFoundError]" in run.log
     assert all(check(topic).records == 1 for topic in (good, better))
     assert check(broken, complete=False, recovered=False).records == 0
 
@@ -128,7 +129,6 @@ def test_an_interval_is_landed_once_however_often_it_is_run(
         ({"spark_conn_id": "spark_nowhere"}, "there is no connection 'spark_nowhere'"),
         ({"bucket": "never-made-bucket"}, "BucketNotFoundError: .*never-made-bucket"),
         ({"topics": "never-made"}, "topic 'never-made': TopicNotFoundError"),
-        ({"deploy_mode": "cluster"}, "deploy mode 'cluster': the Spark driver has to run on the Airflow worker"),
         ({"offsets": "data_interval"}, "schedule the DAG with CronDataIntervalTimetable"),
     ],
 )
@@ -172,6 +172,7 @@ def test_two_runs_that_meet_at_the_same_requests_land_every_record_once(
     assert all(run.succeeded for run in runs.values()), "\n".join(run.log for run in runs.values())
     assert {json.dumps(offsets(run, topic)) for run in runs.values()} == {'{"0": [[0, 500]], "1": [[0, 500]]}'}
     assert sorted((run.returned or {})["topics"][topic]["shared"] for run in runs.values()) == [False, True]
+    assert sorted((run.returned or {})["landed"]["records"] for run in runs.values()) == [0, 1000]
     summary = check(topic)
     assert (summary.records, summary.batches) == (1000, 1)
 
@@ -184,7 +185,7 @@ def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_bat
     produce: Callable[..., None],
     check: Callable[..., BucketSummary],
 ) -> None:
-    """It dies while it decides: nobody goes on, nothing is visible; its request comes late, and no number is wasted."""
+    """It dies while it decides: nobody goes on or waits, nothing is visible; its late request wastes no number."""
     topic = make_topic(1)
     produce(topic, [{"n": n} for n in range(100)])
     manifest = f"topics/_kafka_s3/{PIPELINE}/{topic}/batches/0000000001.manifest.json"
@@ -204,8 +205,10 @@ def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_bat
     assert not runs[0].succeeded
     assert store.head(manifest) is None
     assert list(store.list(f"topics/{topic}/")) == []
-    again = worker.run(topics=topic, adopt_wait=0.0)
+    again = worker.run(topics=topic, adopt_wait=60.0)
     assert again.succeeded, again.log
+    # The process that ran the task lives on in these tests: Airflow says that the task does not.
+    assert "which lives no more: Airflow has its task as not running. It is carried out now" in again.log
     assert gate.met[-1] == manifest
     assert offsets(again, topic) == {"0": [[0, 100]]}
     assert [batch["batch"] for batch in (again.returned or {})["topics"][topic]["batches"]] == [1]
@@ -218,7 +221,7 @@ def test_a_clock_before_the_end_of_the_interval_is_refused(worker: Worker, make_
     date = datetime(datetime.now(UTC).year + 2, 1, 2, tzinfo=UTC).isoformat()
     run = worker.run(topics=make_topic(1), offsets="data_interval", date=date)
     assert not run.succeeded
-    assert "which is in the future" in run.log
+    assert "ends in the future" in run.log
 
 
 def test_a_missing_connector_is_terminal_and_names_the_package(

@@ -186,6 +186,7 @@ def attacked(
     return Attacked(runs[0], topic, attempts, interpreter, environment, commands, text, cluster.logs())
 
 
+@pytest.mark.newest_spark
 def test_an_executor_killed_in_mid_slice_and_a_failed_attempt_leave_every_record_once(
     attacked: Attacked, store: S3Store, check: Callable[..., BucketSummary]
 ) -> None:
@@ -197,6 +198,7 @@ def test_an_executor_killed_in_mid_slice_and_a_failed_attempt_leave_every_record
     assert pending(store, attacked.topic) == [attacked.attempts[0][0]]
 
 
+@pytest.mark.newest_spark
 def test_executors_run_the_shipped_zip_in_a_python_of_their_own(attacked: Attacked) -> None:
     """It has neither Airflow nor this package nor the driver's libraries, and the task's log says what it has."""
     assert attacked.interpreter == str(WORKER_PYTHON)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TOKEN = "canary-4b7e-of-the-server"
 
 
+@pytest.mark.newest_spark
 @pytest.mark.timeout(600)  # it starts a server
 def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
     worker: Worker,
@@ -52,7 +53,7 @@ def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
         produce(topic, ["{broken"])
         run = worker.run(**said)
         assert not run.succeeded
-        assert f"topic '{topic}': RecordError: " in run.log
+        assert f" [topic '{topic}': RecordError]" in run.log
         assert run.java_starts == 0
         assert check(topic, complete=False, recovered=False).records == landed
         shown = {

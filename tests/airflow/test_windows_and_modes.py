@@ -75,4 +75,4 @@ def test_a_run_that_is_told_nothing_understandable_lands_nothing(
     run = worker.run(conf={"kafka_s3": {"windw": []}}, topics=make_topic(1))
     assert not run.succeeded
     assert "AirflowFailException" in run.log
-    assert "kafka_s3 has no 'windw'; it knows 'window', 'offsets'" in run.log
+    assert "kafka_s3 has no 'windw'; did you mean 'window'" in run.log

@@ -16,8 +16,9 @@ from typing import Any, Final
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.operators.remote import RemoteJob
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
+from dev.airflow_home import SPARK_JARS
 from dev.spark_connect import SparkConnectServer
-from tests.spark.pipeline import JARS, Pipeline, submitted
+from tests.spark.pipeline import Pipeline, submitted
 
 RECORDS: Final = 1_000
 
@@ -55,7 +56,7 @@ def small_runs(config: dict[str, Any]) -> dict[str, float]:
         return RemoteJob(logging.getLogger(__name__)).run(spec, {})[0]
 
     submits = [run(by_submit) for _ in range(config["rounds"])]
-    with SparkConnectServer(sorted(JARS.glob("*.jar"))) as server:
+    with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar"))) as server:
         connect = ConnectServer(url=server.url)
         run(by_server, connect=connect)
         remotes = [run(by_server, connect=connect) for _ in range(config["rounds"])]

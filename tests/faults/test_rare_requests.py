@@ -177,6 +177,60 @@ def test_a_document_that_is_damaged_on_its_way_is_not_a_corrupt_one(site: Site, 
     assert (result.status, result.wrote, rule.struck) == ("ok", False, 1)
 
 
+REFUSED: Final = ("InvalidPart", "InvalidPartOrder", "EntityTooSmall", "MalformedXML", "BadDigest")
+"""What a store says to Complete; some of it also of a request that was damaged on its way."""
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_an_upload_that_is_refused_some_times_is_completed_all_the_same(site: Site, code: str) -> None:
+    """Kafka has lost the records: the upload is all there is of them, and it is not given up."""
+    topic = Topic()
+    other = a_decided_batch(site, topic)
+    topic.kafka.delete_records(TOPIC, 0, topic.kafka.bounds(TOPIC, 0)[1])
+    for nth in (1, 3):
+        site.proxy.add(Answer(400, code), operation="CompleteMultipartUpload", key=f"{topic.data}*", nth=nth)
+
+    assert site.landing(topic).run("run").status == "ok"
+
+    assert other.pending() == set()
+    other.check()
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_an_upload_that_is_refused_always_is_kept_until_its_object_is_there(site: Site, code: str) -> None:
+    """Where Kafka lost the records the error says so, and the uploads are completed once the refusal is mended."""
+    topic = Topic()
+    other = a_decided_batch(site, topic)
+    uploads = other.pending()
+    topic.kafka.delete_records(TOPIC, 0, topic.kafka.bounds(TOPIC, 0)[1])
+    site.proxy.add(Answer(400, code), operation="CompleteMultipartUpload", key=f"{topic.data}*", times=None)
+
+    # Bytes that are damaged on their way are no refusal: the request is worth another try.
+    with pytest.raises(TransientError if code == "BadDigest" else BatchLossError):
+        site.landing(topic).run("run")
+
+    assert other.pending() == uploads
+    site.proxy.clear()
+    assert site.landing(topic).run("run").status == "ok"
+    assert other.pending() == set()
+    other.check()
+
+
+def test_an_upload_that_is_refused_always_is_written_again_from_kafka(site: Site) -> None:
+    """The refused upload is aborted afterwards."""
+    topic = Topic()
+    other = a_decided_batch(site, topic)
+    rule = site.proxy.add(
+        Answer(400, "InvalidPart"), operation="CompleteMultipartUpload", key=f"{topic.data}*", times=None
+    )
+
+    assert site.landing(topic).run("run").status == "ok"
+
+    assert rule.struck == 8
+    assert other.pending() == set()
+    other.check()
+
+
 @pytest.mark.parametrize("name", LOOKS)
 def test_whether_an_upload_is_still_there_is_not_guessed(site: Site, name: str) -> None:
     """When no Complete is answered the upload is looked for: without an answer nothing is built again."""

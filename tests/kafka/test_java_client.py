@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.kafka.options import spark_options
+from dev.airflow_home import SPARK_JARS
 from dev.certificates import Authority
 from dev.kafka_broker import KAFKA_JARS
-
-SPARK_JARS = KAFKA_JARS.parent / "spark"
 
 
 @pytest.fixture(scope="module")

@@ -188,7 +188,7 @@ def test_compacted_records_are_no_loss(kafka_broker: KafkaBroker, make_topic: Ma
 def test_a_missing_topic_is_an_error(kafka_config: dict[str, object], make_topic: MakeTopic) -> None:
     """As is a missing partition; never an empty range."""
     for topic, partition in (("no-such-topic", 0), (make_topic(1), 7)):
-        with pytest.raises(TopicNotFoundError, match=rf"partitions \[{partition}\] of topic '{topic}'"):
+        with pytest.raises(TopicNotFoundError, match=rf"topic '{topic}' \(partition {partition}\)"):
             list(read_records(kafka_config, topic, partition, 0, 1, isolation="read_committed", timeout=0.5))
 
 

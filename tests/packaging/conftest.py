@@ -41,8 +41,8 @@ class Environment:
         (self.site / "borrowed.pth").write_text(f"{borrowed}\n")
 
     def run(self, code: str) -> str:
-        """What a Python program prints, run from a folder that has nothing to do with the checkout."""
-        return self._call([str(self.python), "-c", code])
+        """What a Python program prints."""
+        return self.call([str(self.python), "-c", code])
 
     def ask(self, code: str) -> Any:
         """What a program says by ``print(json.dumps(...))`` on its last line."""
@@ -50,9 +50,10 @@ class Environment:
 
     def airflow(self, *arguments: str) -> str:
         """Output of an ``airflow`` command."""
-        return self._call([str(self.python), "-m", "airflow", *arguments])
+        return self.call([str(self.python), "-m", "airflow", *arguments])
 
-    def _call(self, command: list[str]) -> str:
+    def call(self, command: list[str]) -> str:
+        """What a command prints, run from a folder that has nothing to do with the checkout."""
         away = self._folder / "away"
         away.mkdir(exist_ok=True)
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "AIRFLOW"))}

@@ -19,6 +19,7 @@ def test_the_wheel_holds_the_package_the_script_and_the_types_and_nothing_else(w
     modules = {str(p.relative_to(ROOT)) for p in (ROOT / OURS).rglob("*.py")}
     assert modules <= names
     assert "[apache_airflow_provider]" in entry_points
+    assert "kafka-s3 = " in entry_points
 
 
 def test_the_wheel_runs_from_its_own_place(installed: Environment) -> None:
@@ -36,6 +37,12 @@ def test_the_script_for_spark_is_found_from_anywhere(either: Environment) -> Non
     assert "--job-file" in either.run(
         f"import runpy, sys; sys.argv=['x', '--help']; runpy.run_path({str(script)!r}, run_name='__main__')"
     )
+
+
+def test_the_command_is_installed(either: Environment) -> None:
+    """Errors print commands that begin with it."""
+    version = either.ask(f"import {OURS}; print(json.dumps({OURS}.__version__))")
+    assert either.call([str(either.python.with_name("kafka-s3")), "--version"]) == f"kafka-s3 {version}\n"
 
 
 def test_airflow_discovers_the_provider(either: Environment) -> None:

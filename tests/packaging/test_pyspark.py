@@ -5,8 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.metadata
+import re
+import xml.etree.ElementTree as ET
 
 import pytest
+
+from airflow_provider_kafka_s3.spark.versions import TESTED
+from dev.airflow_home import SPARK_JARS
+from tests.packaging.conftest import ROOT, Environment
+
+pytestmark = pytest.mark.newest_spark
 
 
 @pytest.fixture
@@ -24,8 +32,36 @@ def client() -> importlib.metadata.Distribution:
 def test_both_have_the_same_version(
     pyspark: importlib.metadata.Distribution, client: importlib.metadata.Distribution
 ) -> None:
-    """The lock pins them equal."""
+    """The lock pins them equal, at a version that the package says it is tested with; so are the jars."""
     assert pyspark.version == client.version
+    assert pyspark.version in TESTED
+    assert [jar.name for jar in SPARK_JARS.glob("spark-sql-*")] == [f"spark-sql-kafka-0-10_2.13-{pyspark.version}.jar"]
+
+
+def test_the_extra_installs_one_version_of_both_the_newest_that_is_tested(installed: Environment) -> None:
+    """So the line of the installation is enough by itself, whatever else the index has."""
+    required = installed.ask(
+        "import importlib.metadata as m; print(json.dumps(m.requires('airflow-provider-kafka-s3')))"
+    )
+    extra = {line.partition(";")[0].strip() for line in required if "extra == 'spark'" in line.replace('"', "'")}
+    assert extra == {f"pyspark=={TESTED[-1]}", f"pyspark-client=={TESTED[-1]}"}
+
+
+def test_the_connector_of_the_examples_is_that_of_the_extra() -> None:
+    """What a newcomer copies is refused otherwise."""
+    files = [*(ROOT / "dags").glob("*.py"), *(ROOT / "docs").rglob("*.md")]
+    found = {version for f in files for version in re.findall(r"spark-sql-kafka-0-10_2\.13:([\d.]+)", f.read_text())}
+    assert found == {TESTED[-1]}
+
+
+def test_the_tests_run_with_the_versions_that_are_said_to_be_tested() -> None:
+    """The oldest by the locks of Airflow, the newest by a lock of its own; the jars are of the same two."""
+    for lock, version in {"airflow-3.3": TESTED[0], "airflow-2.11": TESTED[0], "spark-4.2": TESTED[-1]}.items():
+        lines = (ROOT / "requirements" / f"{lock}.lock").read_text().splitlines()
+        assert {f"pyspark=={version}", f"pyspark-client=={version}"} <= set(lines), lock
+    space = "{http://maven.apache.org/POM/4.0.0}"
+    versions = [found.text for found in ET.parse(ROOT / "dev" / "pom.xml").iter(f"{space}spark.version")]
+    assert versions == list(TESTED)
 
 
 def test_the_installed_tree_is_not_mixed(

@@ -7,21 +7,23 @@ layout and formats: deterministic names, several objects per slice, several slic
 from __future__ import annotations
 
 import random
+import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pytest
+
 from airflow_provider_kafka_s3.batch.commit import (
     BATCH_METADATA,
     NONCE_METADATA,
-    BuildObjects,
-    BuiltObject,
     Committer,
 )
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import ContentHash, Manifest, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
 from airflow_provider_kafka_s3.batch.requests import Mode, RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
 from airflow_provider_kafka_s3.batch.source import Source
@@ -33,6 +35,7 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import ObjectStore
 from airflow_provider_kafka_s3.testing.invariants import check_bucket
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -181,6 +184,7 @@ class Engine:
         seed: int = 0,
         sleep: Callable[[float], None] | None = None,
         monotonic: Callable[[], float] | None = None,
+        now: Callable[[], float] = time.time,
         policy: RetryPolicy | None = None,
         build: Callable[[DurableStore], BuildObjects] = builder,
         pipeline: str = PIPELINE,
@@ -190,6 +194,7 @@ class Engine:
         rng = random.Random(seed)
         self.sleep = sleep or clock.sleep
         self.monotonic = monotonic or clock.monotonic
+        self.now = now
         self.source = source
         self.store = DurableStore(store, Retrier(policy, sleep=self.sleep, monotonic=self.monotonic, rng=rng.random))
         self.log = TopicLog(self.store, topics_dir=TOPICS_DIR, pipeline=pipeline, topic=topic)
@@ -197,13 +202,14 @@ class Engine:
         self.new_nonce = lambda: f"{rng.getrandbits(128):032x}"
 
     def request(self, run: str, mode: Mode = "incremental", **settings: Any) -> RunRequest:
-        """A run with small slices."""
-        defaults: dict[str, Any] = {"layout": LAYOUT, "starting": "earliest", "max_slice_records": 3, "adopt_wait": 0.0}
+        """A run with small slices; a window says where its pipeline begins, as with ``offsets="data_interval"``."""
+        starting = None if mode == "data_interval" else "earliest"
+        defaults: dict[str, Any] = {"layout": LAYOUT, "starting": starting, "max_slice_records": 3, "adopt_wait": 0.0}
         return RunRequest(run=run, mode=mode, **(defaults | settings))
 
     def topic_run(self, request: RunRequest) -> TopicRun:
         """One attempt of a run."""
-        return TopicRun(self.committer, request, sleep=self.sleep, monotonic=self.monotonic)
+        return TopicRun(self.committer, request, sleep=self.sleep, monotonic=self.monotonic, now=self.now)
 
     def run(self, run: str, mode: Mode = "incremental", **settings: Any) -> TopicResult:
         """One attempt of a run, from beginning to end, as operator and Spark job share it."""
@@ -232,3 +238,22 @@ class Engine:
         """One Spark task."""
         batches = self.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
         return upload_slice(self.store, plan, s, batches, self.new_nonce)
+
+
+def crash_after(
+    document: str, bucket: ObjectStore, kafka: SimulatedKafka, run: str, mode: Mode = "incremental", **settings: Any
+) -> None:
+    """Run until the process ends, right after it has written a control document.
+
+    Args:
+        document: pattern of its key, such as ``*.plan.json``.
+        bucket: what lies there.
+        kafka: what is read.
+        run: key of the run.
+        mode: of the run.
+        settings: more of :meth:`Engine.request`.
+    """
+    store = FaultyStore(bucket)
+    store.inject(Fault.CRASH_AFTER, operation="put_new", key=document)
+    with pytest.raises(SimulatedCrash):
+        Engine(store, kafka).run(run, mode, **settings)

@@ -85,9 +85,10 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/runs.py",
-                "        if not self.log.create_plan(plan, attempt=self.request.attempt):\n            return None\n",
+                "        if not self.log.create_plan(plan, attempt=self.request.attempt, task=self.request.task):\n"
+                "            return None\n",
                 "        import msgspec\n\n        while not self.log.create_plan(plan):\n"
-                "            plan = msgspec.structs.replace(plan, batch=plan.batch + 1)\n",
+                "            plan = msgspec.structs.replace(plan, batch=plan.batch + 1, start=None)\n",
             ),
         ),
     ),
@@ -110,10 +111,11 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/runs.py",
-                "                return decision\n        return None\n",
-                "                return decision\n"
-                "        from airflow_provider_kafka_s3.exceptions import UnknownOutcomeError\n\n"
-                '        raise UnknownOutcomeError("blocked by another run")\n',
+                "            decision = self._patience.decision(plan)\n",
+                "            decision = self._patience.decision(plan)\n"
+                "            if decision is None:\n"
+                "                from airflow_provider_kafka_s3.exceptions import UnknownOutcomeError\n\n"
+                '                raise UnknownOutcomeError("blocked by another run")\n',
             ),
         ),
     ),
@@ -126,8 +128,7 @@ MUTATIONS: Final = (
                 '        if decision.status == "commit" and not self.roll_forward(plan, decision):\n'
                 "            return\n"
                 "        self.resolve(plan, decision)\n",
-                "        self.resolve(plan, decision)\n"
-                "        for entry in decision.objects:\n            self.complete(plan, entry)\n",
+                "        self.resolve(plan, decision)\n        self.roll_forward(plan, decision)\n",
             ),
         ),
     ),
@@ -243,6 +244,51 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "window-alone",
+        "a run over a window begins there in a partition that nobody has touched",
+        (
+            Edit(
+                f"{BATCH}/planning.py",
+                "    begin = untouched(view, window.ends)\n",
+                "    known = view.marker.covered | view.marker.debt | view.claims\n"
+                "    begin = {p: known.end(p) or window.starts[p] for p in window.ends}\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "gap-below-window",
+        "what lies between the coverage and a window is not landed with it",
+        (
+            Edit(
+                f"{BATCH}/planning.py",
+                "    begin = untouched(view, window.ends)\n",
+                "    begin = window.starts\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "future-ends-window",
+        "a record of the future ends a window",
+        (
+            Edit(
+                f"{BATCH}/bounds.py",
+                "if found is not None and is_future(found, now_ms)}\n",
+                "if False}\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "added-from-window",
+        "a partition that was added begins at its current end",
+        (
+            Edit(
+                f"{BATCH}/planning.py",
+                "    return {p: max(known.end(p) or 0, view.marker.start.get(p, 0)) for p in partitions}\n",
+                "    return {p: max(known.end(p) or 0, view.marker.start.get(p, 1)) for p in partitions}\n",
+            ),
+        ),
+    ),
+    Mutation(
         "no-run-record",
         "there is no record of a run",
         (
@@ -282,9 +328,9 @@ MUTATIONS: Final = (
             ),
             Edit(
                 f"{BATCH}/commit.py",
-                "        if self.log.require_marker()[0].is_resolved(plan.batch):\n            return False\n"
-                "        visible = ",
-                "        visible = ",
+                "        if self.log.require_marker()[0].is_resolved(plan.batch):\n            return None\n"
+                "        found = ",
+                "        found = ",
             ),
         ),
         trim=True,
@@ -299,17 +345,17 @@ MUTATIONS: Final = (
         "what is read again is not compared with the manifest",
         (
             Edit(
-                f"{BATCH}/commit.py",
+                f"{BATCH}/rebuild.py",
                 "    if built.content != entry.content:\n",
                 "    if False:\n",
             ),
             Edit(
-                f"{BATCH}/commit.py",
+                f"{BATCH}/rebuild.py",
                 "    if built.size != entry.size:\n",
                 "    if False:\n",
             ),
         ),
-        first=60,
+        first=120,
     ),
     Mutation(
         "gone-is-done",
@@ -317,9 +363,9 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/commit.py",
-                "            answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
-                "            answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n"
-                "            if answer is CompleteAnswer.GONE:\n                return True\n",
+                "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
+                "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n"
+                '                if answer is CompleteAnswer.GONE:\n                    return "visible"\n',
             ),
         ),
     ),
@@ -329,9 +375,32 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/commit.py",
-                "            answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
-                "            answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n"
-                "            if answer is CompleteAnswer.DONE:\n                return True\n",
+                "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
+                "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n"
+                '                if answer is CompleteAnswer.DONE:\n                    return "visible"\n',
+            ),
+        ),
+    ),
+    Mutation(
+        "refused-is-final",
+        "an upload is aborted when the store refuses once to complete it",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                "            refusals += answer is CompleteAnswer.REFUSED\n",
+                "            if answer is CompleteAnswer.REFUSED:\n"
+                "                self._give_up(entry)\n                return self._appears(plan, entry)\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "refused-aborted-first",
+        "a refused upload is aborted before its object is written again",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                '        if refusals == _TRIES:\n            return "refused"\n',
+                '        if refusals == _TRIES:\n            self._give_up(entry)\n            return "refused"\n',
             ),
         ),
     ),
@@ -364,9 +433,20 @@ MUTATIONS: Final = (
         "a reset does not end older batches first",
         (
             Edit(
-                f"{BATCH}/exits.py",
-                "        if batch > pending.batch:\n            break\n",
-                "        if batch != pending.batch:\n            continue\n",
+                f"{BATCH}/decided.py",
+                "    older = [plan for batch, plan in sorted(view.open_plans.items()) if batch < pending.batch]\n",
+                "    older: list[Plan] = []\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "upload-left",
+        "an upload stays pending when Complete did not say that it is done, and its object is there",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                "if answer not in (CompleteAnswer.DONE, CompleteAnswer.GONE):\n",
+                "if False:\n",
             ),
         ),
     ),

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3.batch.commit import BuildObjects, BuiltObject
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
 from airflow_provider_kafka_s3.batch.requests import Purpose
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -56,6 +56,7 @@ class Process(Actor):
             seed=world.rng.getrandbits(32),
             sleep=self.sleep,
             monotonic=self.monotonic,
+            now=world.surroundings.now,
             build=self._builder,
         )
 

@@ -6,8 +6,11 @@ the world around it, a request at a time, in an order that the seed decides:
 * processes die between any two requests, or sleep for long and come back as zombies; Spark tasks outlive their job, and
   run twice;
 * requests are refused (503, 409), applied without an answer, sent twice, or applied much later, when their sender is
-  long dead; a Complete takes its upload away at once and shows its object later, or never;
-* uploads expire, retention and compaction delete records, partitions are added, the topic is deleted and created again;
+  long dead; a Complete takes its upload away at once and shows its object later, or never, or leaves it beside its
+  object;
+* uploads expire, or are refused once, several times or for good;
+* retention and compaction delete records, partitions are added, the topic is deleted and created again; transactions
+  stay open, and some records have timestamps of the future;
 * users delete committed objects; operators abandon, reset and accept losses at any time.
 
 The invariants are checked inside the bucket at every write (:mod:`tests.protocol.watch`). At the end the faults stop:
@@ -33,6 +36,7 @@ from airflow_provider_kafka_s3.exceptions import (
     ForeignObjectError,
     KafkaS3Error,
     MissingObjectError,
+    RecordError,
     RunSupersededError,
     TerminalError,
     TopicRecreatedError,
@@ -41,6 +45,7 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, Request
+from airflow_provider_kafka_s3.testing.topic_state import looked_after
 from tests.protocol.actors import Actor, Scheduler
 from tests.protocol.bucket import Bucket
 from tests.protocol.engine import TOPIC, check_landed
@@ -84,8 +89,9 @@ class World:
         self.kafka = SimulatedKafka(records_per_poll=2, before_request=lambda operation: self.scheduler.pause())
         self.kafka.create_topic(TOPIC, rng.choice((1, 1, 2, 3)))
         self.watch = Watch(self.kafka.is_optional)
-        self.bucket = Bucket(self._on_write, conditional_complete=rng.random() < 0.7)
+        self.bucket = Bucket(self._on_write, self.watch.on_abort, conditional_complete=rng.random() < 0.7)
         self.watch.exists = self.bucket.objects.__contains__
+        self.watch.is_pending = self.bucket.uploads.__contains__
         self.senders: list[Process] = []
         self.sender: Process | None = None
         self.now = 0
@@ -102,8 +108,11 @@ class World:
         )
         self.on_data_loss = rng.choice(("skip", "fail"))
         self.starting = rng.choice(("earliest", "earliest", "latest"))
+        self.on_future_timestamp = rng.choice(("fail", "read_to_end"))
         self.surroundings = Surroundings(self, rng, self.kafka)
         self.requests: dict[str, dict[str, Any]] = {}
+        # Per run over a window the topic's id then, and the offsets that it has to land.
+        self.due: dict[str, tuple[str, Offsets]] = {}
         # Runs that succeeded with a target of their own. A window that others had covered leaves no record.
         self.landed: set[str] = set()
         self.seen: Counter[str] = Counter()
@@ -224,9 +233,12 @@ class World:
         key = key or (rng.choice(known) if known and rng.random() < 0.5 else f"run-{len(known):03d}")
         if key not in self.requests:
             settings: dict[str, Any] = {"mode": mode or rng.choice(("incremental", "data_interval", "data_interval"))}
+            settings["starting"] = self.starting
             if settings["mode"] == "data_interval":
                 start = rng.randint(0, self.surroundings.clock + 1)
-                settings["window"] = (start, start + rng.choice((2, 5, 20)))
+                settings["window"] = window = (start, start + rng.choice((2, 5, 20)))
+                settings["starting"] = rng.choice((self.starting, None))
+                self.due[key] = self.kafka.topic_id(TOPIC), self.surroundings.due(window)
             elif settings["mode"] == "incremental" and mode is None and rng.random() < 0.2:
                 settings["max_records_per_run"] = 7
             self.requests[key] = settings
@@ -243,7 +255,7 @@ class World:
         request = process.engine.request(
             process.key,
             **self.requests[process.key],
-            starting=self.starting,
+            on_future_timestamp=self.on_future_timestamp,
             max_records_per_batch=self.rng.choice((4, 9, None)),
             on_data_loss=self.on_data_loss,
             on_missing="restore" if process.restoring else self.rng.choice(("fail", "ignore")),
@@ -263,6 +275,8 @@ class World:
         if process.purpose != "resume":
             self.seen[f"runs that were told to {process.purpose}"] += 1
         self.seen[f"runs that ended {outcome}"] += 1
+        if outcome in ("ok", "empty") and process.purpose == "resume":
+            self._judge_window(process)
         if outcome == "ok":
             marker = self.watch.state.marker
             assert marker is not None
@@ -274,6 +288,19 @@ class World:
             if not any(process.result.target <= c for c in covered):
                 self.watch.fail(f"I4 run {process.key} reported success and is not covered: {process.result.target}")
 
+    def _judge_window(self, process: Process) -> None:
+        """A run over a window that succeeds has landed what was there of it, or has left it to somebody."""
+        if process.key not in self.due:
+            return
+        topic_id, due = self.due[process.key]
+        marker = self.watch.state.marker
+        if marker is None or topic_id != marker.topic_id or topic_id != self.kafka.topic_id(TOPIC):
+            return
+        # Where retention has deleted the first record of a window, nobody finds any more where it began.
+        due &= self.surroundings.due(self.requests[process.key]["window"])
+        if missing := due - looked_after(self.watch.state, marker):
+            self.watch.fail(f"I8 run {process.key} succeeded and left {missing} of its window out")
+
     def _judge_error(self, process: Process) -> None:
         error = process.error
         if isinstance(error, ForeignObjectError) or (isinstance(error, ControlError) and not self.trim):
@@ -283,6 +310,8 @@ class World:
             self.watch.fail(f"I6 {process.name} {process.key} let an answer of the store escape: {error!r}")
         if isinstance(error, MissingObjectError) and not any(key in str(error) for key in self.watch.ever_deleted):
             self.watch.fail(f"I4 {process.name} {process.key} misses objects that nobody deleted: {error}")
+        if isinstance(error, RecordError) and "from the future" not in str(error):
+            self.watch.fail(f"I6 {process.name} {process.key} found a record that it cannot land: {error}")
         if isinstance(error, ConfigurationError) and process.name != "operator":
             self.watch.fail(f"I6 {process.name} {process.key} ended with {error}")
 
@@ -303,6 +332,7 @@ class World:
 
     def _drain(self) -> None:
         self.faulty = False
+        self.surroundings.end_transactions()
         for actor in self.scheduler.actors:
             actor.asleep_until = 0
         self._land_the_rest()
@@ -357,7 +387,7 @@ class World:
 
     def _repeat(self, key: str) -> None:
         """Somebody clears a run in Airflow."""
-        allowed: tuple[type[KafkaS3Error], ...] = (BatchLossError, MissingObjectError)
+        allowed: tuple[type[KafkaS3Error], ...] = (BatchLossError, MissingObjectError, RecordError)
         if key not in self.landed:
             allowed += (RunSupersededError, DataLossError)
         if self.trim:
@@ -373,7 +403,13 @@ class World:
             if state.is_resolved(plan.batch):
                 self.watch.check_batch(plan, decision, self.watch.exists)
         if not self.trim:
-            check_landed(self.bucket, self.kafka, is_optional=self.kafka.is_optional, deleted=self.watch.deleted)
+            check_landed(
+                self.bucket,
+                self.kafka,
+                is_optional=self.kafka.is_optional,
+                deleted=self.watch.deleted,
+                times=self.kafka.all_times(),
+            )
         self.seen["batches"] += len(state.plans)
         self.seen["objects at the end"] += sum(self.watch.batch_of(key) is not None for key in self.bucket.objects)
 

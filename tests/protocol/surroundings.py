@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final, Literal
 
+from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import CONTROL, TOPIC
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tests.protocol.simulation import World
 
 __all__ = ["Surroundings"]
+
+_FUTURE: Final = 36_000_000
+"""Milliseconds: ten hours, more than clocks may differ."""
 
 _RELEASES: Final[tuple[Literal["debt", "lost"], ...]] = ("debt", "debt", "lost")
 
@@ -33,6 +37,23 @@ class Surroundings:
         self.kafka = kafka
         self.clock = 0
         self.recreated = 0
+        # Some topics have records of the future, some a partition that is idle most of the time.
+        self._from_the_future = rng.choice((0.0, 0.0, 0.0, 0.02))
+        self._idle = rng.random() < 0.3
+
+    def now(self) -> float:
+        """The time, in seconds."""
+        return self.clock / 1000
+
+    def due(self, window: tuple[int, int]) -> Offsets:
+        """The readable offsets that a run over a window has to land, as anybody sees who looks at every record."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        times = self.kafka.all_times()[self.kafka.topic_id(TOPIC)]
+        for partition, end in self.kafka.readable_ends(TOPIC).items():
+            past = [(o, t) for o, t in sorted(times[partition].items()) if t < self.clock + _FUTURE // 2]
+            first, stop = (next((o for o, t in past if t >= at), end) for at in window)
+            found[partition] = [(first, min(stop, end))]
+        return Offsets(found)
 
     def something_happens(self) -> None:
         chance = self.rng.random
@@ -47,14 +68,20 @@ class Surroundings:
             partition = self._any_partition()
             start, _ = self.kafka.bounds(TOPIC, partition)
             self.kafka.delete_records(TOPIC, partition, start + self.rng.choice((1, 2, 6)))
-        if chance() < 0.0006:
+        if chance() < 0.001:
             self.kafka.add_partitions(TOPIC, 1)
+        if chance() < 0.01:
+            self._a_transaction_opens_or_ends()
         if chance() < 0.0006 and self.recreated == 0:
             self._topic_is_recreated()
         if chance() < 0.02 and self.world.bucket.uploads:
-            self.world.bucket.abort_upload("", self.rng.choice(sorted(self.world.bucket.uploads)))
+            self.world.bucket.expire_upload(self.rng.choice(sorted(self.world.bucket.uploads)))
         if chance() < 0.004 and self.world.bucket.uploads:
             self.world.bucket.doomed.add(self.rng.choice(sorted(self.world.bucket.uploads)))
+        if chance() < 0.01 and self.world.bucket.uploads:
+            upload_id = self.rng.choice(sorted(self.world.bucket.uploads))
+            self.world.bucket.refusing[upload_id] = self.rng.choice((1, 1, 3, 1_000))
+            self.world.seen["uploads refused"] += 1
         if chance() < 0.05:
             self.world.apply_something_late()
         if self.world.watch.state.marker is not None:
@@ -80,13 +107,32 @@ class Surroundings:
     def records_arrive(self) -> None:
         self.clock += 1
         partition = self._any_partition()
+        if self._idle and partition == 0 and self.rng.random() < 0.9:
+            return
         for _ in range(self.rng.choice((1, 2, 5))):
             if self.rng.random() < 0.08:
                 self.kafka.append_marker(TOPIC, partition)
                 continue
             offset = self.kafka.bounds(TOPIC, partition)[1]
             timestamp = max(0, self.clock + self.rng.choice((0, 0, 0, -3, 1)))
+            if self.rng.random() < self._from_the_future:
+                timestamp += _FUTURE
+                self.world.seen["records of the future"] += 1
             self.kafka.append(TOPIC, partition, record(self.kafka.topic_id(TOPIC), partition, offset), timestamp)
+
+    def _a_transaction_opens_or_ends(self) -> None:
+        partition = self._any_partition()
+        if self.kafka.in_transaction(TOPIC, partition):
+            self.kafka.commit_transaction(TOPIC, partition)
+        else:
+            self.kafka.open_transaction(TOPIC, partition)
+            self.world.seen["transactions"] += 1
+
+    def end_transactions(self) -> None:
+        """Everything that was sent can be read."""
+        for partition in range(self.kafka.partition_count(TOPIC)):
+            if self.kafka.in_transaction(TOPIC, partition):
+                self.kafka.commit_transaction(TOPIC, partition)
 
     def _topic_is_recreated(self) -> None:
         self.recreated += 1

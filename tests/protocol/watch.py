@@ -62,6 +62,15 @@ class Watch:
         self.ever_deleted.add(stored.key)
         self._visible.subtract(stored.body.splitlines())
 
+    def on_abort(self, key: str, upload_id: str) -> None:
+        """A process aborts a pending upload: never one that a decided batch still needs."""
+        batch = self._listed.get(key)
+        if batch is None or self.state.is_resolved(batch) or self.exists(key):
+            return
+        accepted = self.state.amended.get(batch, frozenset())
+        if key not in accepted and any(o.upload_id == upload_id for o in self.state.manifests[batch].objects):
+            self.fail(f"I1 upload {upload_id} was aborted, all that decided batch {batch} had of object {key}")
+
     def on_trim(self, key: str) -> None:
         """Somebody deletes an old control document, which nobody may."""
         self._trimmed.add(key.removeprefix(CONTROL))
@@ -96,12 +105,22 @@ class Watch:
             for plan, decision in self.state.committed():
                 if marker.is_resolved(plan.batch) and not old_marker.is_resolved(plan.batch):
                     self.check_batch(plan, decision, self._is_there)
+                    self._check_uploads(plan, decision)
 
     def _is_there(self, key: str) -> bool:
         return self.exists(key)
 
+    def _check_uploads(self, plan: Plan, decision: Manifest) -> None:
+        """No upload of a resolved batch is pending: a Complete that comes late could bring a deleted object back."""
+        for entry in decision.objects:
+            if self.is_pending(entry.upload_id):
+                self.fail(f"I7 upload {entry.upload_id} of {entry.key} is pending, and batch {plan.batch} is resolved")
+
     exists: Callable[[str], bool]
     """Whether a key is visible; set by the owner of the bucket."""
+
+    is_pending: Callable[[str], bool]
+    """Whether an upload is pending; set by the owner of the bucket."""
 
     def check_batch(self, plan: Plan, decision: Manifest, exists: Callable[[str], bool]) -> None:
         """All objects of a resolved batch are there, and all its records in them."""

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dev.airflow_home import SPARK_JARS
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
 from dev.spark_connect import SparkConnectServer
-from tests.spark.pipeline import JARS, MakePipeline, Pipeline, spark_conf
+from tests.spark.pipeline import MakePipeline, Pipeline, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +39,7 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def connect_server() -> Iterator[SparkConnectServer]:
     """A Spark Connect server with two cores and a web interface."""
-    with SparkConnectServer(sorted(JARS.glob("*.jar")), ui=True) as server:
+    with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar")), ui=True) as server:
         yield server
 
 

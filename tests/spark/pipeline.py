@@ -34,12 +34,12 @@ from airflow_provider_kafka_s3.spark.scripts import job_script
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+from dev.airflow_home import SPARK_JARS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-JARS: Final = ROOT / ".build" / "jars" / "spark"
 CREDENTIALS: Final = S3Credentials(access_key_id="test", secret_access_key="canary-of-the-secret-key")
 
 
@@ -47,7 +47,7 @@ def spark_conf(**more: str) -> dict[str, str]:
     """Settings of a local session as the operator makes them; keywords have ``_`` for ``.``."""
     user = {
         "spark.master": "local[2,4]",
-        "spark.jars": ",".join(str(jar) for jar in sorted(JARS.glob("*.jar"))),
+        "spark.jars": ",".join(str(jar) for jar in sorted(SPARK_JARS.glob("*.jar"))),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -99,8 +99,9 @@ class Pipeline:
     def topic_run(self, topic: str, run: str) -> TopicRun:
         """One attempt of a run over a topic."""
         log = TopicLog(self.store, topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic)
+        starting = None if "window" in self.settings else "earliest"
         request = RunRequest(
-            **{"run": run, "mode": "incremental", "layout": self.layout, "starting": "earliest", **self.settings}
+            **{"run": run, "mode": "incremental", "layout": self.layout, "starting": starting, **self.settings}
         )
         return TopicRun(Committer(log, self.source, object_builder(self.store)), request)
 

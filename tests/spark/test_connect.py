@@ -131,6 +131,7 @@ def driver_of(folder: Path) -> psutil.Process:
     raise AssertionError("no driver runs")
 
 
+@pytest.mark.newest_spark
 def test_a_connect_server_writes_the_same_bytes_as_a_spark_of_its_own(
     spark: SparkSession,
     kafka_broker: KafkaBroker,

@@ -23,9 +23,10 @@ from airflow_provider_kafka_s3.operators import launch
 from airflow_provider_kafka_s3.spark.conf import with_job_conf
 from airflow_provider_kafka_s3.spark.scripts import job_script
 from airflow_provider_kafka_s3.spark.ship import package_zip
+from dev.airflow_home import SPARK_JARS
 from dev.kafka_broker import KafkaBroker, Message
 from tests.conftest import PASSWORD
-from tests.spark.pipeline import CREDENTIALS, JARS, ROOT, MakePipeline
+from tests.spark.pipeline import CREDENTIALS, ROOT, MakePipeline
 from tests.spark.probes import command_lines
 
 CLUSTER_SECRET = "canary-9d2c-cluster-secret"
@@ -164,7 +165,12 @@ def test_the_pods_of_executors_hold_no_secret_and_what_the_documentation_promise
         command = [
             *(str(launch.spark_submit(local=True)), "--master", f"k8s://{api.endpoint}", "--num-executors", "2"),
             *(part for name, value in with_job_conf(said).items() for part in ("--conf", f"{name}={value}")),
-            *("--py-files", str(package_zip(tmp_path)), "--jars", ",".join(str(jar) for jar in JARS.glob("*.jar"))),
+            *(
+                "--py-files",
+                str(package_zip(tmp_path)),
+                "--jars",
+                ",".join(map(str, SPARK_JARS.glob("*.jar"))),
+            ),
             *(str(job_script()), "--job-file", str(job_file)),
         ]
         with submitted(command, tmp_path / "log") as driver:
@@ -185,6 +191,6 @@ def test_the_pods_of_executors_hold_no_secret_and_what_the_documentation_promise
     assert variables["AWS_DEFAULT_REGION"]["value"] == "eu-central-1"
     assert "@127.0.0.1:" in variables["SPARK_DRIVER_URL"]["value"], "SPARK_LOCAL_HOSTNAME is where executors connect to"
     assert "_SPARK_AUTH_SECRET" not in variables
-    assert container["image"] == "registry.example.com/spark-kafka-s3:4.0.0"
+    assert container["image"] == "registry.example.com/spark-kafka-s3:4.2.0"
     assert pod["serviceAccountName"] == "landing-executors"
     assert {"mountPath": "/etc/spark-auth", "name": "spark-auth-volume"} in container["volumeMounts"]

@@ -6,18 +6,20 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 import pytest
 
 from airflow_provider_kafka_s3.config import MIB, Format, Layout
-from airflow_provider_kafka_s3.spark.spec import JobResult
+from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
-from tests.spark.pipeline import CREDENTIALS, MakePipeline, submit
+from tests.spark.pipeline import CREDENTIALS, MakePipeline, Pipeline, submit, submitted
 from tests.spark.probes import Gate
 
 
@@ -36,7 +38,10 @@ def kill_all(process: subprocess.Popen[str]) -> None:
 def test_a_driver_killed_after_a_part_was_uploaded_leaves_nothing_and_the_next_one_finishes(
     kafka_broker: KafkaBroker, make_topic: object, make_pipeline: MakePipeline, tmp_path: Path
 ) -> None:
-    """Kill -9 before the decision: nothing is visible; the rerun lands every record once. Nothing secret is shown."""
+    """Kill -9 before the decision: nothing is visible; the rerun lands every record once.
+
+    Nothing secret is shown. The log of the rerun has nothing red, and says what is done until the read begins.
+    """
     topic = make_topic(2)  # type: ignore[operator]
     sent = [
         Message(json.dumps({"n": n, "fill": "x" * 300}).encode(), partition=n % 2, timestamp=n) for n in range(60_000)
@@ -73,6 +78,12 @@ def test_a_driver_killed_after_a_part_was_uploaded_leaves_nothing_and_the_next_o
         assert CREDENTIALS.secret_access_key not in shown
         assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
+        assert " ERROR " not in output
+        steps = ("looking up the plans of 1 topic ", "1 topic to be read", "starting Spark at master local[2,4]")
+        steps += (f"Spark {version('pyspark')} is up after", "session is ready after", "Spark plans the read of")
+        steps += (f"{topic}: reading", f"topic {topic}: batch 1 is committed")
+        assert [output.index(step) for step in steps] == sorted(output.index(step) for step in steps)
+
 
 def _commands(root: int) -> list[list[str]]:
     commands = []
@@ -83,20 +94,48 @@ def _commands(root: int) -> list[list[str]]:
     return commands
 
 
+def _one_record(kafka_broker: KafkaBroker, make_topic: object, make_pipeline: MakePipeline) -> tuple[str, Pipeline]:
+    """A topic of one record, and a pipeline that has not landed it."""
+    topic = make_topic(1)  # type: ignore[operator]
+    kafka_broker.produce(topic, [Message(b"{}")])
+    return topic, make_pipeline(layout=Layout(format=Format(kind="json")))
+
+
+def _failed_outcome(pipeline: Pipeline, topic: str, folder: Path, **settings: str) -> TopicOutcome:
+    """What a driver wrote down about its only topic, before it ended with exit code 1."""
+    spec = pipeline.spec({topic: pipeline.plan(topic, "run")}, "run", folder / "result.json")
+    result, output, code = submitted(spec, folder, **settings)
+    assert code == 1, output
+    assert result is not None
+    (outcome,) = result.topics
+    return outcome
+
+
+@pytest.mark.newest_spark
 def test_a_driver_without_the_connector_says_how_to_get_it(
     kafka_broker: KafkaBroker, make_topic: object, make_pipeline: MakePipeline, tmp_path: Path
 ) -> None:
     """The result names the package; the exit code tells that the job failed."""
-    topic = make_topic(1)  # type: ignore[operator]
-    kafka_broker.produce(topic, [Message(b"{}")])
-    pipeline = make_pipeline(layout=Layout(format=Format(kind="json")))
-    spec = pipeline.spec({topic: pipeline.plan(topic, "run")}, "run", tmp_path / "result.json")
-    process = submit(spec, tmp_path, spark_jars="")
-    output, _ = process.communicate()
-    assert process.returncode == 1, output
-    result = JobResult.read(spec.result_path)
-    assert result is not None
-    (outcome,) = result.topics
+    topic, pipeline = _one_record(kafka_broker, make_topic, make_pipeline)
+    outcome = _failed_outcome(pipeline, topic, tmp_path, spark_jars="")
     assert outcome.error == "ConfigurationError"
     assert "packages='org.apache.spark:spark-sql-kafka-0-10_2.13:4." in str(outcome.message)
     assert os.listdir(tmp_path) == ["result.json"]
+
+
+def test_a_master_that_takes_connections_and_is_silent_is_named(
+    kafka_broker: KafkaBroker, make_topic: object, make_pipeline: MakePipeline, tmp_path: Path
+) -> None:
+    """Spark itself would wait for a minute, and then speak of a stopped SparkContext; no upload stays open."""
+    topic, pipeline = _one_record(kafka_broker, make_topic, make_pipeline)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        master = f"spark://127.0.0.1:{listening.getsockname()[1]}"
+        outcome = _failed_outcome(pipeline, topic, tmp_path, spark_master=master)
+    assert outcome.error == "SparkJobError"
+    assert str(outcome.message).startswith("no answer from the Spark master: ")
+    assert str(outcome.message).endswith(master)
+    assert "silent for 20 s" in str(outcome.message)
+    assert "stopped SparkContext" not in str(outcome.message)
+    assert list(pipeline.store.pending_uploads("")) == []

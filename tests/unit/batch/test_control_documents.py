@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.batch.documents import FORMAT, Document, canonical, decode, digest, encode, write_stamp
 from airflow_provider_kafka_s3.batch.log import RunRecord
 from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest, ObjectEntry, SliceResult
@@ -142,7 +143,7 @@ def test_a_changed_byte_is_noticed(document: Document) -> None:
     """Any change of content breaks the checksum, and the error says where and what to do."""
     body = encode(document, write_stamp())
     at = body.index(b'"created_at"') + len(b'"created_at":"')
-    with pytest.raises(CorruptControlError, match=r"here cannot be trusted.*Restore"):
+    with pytest.raises(CorruptControlError, match=r"cannot be trusted.*Restore.*: here$"):
         decode(type(document), body[:at] + b"9" + body[at + 1 :], "here")
 
 
@@ -185,6 +186,7 @@ def test_every_truncation_is_noticed(document: Document) -> None:
         {"new_topic_id": "x"},
         {"type": "other"},
         {"isolation": "dirty"},
+        {"unknown": 1, "version": __version__},
     ],
     ids=str,
 )
@@ -233,6 +235,49 @@ def test_a_manifest_that_cannot_be_is_refused_although_its_checksum_fits(change:
     """A status goes with its fields, and no key is listed twice."""
     with pytest.raises(CorruptControlError):
         decode(Manifest, rewritten(manifest(), change), "here")
+
+
+@pytest.mark.parametrize(
+    ("document", "change", "what"),
+    [
+        (plan(), {"priority": 1}, "unknown field `priority`"),
+        (plan(), {"slices": [{"id": 0, "partition": 0, "start": 0, "end": 5, "leader": 3}]}, "unknown field `leader`"),
+        (plan(), {"layout": {"format": {"kind": "parquet"}}}, "enum value 'parquet' - at `$.layout.format.kind`"),
+        (plan(), {"layout": {"format": {"kind": "json", "schema": "x"}}}, "unknown field `schema`"),
+        (plan(), {"type": "compaction"}, "enum value 'compaction'"),
+        (plan(), {"isolation": "dirty"}, "enum value 'dirty'"),
+        (manifest(), {"status": "merged"}, "enum value 'merged'"),
+        (manifest(), {"objects": [msgspec.to_builtins(ENTRY) | {"checksum_algorithm": "XXH3"}]}, "enum value 'XXH3'"),
+        (marker(), {"partitions": {"0": {"covered": [], "epoch": 7}}}, "unknown field `epoch`"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_older_worker_asks_for_an_upgrade_when_a_newer_one_has_written(
+    document: Document, change: dict[str, Any], what: str
+) -> None:
+    """A fleet is not upgraded at once. The error names both versions. A wrong checksum stays corrupt."""
+    body = rewritten(document, change | {"version": "9.1.0"})
+    with pytest.raises(UnsupportedFormatError) as told:
+        decode(type(document), body, "s3://lake/here")
+    kind = type(document).__name__.lower()
+    assert str(told.value).startswith(
+        f"upgrade airflow-provider-kafka-s3 here: this worker has version {__version__}, and version 9.1.0 wrote the "
+        f"{kind}, which has what this one does not support ("
+    )
+    assert what in str(told.value)
+    assert str(told.value).endswith("Nothing was changed. See s3://lake/here")
+    with pytest.raises(CorruptControlError, match="checksum"):
+        decode(type(document), body.replace(b'"version":"9.1.0"', b'"version":"9.1.1"'), "s3://lake/here")
+
+
+def test_what_a_newer_version_may_be_called_is_cut_off() -> None:
+    """It comes from the document, and an error is one line; a document may also say nothing."""
+    for version, shown in (
+        ("\n" + "9" * 1_000, "version \\\\n9{39}… and 961 characters more"),
+        (None, "an unknown version"),
+    ):
+        with pytest.raises(UnsupportedFormatError, match=f"and {shown} wrote the plan"):
+            decode(Plan, rewritten(plan(), {"format": FORMAT + 1, "version": version}), "here")
 
 
 OTHER = msgspec.structs.replace

@@ -14,7 +14,7 @@ from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, FaultyStore, Request, SimulatedCrash
-from tests.protocol.engine import TOPIC, Engine, check_landed
+from tests.protocol.engine import TOPIC, Engine, check_landed, crash_after
 
 FAULTS = [
     Fault.CRASH_BEFORE,
@@ -80,10 +80,7 @@ def resetting(world: World, store: FaultyStore) -> None:
 
 def prepare_open_batch(world: World) -> None:
     """A driver dies right after it planned."""
-    store = FaultyStore(world.bucket)
-    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
-    with pytest.raises(SimulatedCrash):
-        Engine(store, world.kafka).run("died")
+    crash_after("*.plan.json", world.bucket, world.kafka, "died")
 
 
 def attempt(scenario: Callable[[World, FaultyStore], None], fault: Fault, number: int) -> tuple[World, FaultyStore]:

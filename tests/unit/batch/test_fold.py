@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.batch.marker import Marker, fold
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan, cut_slices, layout_digest
 from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.exceptions import LogTamperedError
 
 LAYOUT = Layout(format=Format(kind="json"))
 
@@ -105,6 +106,8 @@ def test_a_reset_closes_the_generation() -> None:
     assert after.is_resolved(1)
     assert after.is_resolved(2)
     assert not after.is_resolved(3)
+    with pytest.raises(LogTamperedError, match=r"batch 3 of topic 't' is of generation 0, the marker of generation 1"):
+        fold(after, plan(3, READ), decision(3, "commit"))
 
 
 blocks = st.lists(st.sampled_from(["commit", "debt", "lost"]), min_size=1, max_size=4)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.batch import exits, gc, recovery
+from airflow_provider_kafka_s3.batch import decided, exits, gc, recovery
 from airflow_provider_kafka_s3.batch.documents import MAX_BYTES, canonical, decode, digest
 from airflow_provider_kafka_s3.batch.log import RunRecord
 from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
@@ -33,13 +33,14 @@ from airflow_provider_kafka_s3.exceptions import (
     ForeignObjectError,
     KafkaS3Error,
     LogTamperedError,
+    UnsupportedFormatError,
 )
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage import port
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
-from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR, Engine
+from airflow_provider_kafka_s3.testing.stores import FaultyStore
+from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR, Engine, crash_after
 
 MARKER = keys.marker_key(CONTROL)
 OWNER = keys.owner_key(TOPICS_DIR, TOPIC)
@@ -76,10 +77,7 @@ class Scene:
         Engine(bucket, self.kafka).run("first")
         for run, last in (("interrupted", "*.manifest.json"), ("planned", "*.plan.json")):
             self.records(6)
-            store = FaultyStore(bucket)
-            store.inject(Fault.CRASH_AFTER, operation="put_new", key=last)
-            with pytest.raises(SimulatedCrash):
-                Engine(store, self.kafka).run(run)
+            crash_after(last, bucket, self.kafka, run)
         bucket.put_new("topics/other-topic/parity=0/other-topic+0+0000000000.bin", b"theirs")
         bucket.put_new("elsewhere", b"theirs")
         self.other_upload = bucket.create_upload("topics/other-topic/parity=0/other-topic+0+0000000009.bin")
@@ -136,7 +134,7 @@ def entry_points(engine: Engine) -> Iterator[Callable[[], object]]:
     yield lambda: exits.absent(committer, COMMITTED)
     yield lambda: exits.absent(committer, OPEN)
     yield lambda: log.planned_by(OPEN)
-    yield lambda: recovery.roll_forward(committer)
+    yield lambda: decided.roll_forward(committer)
     yield lambda: exits.accept_deleted(committer, COMMITTED, reason="", operator="")
     yield lambda: engine.run("first")
     yield lambda: engine.run("interrupted")
@@ -269,7 +267,7 @@ def test_a_document_that_is_too_long_is_not_even_read(scene: Scene, monkeypatch:
     """Whatever lies at the key of a document, it does not come into memory; the error says how long it is."""
     monkeypatch.setattr(port, "MAX_WHOLE", 1_000)
     bucket = scene.with_document(MARKER, b"x" * 1_001)
-    with pytest.raises(CorruptControlError, match=r"marker.json has 1,001 bytes"):
+    with pytest.raises(CorruptControlError, match=r"it has 1,001 bytes.*marker\.json"):
         Engine(bucket, scene.kafka).run("first")
     with pytest.raises(CorruptControlError, match="no document has more"):
         decode(Marker, b"x" * (MAX_BYTES + 1), "here")
@@ -347,7 +345,7 @@ def test_a_signed_manifest_sends_the_driver_nowhere(scene: Scene, lie: str) -> N
     body = scene.body(scene.manifest)
     body["objects"][0] |= MANIFEST_LIES[lie]
     bucket = scene.with_document(scene.manifest, signed(body))
-    with pytest.raises(CorruptControlError, match=r"0000000002.manifest.json cannot be trusted"):
+    with pytest.raises(CorruptControlError, match=r"cannot be trusted.*0000000002\.manifest\.json"):
         Engine(bucket, scene.kafka).run("interrupted")
     assert bucket.touched() == set()
     assert ask_everybody(scene, bucket)
@@ -403,7 +401,7 @@ def test_a_signed_plan_makes_nobody_read_or_write_elsewhere(scene: Scene, lie: s
     """It is refused before Kafka is asked for a record."""
     key = keys.plan_key(CONTROL, UNDECIDED)
     bucket = scene.with_document(key, signed(scene.body(key) | PLAN_LIES[lie]))
-    with pytest.raises(ControlError, match=r"0000000003.plan.json (cannot be trusted|claims offsets)"):
+    with pytest.raises(ControlError, match=r"(cannot be trusted|claims offsets).*0000000003\.plan\.json"):
         Engine(bucket, scene.kafka).run("planned")
     assert ask_everybody(scene, bucket)
 
@@ -462,7 +460,7 @@ def test_a_plan_far_away_is_a_hole_and_not_a_walk(scene: Scene) -> None:
     plan = scene.stored[keys.plan_key(CONTROL, 1)]
     assert plan is not None
     bucket = scene.with_document(keys.plan_key(CONTROL, 9_999_999_999), plan.body)
-    with pytest.raises(LogTamperedError, match=r"0000000004.plan.json .* is gone from the middle"):
+    with pytest.raises(LogTamperedError, match=r"batch 4 is gone from the middle.*0000000004\.plan\.json"):
         repair(Engine(bucket, scene.kafka).committer, start={})
 
 
@@ -500,3 +498,21 @@ def test_what_documents_say_to_people_cannot_forge_lines(scene: Scene) -> None:
     told = log.planned_by(OPEN)
     assert len(told) < 500
     assert told.isprintable()
+
+
+# -- newer versions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [MARKER, keys.plan_key(CONTROL, UNDECIDED), keys.manifest_key(CONTROL, OPEN)])
+def test_an_older_worker_changes_nothing_that_a_newer_one_has_written(scene: Scene, key: str) -> None:
+    """Runs and `repair` say where to upgrade; a marker that is only newer is not built again."""
+    bucket = scene.with_document(key, signed(scene.body(key) | {"version": "9.1.0", "priority": 1}))
+    before = {info.key: bucket.get(info.key) for info in bucket.list("")}
+    for act in (
+        lambda engine: engine.run("new"),
+        lambda engine: recovery.recover(engine.committer, operator=""),
+        lambda engine: repair(engine.committer, start={}),
+    ):
+        with pytest.raises(UnsupportedFormatError, match=r"^upgrade airflow-provider-kafka-s3 here: this worker"):
+            act(Engine(bucket, scene.kafka))
+    assert {key: bucket.get(key) for key in before} == before

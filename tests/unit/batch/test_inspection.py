@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.batch import exits, inspection
-from airflow_provider_kafka_s3.batch.commit import CRC32_METADATA, BuiltObject
+from airflow_provider_kafka_s3.batch.commit import CRC32_METADATA
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.batch.rebuild import BuiltObject
 from airflow_provider_kafka_s3.batch.requests import TopicResult, Verification
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
@@ -31,7 +32,7 @@ from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR, Engine, builder, check_landed
+from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR, Engine, builder, check_landed, crash_after
 
 DATA = f"{TOPICS_DIR}/{TOPIC}/"
 
@@ -388,10 +389,7 @@ def test_restore_of_what_came_to_lie_there_meanwhile_leaves_it(world: World) -> 
 def test_an_accepted_loss_is_neither_missing_nor_restored() -> None:
     """Somebody said so, for the record; the result counts it."""
     world = World(land=False)
-    store = FaultyStore(world.bucket)
-    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.manifest.json")
-    with pytest.raises(SimulatedCrash):
-        Engine(store, world.kafka).run("died", max_slice_records=100)
+    crash_after("*.manifest.json", world.bucket, world.kafka, "died", max_slice_records=100)
     world.bucket.expire_uploads()
     world.kafka.delete_records(TOPIC, 0, 3)
     accepted = exits.accept_loss(Engine(world.bucket, world.kafka).committer, 1, reason="gone", operator="me")

@@ -112,15 +112,21 @@ def test_an_interval_below_the_coverage_is_cut_to_its_gaps() -> None:
     assert interval_target(view(covered=offsets((0, 4), (6, 30))), window) == offsets((4, 6))
 
 
-def test_the_first_interval_begins_with_its_window() -> None:
-    """Where nothing is known, history before the window is not dragged along."""
-    assert interval_target(view(), Window(starts={0: 15}, ends={0: 20})) == offsets((15, 20))
+def test_the_first_interval_begins_where_the_marker_does() -> None:
+    """Or at its window, if that is older: nothing is left out between the two."""
+    window = Window(starts={0: 15, 1: 15}, ends={0: 20, 1: 20})
+    assert interval_target(view(start={0: 7, 1: 18}), window) == Offsets({0: [(7, 20)], 1: [(15, 20)]})
 
 
-def test_an_interval_without_records_lands_only_the_gap_up_to_its_end() -> None:
+def test_an_interval_takes_all_of_a_partition_that_was_added() -> None:
+    """The start does not name it, so it begins at 0."""
+    assert interval_target(view(start={1: 5}), Window(starts={0: 15}, ends={0: 20})) == offsets((0, 20))
+
+
+def test_an_interval_without_records_lands_only_what_lies_below_it() -> None:
     """No record is that young: nothing, or what lies between coverage and the end of the log."""
-    window = Window(starts={0: None}, ends={0: 20})
-    assert interval_target(view(), window) == NO_OFFSETS
+    window = Window(starts={0: 20}, ends={0: 20})
+    assert interval_target(view(start={0: 20}), window) == NO_OFFSETS
     assert interval_target(view(covered=offsets((0, 15))), window) == offsets((15, 20))
 
 

@@ -29,8 +29,8 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
-from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import TOPIC, Engine, check_landed
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore
+from tests.protocol.engine import TOPIC, Engine, check_landed, crash_after
 
 
 @dataclass
@@ -60,10 +60,7 @@ def decided() -> Decided:
     kafka.create_topic(TOPIC)
     for i in range(3):
         kafka.append(TOPIC, 0, b"%d" % i, timestamp=0)
-    store = FaultyStore(bucket)
-    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.manifest.json")
-    with pytest.raises(SimulatedCrash):
-        Engine(store, kafka).run("died")
+    crash_after("*.manifest.json", bucket, kafka, "died")
     topic_log = Engine(bucket, kafka).log
     plan, decision = topic_log.read_plan(1), topic_log.read_manifest(1)
     assert plan is not None
@@ -211,7 +208,7 @@ def test_a_foreign_object_is_never_overwritten(decided: Decided, metadata: dict[
         metadata = metadata | {NONCE_METADATA: decided.entry.nonce}
     body = b"x" * decided.entry.size
     decided.bucket.put_new(decided.entry.key, body, metadata=metadata)
-    with pytest.raises(ForeignObjectError, match=re.escape(decided.entry.key) + ".*Move it away"):
+    with pytest.raises(ForeignObjectError, match="Move it away and run again: .*" + re.escape(decided.entry.key)):
         Engine(decided.bucket, decided.kafka).committer.carry_out(decided.plan, decided.decision)
     stored = decided.bucket.get(decided.entry.key)
     assert stored is not None
@@ -303,10 +300,7 @@ def test_a_lost_race_for_the_marker_is_run_again_on_what_is_there() -> None:
     kafka.create_topic(TOPIC, 8)
     for p in range(8):
         kafka.append(TOPIC, p, b"%d" % p, timestamp=p)
-        store = FaultyStore(bucket)
-        store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.manifest.json")
-        with pytest.raises(SimulatedCrash):
-            Engine(store, kafka).run(f"run-{p}", "data_interval", window=(p, p + 1))
+        crash_after("*.manifest.json", bucket, kafka, f"run-{p}", "data_interval", window=(p, p + 1))
     waiting = list(range(2, 9))
 
     def choose(request: Any) -> None:
@@ -356,10 +350,7 @@ def undecided() -> tuple[SimulatedKafka, MemoryStore, Plan]:
     kafka.create_topic(TOPIC)
     for i in range(6):
         kafka.append(TOPIC, 0, b"%d" % i, timestamp=0)
-    store = FaultyStore(bucket)
-    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
-    with pytest.raises(SimulatedCrash):
-        Engine(store, kafka).run("died")
+    crash_after("*.plan.json", bucket, kafka, "died")
     plan = Engine(bucket, kafka).log.read_plan(1)
     assert plan is not None
     assert len(plan.slices) == 2
@@ -447,6 +438,6 @@ def test_an_object_that_would_be_built_with_another_size_is_not_written(decided:
     decided.bucket.expire_uploads()
     engine = Engine(decided.bucket, decided.kafka)
     entry = msgspec.structs.replace(decided.entry, size=decided.entry.size + 1)
-    with pytest.raises(BatchLossError, match=r"install what planned the batch \(.*isal"):
-        engine.committer.restore(decided.plan, [entry])
+    (lost,) = engine.committer.write_again(decided.plan, [entry]) or ()
+    assert re.search(r"install what planned the batch \(.*isal", lost.why)
     assert decided.bucket.head(entry.key) is None

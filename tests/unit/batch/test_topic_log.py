@@ -20,7 +20,7 @@ from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, check_landed
+from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, check_landed, crash_after
 
 MARKER = keys.marker_key(CONTROL)
 
@@ -64,10 +64,7 @@ def test_a_view_reads_the_plans_that_the_marker_has_not_resolved_up_to_the_first
     kafka.create_topic(TOPIC, 4)
     for p in range(4):
         kafka.append(TOPIC, p, b"%d" % p, timestamp=p)
-        store = FaultyStore(bucket)
-        store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
-        with pytest.raises(SimulatedCrash):
-            Engine(store, kafka).run(f"run-{p}", "data_interval", window=(p, p + 1))
+        crash_after("*.plan.json", bucket, kafka, f"run-{p}", "data_interval", window=(p, p + 1))
     for p in (1, 3):
         assert Engine(bucket, kafka).run(f"run-{p}", "data_interval", window=(p, p + 1)).status == "ok"
     store = FaultyStore(bucket)
@@ -84,7 +81,7 @@ def test_a_view_reads_the_plans_that_the_marker_has_not_resolved_up_to_the_first
 
 def test_a_view_without_a_marker_is_an_error() -> None:
     """A log without its marker is never taken for a new one."""
-    with pytest.raises(MarkerMissingError, match=r"marker\.json.*Restore"):
+    with pytest.raises(MarkerMissingError, match=r"marker of topic .* is gone.*restore.*marker\.json"):
         Engine(MemoryStore(), kafka_with(1)).log.view()
 
 

@@ -11,7 +11,10 @@ import pytest
 from airflow_provider_kafka_s3.batch import exits
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.repair import repair
 from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.batch.status import topic_status
+from airflow_provider_kafka_s3.batch.waiting import lag
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     DataLossError,
@@ -20,13 +23,14 @@ from airflow_provider_kafka_s3.exceptions import (
     RunSupersededError,
     TopicNotFoundError,
     TopicRecreatedError,
+    TransientError,
 )
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import CONTROL, LAYOUT, TOPIC, TOPICS_DIR, Clock, Engine, check_landed
+from tests.protocol.engine import CONTROL, LAYOUT, TOPIC, TOPICS_DIR, Clock, Engine, check_landed, crash_after
 
 
 class World:
@@ -50,10 +54,7 @@ class World:
         self.dies_after("*.plan.json", run, mode, **settings)
 
     def dies_after(self, document: str, run: str, mode: Any = "incremental", **settings: Any) -> None:
-        store = FaultyStore(self.bucket)
-        store.inject(Fault.CRASH_AFTER, operation="put_new", key=document)
-        with pytest.raises(SimulatedCrash):
-            Engine(store, self.kafka).run(run, mode, **settings)
+        crash_after(document, self.bucket, self.kafka, run, mode, **settings)
 
     def a_user_deletes(self, result: TopicResult) -> list[str]:
         """All objects of a run's batches."""
@@ -158,6 +159,52 @@ def test_brokers_without_topic_ids_are_served_with_a_warning(caplog: pytest.LogC
     with caplog.at_level(logging.WARNING):
         assert Engine(MemoryStore(), kafka).run("first").status == "ok"
     assert "give no topic ids" in caplog.text
+
+
+def test_brokers_that_begin_to_tell_topic_ids_land_nothing_again_and_are_believed_from_then_on() -> None:
+    """The topic is the same one: the next batch takes its id up, and a topic that is created again is noticed."""
+    world = World(topic_ids=False)
+    world.records(3)
+    world.dies_after("*.manifest.json", "first")
+    world.kafka.upgrade()
+    assert world.run("first").status == "ok"
+    world.records(2)
+    engine = Engine(world.bucket, world.kafka)
+    assert lag(engine.log, world.kafka, "read_committed") == 2
+    status = topic_status(engine.log, world.kafka)
+    assert status is not None
+    assert not status.recreated
+    with pytest.raises(ConfigurationError, match="nobody can tell whether topic 'events' is another"):
+        exits.reset(engine.committer, operator="")
+    world.dies_after("*.plan.json", "second")
+    # An open plan has the id before the marker has it.
+    assert not exits.reset(Engine(world.bucket, world.kafka).committer, operator="")
+    assert world.run("second").target == offsets((3, 5))
+    log = Engine(world.bucket, world.kafka).log
+    live = world.kafka.topic_id(TOPIC)
+    assert [log.require_plan(n)[0].topic_id for n in (1, 2)] == ["", live]
+    assert log.require_marker()[0].topic_id == live
+    assert not exits.reset(Engine(world.bucket, world.kafka).committer, operator="")
+    assert world.run("first", purpose="verify").status == "ok"
+    assert repair(Engine(world.bucket, world.kafka).committer, start={}).was == "right"
+    world.check()
+    world.kafka.create_topic(TOPIC)
+    with pytest.raises(TopicRecreatedError):
+        world.run("third")
+
+
+def test_objects_from_before_the_upgrade_of_the_brokers_can_be_restored() -> None:
+    """Their digests are those of a topic without an id."""
+    world = World(topic_ids=False)
+    world.records(3)
+    result = world.run("first")
+    world.kafka.upgrade()
+    world.records(2)
+    world.run("second")
+    gone = world.a_user_deletes(result)
+    restored = world.run("third", purpose="restore").verification
+    assert restored is not None
+    assert sorted(restored.restored) == sorted(gone)
 
 
 # -- the target -------------------------------------------------------------------------------------------------------
@@ -576,6 +623,40 @@ def test_an_open_transaction_below_what_was_landed_uncommitted_is_no_truncation(
     world.records(3)
     assert world.run("first", isolation="read_uncommitted").status == "ok"
     assert world.run("second").status == "empty"
+
+
+@pytest.mark.parametrize("document", ["*runs/first.json", "*.plan.json"])
+def test_a_retry_keeps_the_isolation_that_the_run_was_pinned_with(
+    document: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its target lies behind an open transaction: for a reader of committed records the log would seem truncated."""
+    world = World()
+    world.records(2)
+    world.kafka.open_transaction(TOPIC, 0)
+    world.records(3)
+    world.dies_after(document, "first", isolation="read_uncommitted", max_records_per_batch=2)
+    with caplog.at_level(logging.WARNING):
+        result = world.run("first", max_records_per_batch=2)
+    assert (result.status, result.target, len(result.batches)) == ("ok", offsets((0, 5)), 3)
+    log = Engine(world.bucket, world.kafka).log
+    assert {log.require_plan(n)[0].isolation for n in (1, 2, 3)} == {"read_uncommitted"}
+    assert "keeps that target; asked for now, and ignored: incremental {}, read_committed" in caplog.text
+    world.check()
+
+
+def test_what_is_owed_behind_an_open_transaction_is_no_truncation() -> None:
+    """It was promised by a run that reads uncommitted records; a run that does not has to wait for the transaction."""
+    world = World()
+    world.records(2)
+    world.kafka.open_transaction(TOPIC, 0)
+    world.records(3)
+    world.dies_after_planning("first", isolation="read_uncommitted")
+    exits.abandon(Engine(world.bucket, world.kafka).committer, 1, release="debt", reason="", operator="")
+    with pytest.raises(TransientError, match=r"offsets 0: \[2, 5\) lie behind an open transaction"):
+        world.run("second")
+    world.kafka.commit_transaction(TOPIC, 0)
+    assert world.run("second").target == offsets((0, 5))
+    world.check(complete=False)
 
 
 def test_an_explicit_start_below_the_log_start_is_refused_before_it_is_pinned() -> None:

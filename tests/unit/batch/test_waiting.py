@@ -18,6 +18,9 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
+NOW = 10_000
+"""Milliseconds since the epoch."""
+
 
 @pytest.fixture
 def kafka() -> SimulatedKafka:
@@ -49,7 +52,8 @@ def store_offsets(log: TopicLog, kafka: SimulatedKafka, covered: dict[int, tuple
             topic_id=kafka.topic_id("orders"),
             start={0: 0, 1: 0},
             partitions={p: PartitionState(covered=ranges) for p, ranges in covered.items()},
-        )
+        ),
+        data_prefix="topics/orders/",
     )
 
 
@@ -92,7 +96,7 @@ def test_records_that_retention_took_count_so_that_a_run_tells_of_them(log: Topi
 def test_a_topic_that_a_run_would_refuse_is_an_error_here_too(log: TopicLog, kafka: SimulatedKafka) -> None:
     """A sensor that waited for ever would hide it: missing, created again, truncated."""
     with pytest.raises(TopicNotFoundError):
-        window_state(kafka, "nowhere", 0, isolation="read_committed", overdue=True)
+        window_state(kafka, "nowhere", 0, isolation="read_committed", overdue=True, now_ms=NOW)
     fill(kafka, 0, 5)
     store_offsets(log, kafka, {0: ((0, 9),)})
     with pytest.raises(DataLossError, match="partition 0 ends at 5, stored is 9"):
@@ -109,20 +113,28 @@ def test_a_partition_has_passed_a_window_with_the_first_younger_record(kafka: Si
     """The end is exclusive: a record of exactly that time is younger. The other partition is waited for."""
     fill(kafka, 0, 1, at=99)
     fill(kafka, 1, 1, at=99)
-    nothing = window_state(kafka, "orders", 100, isolation="read_committed", overdue=False)
+    nothing = window_state(kafka, "orders", 100, isolation="read_committed", overdue=False, now_ms=NOW)
     assert nothing == WindowState(passed=(), quiet=(), open=(0, 1))
     fill(kafka, 0, 1, at=100)
-    half = window_state(kafka, "orders", 100, isolation="read_committed", overdue=False)
+    half = window_state(kafka, "orders", 100, isolation="read_committed", overdue=False, now_ms=NOW)
     assert half == WindowState(passed=(0,), quiet=(), open=(1,))
     assert not half.closed
     fill(kafka, 1, 1, at=101)
-    assert window_state(kafka, "orders", 100, isolation="read_committed", overdue=False).closed
+    assert window_state(kafka, "orders", 100, isolation="read_committed", overdue=False, now_ms=NOW).closed
+
+
+def test_a_record_of_the_future_shows_nothing_about_a_window(kafka: SimulatedKafka) -> None:
+    """Its partition is waited for like one without a younger record, and is quiet when the grace is over."""
+    for partition in (0, 1):
+        fill(kafka, partition, 1, at=NOW + 36_000_000)
+    assert window_state(kafka, "orders", 100, isolation="read_committed", overdue=False, now_ms=NOW).open == (0, 1)
+    assert window_state(kafka, "orders", 100, isolation="read_committed", overdue=True, now_ms=NOW).quiet == (0, 1)
 
 
 def test_a_quiet_partition_counts_when_the_grace_is_over(kafka: SimulatedKafka) -> None:
     """Also one that never had a record."""
     fill(kafka, 0, 1, at=99)
-    state = window_state(kafka, "orders", 100, isolation="read_committed", overdue=True)
+    state = window_state(kafka, "orders", 100, isolation="read_committed", overdue=True, now_ms=NOW)
     assert state == WindowState(passed=(), quiet=(0, 1), open=())
     assert state.closed
 
@@ -132,10 +144,10 @@ def test_an_open_transaction_keeps_a_window_open(kafka: SimulatedKafka) -> None:
     kafka.open_transaction("orders", 0)
     fill(kafka, 0, 1, at=99)
     fill(kafka, 1, 1, at=100)
-    quiet = window_state(kafka, "orders", 100, isolation="read_committed", overdue=True)
+    quiet = window_state(kafka, "orders", 100, isolation="read_committed", overdue=True, now_ms=NOW)
     assert quiet == WindowState(passed=(1,), quiet=(), open=(0,))
     fill(kafka, 0, 1, at=100)
-    assert window_state(kafka, "orders", 100, isolation="read_committed", overdue=True).open == (0,)
-    assert window_state(kafka, "orders", 100, isolation="read_uncommitted", overdue=True).passed == (0, 1)
+    assert window_state(kafka, "orders", 100, isolation="read_committed", overdue=True, now_ms=NOW).open == (0,)
+    assert window_state(kafka, "orders", 100, isolation="read_uncommitted", overdue=True, now_ms=NOW).passed == (0, 1)
     kafka.commit_transaction("orders", 0)
-    assert window_state(kafka, "orders", 100, isolation="read_committed", overdue=False).passed == (0, 1)
+    assert window_state(kafka, "orders", 100, isolation="read_committed", overdue=False, now_ms=NOW).passed == (0, 1)

@@ -51,6 +51,11 @@ class Said:
     err: str
 
     @property
+    def error(self) -> str:
+        """What stderr says, in one line."""
+        return " ".join(self.err.split())
+
+    @property
     def data(self) -> dict[str, Any]:
         """Of a command with ``--json``."""
         read: dict[str, Any] = json.loads(self.out)
@@ -59,7 +64,8 @@ class Said:
 
 def commands_in(message: str) -> list[list[str]]:
     """The command lines that an error prints, as a shell would split them."""
-    return [shlex.split(line)[1:] for line in re.findall(r"`(kafka-s3 [^`]+)`", message)]
+    lines = re.findall(r"`(kafka-s3 [^`]+)`|^    (kafka-s3 .+)$", message, re.MULTILINE)
+    return [shlex.split(quoted or indented)[1:] for quoted, indented in lines]
 
 
 class World:
@@ -142,3 +148,22 @@ def world(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.delenv(f"KAFKA_S3_{name}", raising=False)
     monkeypatch.setenv("KAFKA_S3_BOOTSTRAP_SERVER", "broker:9092")
     return made
+
+
+@pytest.fixture
+def told(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the store and Kafka are opened with."""
+    seen: dict[str, Any] = {}
+
+    def store(settings: object, credentials: object, bucket: str) -> object:
+        seen.update(settings=settings, credentials=credentials, bucket=bucket)
+        return world.bucket, None
+
+    def source(config: object, _: object) -> object:
+        seen.update(config=config)
+        return world.kafka
+
+    monkeypatch.setattr(access, "open_store", store)
+    monkeypatch.setattr(access, "open_source", source)
+    world.run("first")
+    return seen

@@ -145,6 +145,25 @@ def test_repair_does_not_guess_what_a_lost_plan_claimed(world: World) -> None:
     check_unchanged(before, snapshot(world.bucket))
 
 
+def test_repair_of_a_marker_without_batches_asks_kafka_for_the_topic_s_id(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it a topic that is created again would be landed as if it were the same."""
+    assert world.run("first", starting="latest").status == "empty"
+    before = marker_of(world)
+    corrupt = world.bucket.get(keys.marker_key(PREFIX))
+    assert corrupt is not None
+    world.bucket.put_if_match(corrupt.key, b"{}", etag=corrupt.etag)
+    damaged = snapshot(world.bucket)
+    with monkeypatch.context() as without_kafka:
+        without_kafka.delenv("KAFKA_S3_BOOTSTRAP_SERVER")
+        said = world.about("repair", "--starting-offsets", "0:6")
+    assert (said.code, "nothing says where that is; give one of --kafka-conn-id" in said.error) == (2, True)
+    check_unchanged(damaged, snapshot(world.bucket))
+    assert world.about("repair", "--starting-offsets", "0:6", "--json").data["was"] == "corrupt"
+    assert marker_of(world) == before
+
+
 def test_repair_beside_a_run_loses_nothing(world: World) -> None:
     """The marker is swapped only if it is still the one that was read."""
     world.run("first")
@@ -223,4 +242,4 @@ def test_the_gc_command_counts_and_a_dry_run_aborts_nothing(world: World) -> Non
     assert world.about("gc", "--json").data["topics"][f"{PIPELINE}/{TOPIC}"]["garbage"] == 1
     assert list(world.bucket.pending_uploads("")) == []
     refused = world.about("gc", "--older-than", "0.5")
-    assert (refused.code, "too few" in refused.err) == (2, True)
+    assert (refused.code, "too few" in refused.error) == (2, True)

@@ -108,6 +108,16 @@ def test_a_pyspark_that_another_version_was_written_over_is_found(tmp_path: Path
     assert [f.level for f in pyspark_findings([])] == ["error"]
 
 
+def test_a_pyspark_that_is_not_tested_is_warned_about_and_one_that_is_not_supported_is_an_error(tmp_path: Path) -> None:
+    """By the command that installs a tested one."""
+    for version, level in {"4.0.0": "ok", "4.1.2": "warning", "4.2.0": "ok", "4.3.0": "error"}.items():
+        folder = tmp_path / version
+        both = [installed(folder, name, version, "same") for name in ("pyspark", "pyspark-client")]
+        (found,) = pyspark_findings(both)
+        assert found.level == level, version
+        assert ("pip install 'pyspark==4.2.0' 'pyspark-client==4.2.0'" in found.fix) == (level != "ok")
+
+
 def test_jars_of_another_spark_are_found(tmp_path: Path) -> None:
     """And those that are missing, or cannot be read."""
     version = connector_package().rpartition(":")[2]
@@ -127,6 +137,24 @@ def test_jars_of_another_spark_are_found(tmp_path: Path) -> None:
     assert jars("spark-sql-kafka-0-10_2.12-3.5.1.jar", *rest) == ["error"]
     assert jars(f"spark-sql-kafka-0-10_2.13-{version}.jar", *rest[:2]) == ["error"]
     assert [f.level for f in check_jars(str(tmp_path / "absent.jar"))] == ["error"]
+
+
+def test_jars_that_spark_brings_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the operator judges; what a Spark with settings of its own brings is not known."""
+    home = tmp_path / "spark"
+    (home / "jars").mkdir(parents=True)
+    version = connector_package().rpartition(":")[2]
+    mine = tmp_path / f"spark-sql-kafka-0-10_2.13-{version}.jar"
+    mine.touch()
+    brought = [f"spark-token-provider-kafka-0-10_2.13-{version}.jar", "kafka-clients-3.9.1.jar"]
+    for name in brought:
+        (home / "jars" / name).touch()
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.delenv("SPARK_DIST_CLASSPATH", raising=False)
+    assert [f.message for f in check_jars(str(mine))] == ["commons-pool2 is not among the jars"]
+    (home / "jars" / "commons-pool2-2.12.1.jar").touch()
+    assert [f.level for f in check_jars(str(mine))] == ["ok"]
 
 
 # -- a store over HTTP ------------------------------------------------------------------------------------------------

@@ -10,30 +10,11 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.commands import format_offsets, parse_offsets
 from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.cli import access, main
+from airflow_provider_kafka_s3.cli import main
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaUnavailableError
 from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World
 
 CANARY = "canary-5b2e-secret"
-
-
-@pytest.fixture
-def told(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the store and Kafka are opened with."""
-    seen: dict[str, Any] = {}
-
-    def store(settings: object, credentials: object, bucket: str) -> object:
-        seen.update(settings=settings, credentials=credentials, bucket=bucket)
-        return world.bucket, None
-
-    def source(config: object, _: object) -> object:
-        seen.update(config=config)
-        return world.kafka
-
-    monkeypatch.setattr(access, "open_store", store)
-    monkeypatch.setattr(access, "open_source", source)
-    world.run("first")
-    return seen
 
 
 def test_connections_of_airflow_are_used(world: World, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

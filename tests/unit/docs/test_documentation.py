@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from airflow_provider_kafka_s3.get_provider_info import get_provider_info
+from tests.documentation import README, ROOT, snippets
 
-ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docker").glob("*.md")])
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -31,12 +31,6 @@ def anchors(page: Path) -> set[str]:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def snippets(page: Path, language: str) -> list[str]:
-    """The code of a page in one language; what stands in a list is moved to the left."""
-    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
-    return [re.sub(rf"^{indent}", "", code, flags=re.MULTILINE) for indent, code in found]
 
 
 @each_page
@@ -88,3 +82,21 @@ def test_the_registry_lists_what_the_provider_has() -> None:
             tree = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text())
             assert name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}, entry
             assert entry["description"].strip()
+
+
+def test_the_connector_of_the_readme_is_that_of_the_spark_which_its_extra_installs() -> None:
+    """Spark loads no connector of another version."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
+    versions = {requirement.partition("==")[2] for requirement in extras}
+    (dag,) = snippets(README, "python")
+    assert versions == set(re.findall(r"spark-sql-kafka-0-10_2\.13:([\d.]+)", dag))
+
+
+def test_the_locks_of_the_readme_hold_what_its_extra_installs() -> None:
+    """Both, and each an Airflow of the version that the text names."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
+    named = dict.fromkeys(re.findall(r"requirements/[\w.-]+\.lock", README.read_text()))
+    locks = [(ROOT / name).read_text().splitlines() for name in named]
+    assert all(set(extras) <= set(lock) for lock in locks)
+    airflows = [next(line for line in lock if line.startswith("apache-airflow==")) for lock in locks]
+    assert [airflow.rpartition(".")[0] for airflow in airflows] == ["apache-airflow==3.3", "apache-airflow==2.11"]

@@ -116,6 +116,30 @@ def test_swapped_quotes_are_refused() -> None:
         compile_pattern("year='YYYY'/month='MM'")
 
 
+@pytest.mark.parametrize(
+    ("strftime", "joda", "path"),
+    [
+        ("%Y-%m-%d", "YYYY-MM-dd", "2015-01-04"),
+        ("year=%Y/month=%m/day=%d", "'year'=YYYY/'month'=MM/'day'=dd", "year=2015/month=01/day=04"),
+        ("'dt'=%F/%H%%", "'dt'=YYYY-MM-dd/HH'%'", "dt=2015-01-04/00%"),
+    ],
+)
+def test_a_pattern_of_strftime_is_refused_with_the_same_in_joda_s_letters(strftime: str, joda: str, path: str) -> None:
+    """Its letters mean something else: '%Y-%m-%d' would land in '%2015-%5-%4'."""
+    with pytest.raises(ConfigurationError) as refused:
+        compile_pattern(strftime)
+    assert str(refused.value).startswith(f"path_format {strftime!r} is a pattern of strftime; write {joda!r}. ")
+    assert compile_pattern(joda).format(MOMENT) == path
+
+
+@pytest.mark.parametrize("pattern", ["%Y%z", "%", "YYYY/%", "%-d"])
+def test_what_joda_has_no_letters_for_is_refused_too(pattern: str) -> None:
+    """A per cent sign outside of quotes is never text by chance."""
+    with pytest.raises(ConfigurationError, match="is a pattern of strftime; write it in Joda's letters"):
+        compile_pattern(pattern)
+    assert compile_pattern("'100%'").format(MOMENT) == "100%"
+
+
 @pytest.mark.parametrize("pattern", ["'year=YYYY", "YYYY'", "'a''"])
 def test_open_quotes_are_refused(pattern: str) -> None:
     """The rest of the pattern would silently be text."""

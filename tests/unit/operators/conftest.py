@@ -158,25 +158,33 @@ class Bench:
         interval: tuple[datetime, datetime] | None = None,
         try_number: int = 1,
         conf: Mapping[str, Any] | None = None,
+        ti: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Execute a task as Airflow would; returns its XCom after a turn through JSON."""
-        ti = SimpleNamespace(
-            dag_id="dag",
-            task_id="land",
-            run_id=run_id,
-            map_index=-1,
-            try_number=try_number,
-            xcom_push=lambda key, value: self.pushed.update({key: json.loads(json.dumps(value))}),
-        )
-        context: dict[str, Any] = {
-            "ti": ti,
+        """Execute a task as Airflow would; returns its XCom after a turn through JSON.
+
+        ``ti`` is what its task instance has beside, or instead, and ``context`` what Airflow's context has.
+        """
+        has: dict[str, Any] = {
+            "dag_id": "dag",
+            "task_id": "land",
+            "run_id": run_id,
+            "map_index": -1,
+            "try_number": try_number,
+            "xcom_push": lambda key, value: self.pushed.update({key: json.loads(json.dumps(value))}),
+        }
+        instance = SimpleNamespace(**(has | dict(ti or {})))
+        told: dict[str, Any] = {
+            "ti": instance,
+            "task": task,
             "dag_run": SimpleNamespace(conf=conf),
             "params": {},
             "outlet_events": self.outlet_events,
+            **(context or {}),
         }
         if interval is not None:
-            context |= {"data_interval_start": interval[0], "data_interval_end": interval[1]}
-        returned: dict[str, Any] = json.loads(json.dumps(task.execute(context)))  # type: ignore[arg-type]
+            told |= {"data_interval_start": interval[0], "data_interval_end": interval[1]}
+        returned: dict[str, Any] = json.loads(json.dumps(task.execute(told)))  # type: ignore[arg-type]
         return returned
 
     def objects(self, prefix: str = "topics/") -> dict[str, list[Any]]:
@@ -224,11 +232,16 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connections: None) ->
 
     import airflow_provider_kafka_s3.kafka.source
     import airflow_provider_kafka_s3.operators.work
+    import airflow_provider_kafka_s3.spark.masters
 
     java = tmp_path / "jre" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.touch(mode=0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jre"))
+    # A command of a Spark of the user's own.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "spark3-submit").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     # Everything temporary lands here, so that a test can see what stays behind.
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
@@ -237,6 +250,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connections: None) ->
     made = Bench()
     monkeypatch.setattr(airflow_provider_kafka_s3.operators.work, "open_store", lambda *_: made.store)
     monkeypatch.setattr(airflow_provider_kafka_s3.kafka.source, "KafkaSource", lambda *_, **__: made.kafka)
+    monkeypatch.setattr(airflow_provider_kafka_s3.spark.masters, "no_connection", lambda address: None)
     monkeypatch.setattr(SparkSubmitHook, "submit", lambda hook, application="": made.spark.submit(hook, application))
     yield made
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_kafka_s3.operators import connections as spark_connections
+from airflow_provider_kafka_s3.operators import launch, spark_versions
+from airflow_provider_kafka_s3.spark import masters
+from airflow_provider_kafka_s3.spark.versions import TESTED
 from tests.unit.operators.conftest import CANARY
 
 if TYPE_CHECKING:
@@ -60,16 +63,16 @@ def after(command: list[str], option: str) -> str:
 
 def test_a_cluster_gets_its_master_the_zip_and_the_python_of_its_executors(bench: Bench, cluster: str) -> None:
     """The driver stays in the Python of the worker, wherever that of the executors is; the job file alone is told."""
-    bench.run(bench.task(conf={"spark.pyspark.python": EXECUTORS}, executor_memory="2g", spark_binary="spark-submit"))
+    bench.run(bench.task(conf={"spark.pyspark.python": EXECUTORS}, executor_memory="2g", spark_binary="spark3-submit"))
     (command,) = bench.spark.commands
-    assert command[0] == "spark-submit"
+    assert command[0] == "spark3-submit"
     masters = {
         "yarn": "yarn",
         "kubernetes": "k8s://https://kubernetes.example.com:6443",
         "standalone": "spark://master-1:7077,master-2:7077",
     }
     assert after(command, "--master") == masters[cluster]
-    assert "--deploy-mode" not in command, "Spark's default is client"
+    assert after(command, "--deploy-mode") == "client", "a file of properties, or DEPLOY_MODE, may say cluster"
     settings = settings_of(command)
     assert settings["spark.pyspark.python"] == EXECUTORS
     assert settings["spark.pyspark.driver.python"] == sys.executable
@@ -99,6 +102,26 @@ def test_what_a_cluster_is_shipped_reaches_the_command_as_it_is(bench: Bench, cl
     assert settings_of(command).items() >= conf.items()
 
 
+@pytest.mark.parametrize("cluster", ["standalone"], indirect=True)
+def test_masters_of_which_none_can_be_reached_are_named_and_nothing_is_submitted(
+    bench: Bench, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry lands the same batch once one is there; a run with nothing new needs none."""
+    from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+    task = bench.task()
+    refuse: dict[str, str] = {"master-1:7077": "Connection refused", "master-2:7077": "Name or service not known"}
+    monkeypatch.setattr(masters, "no_connection", refuse.get)
+    with pytest.raises(AirflowException, match=r"^no Spark master can be reached: master-1:7077: C") as e:
+        bench.run(task)
+    assert not isinstance(e.value, AirflowFailException)
+    assert bench.spark.commands == []
+    del refuse["master-2:7077"]
+    assert bench.run(task, try_number=2)["records"] == 1
+    refuse["master-2:7077"] = "Connection refused"
+    assert bench.run(task, run_id="later")["status"] == "empty"
+
+
 def test_variables_of_the_job_are_those_of_its_driver_and_in_no_command_line(bench: Bench, cluster: str) -> None:
     """For YARN and Kubernetes Airflow's hook alone would show their values to every user of the machine."""
     secret = f"{CANARY}-in-a-variable"
@@ -123,8 +146,10 @@ def test_no_secret_of_a_connection_is_in_the_command_or_the_environment(bench: B
 def test_a_driver_on_the_cluster_is_refused_with_the_reason(
     bench: Bench, cluster: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However it is said: there the private file with the credentials would not be."""
+    """However it is said: there the private file would not be. What the DAG itself says fails when it is parsed."""
     from airflow.providers.common.compat.sdk import AirflowFailException
+
+    from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
     parameters: dict[str, dict[str, Any]] = {
         "parameter": {"deploy_mode": "cluster"},
@@ -136,8 +161,12 @@ def test_a_driver_on_the_cluster_is_refused_with_the_reason(
         told["extra"] = {**told.get("extra", {}), "deploy-mode": "cluster"}
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(told))
     reason = r"has to run on the Airflow worker, where the private file lies.*use deploy mode 'client'"
-    with pytest.raises(AirflowFailException, match=reason):
-        bench.run(bench.task(**parameters[where]))
+    if where == "connection":
+        with pytest.raises(AirflowFailException, match=reason):
+            bench.run(bench.task())
+    else:
+        with pytest.raises(ConfigurationError, match=reason):
+            bench.task(**parameters[where])
     assert bench.spark.commands == []
     assert list(bench.store.list("")) == []
 
@@ -166,6 +195,10 @@ def test_the_examples_of_the_documentation_submit_what_they_say(
     (connection,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
+    # The jars of the page are on no machine but the reader's.
+    monkeypatch.setattr(launch, "unreadable_jars", lambda jars: [])
+    # They are written for the Spark that the extra installs.
+    monkeypatch.setattr(spark_versions, "installed_versions", lambda: {"pyspark": TESTED[-1]})
     names: dict[str, Any] = {}
     exec(code, names)
     bench.run(names["land"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -72,7 +73,9 @@ def test_kubernetes_needs_its_own_provider(monkeypatch: pytest.MonkeyPatch) -> N
     from airflow_provider_kafka_s3.operators import connections
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "k8s://https://k", "port": 6443}')
-    with pytest.raises(ConfigurationError, match="install apache-airflow-providers-cncf-kubernetes"):
+    with pytest.raises(
+        ConfigurationError, match=r"apache-airflow-providers-cncf-kubernetes is not installed: .*Install it"
+    ):
         connections.spark_target("spark_x")
     monkeypatch.setattr(connections, "_has_kubernetes", lambda: True)
     assert connections.spark_target("spark_x").master == "k8s://https://k:6443"
@@ -89,11 +92,18 @@ def test_a_spark_connection_without_a_master_is_refused(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("resolve", ["kafka_config", "s3_access", "spark_target"])
 def test_a_missing_connection_is_named_with_its_parameter(resolve: str) -> None:
-    """It is neither YARN nor ambient credentials that step in."""
+    """It is neither YARN nor ambient credentials that step in; the command that is printed is one of this Airflow's."""
+    from airflow.cli.cli_parser import get_parser
+
     from airflow_provider_kafka_s3.operators import connections
 
-    with pytest.raises(ConfigurationError, match=r"no connection 'nowhere'.*AIRFLOW_CONN_NOWHERE.*_conn_id"):
+    expected = r"^there is no connection 'nowhere'\. .*_conn_id.*AIRFLOW_CONN_NOWHERE"
+    with pytest.raises(ConfigurationError, match=expected) as missing:
         getattr(connections, resolve)("nowhere")
+    command = shlex.split(str(missing.value).split("`")[1])
+    told = get_parser().parse_args(command[1:])
+    assert (command[0], told.conn_id) == ("airflow", "nowhere")
+    assert resolve.startswith({"aws": "s3"}.get(told.conn_type, told.conn_type))
 
 
 # Airflow 2.11 still hands such an extra over, and says that this ends with Airflow 3.
@@ -280,3 +290,37 @@ def test_secrets_of_connections_are_masked(monkeypatch: pytest.MonkeyPatch, conn
     mask_options({"kafka.sasl.jaas.config": SECRETS["options"], "kafka.fetch.max.bytes": "1048576"})
     assert {*SECRETS.values(), "MIIEvQIBADANBgkqhkiG9w0"} <= masked
     assert not {"-----BEGIN PRIVATE KEY-----", "/etc/kafka/client.key", "1048576", "broker:9092"} & masked
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "masked"),
+    [
+        ("sasl.password", 20130101, {"20130101"}),
+        ("sasl.password", 123456, {"123456"}),
+        ("sasl.password", "12345", {"12345"}),
+        # Airflow masks none that is shorter.
+        ("sasl.password", "1234", set()),
+        ("ssl.key.password", "geheim", {"geheim"}),
+        ("sasl.oauthbearer.client.secret", 12345.5, {"12345.5"}),
+        # Too short to be told from anything else.
+        ("sasl.password", 123, set()),
+        ("ssl.ca.pem", "-----BEGIN X-----\nc2hvcnQ\n-----END X-----", set()),
+        ("fetch.max.bytes", 20130101, set()),
+        ("ssl.key.location", "/etc/key", set()),
+        ("some.secret", True, set()),
+        ("some.secret", None, set()),
+    ],
+)
+def test_a_password_is_masked_though_it_is_short_or_a_number(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: object, masked: set[str]
+) -> None:
+    """As logs and errors show it, without quotes. Short lines of certificates and other settings stay readable."""
+    from airflow.providers.common.compat import sdk
+
+    from airflow_provider_kafka_s3.operators.connections import kafka_config
+
+    found: set[str] = set()
+    monkeypatch.setattr(sdk, "mask_secret", found.add, raising=False)
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", json.dumps({"conn_type": "kafka", "extra": {name: value}}))
+    assert kafka_config("kafka_x") == {name: value}
+    assert found == masked

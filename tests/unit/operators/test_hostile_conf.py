@@ -54,7 +54,8 @@ modes = st.sampled_from(["resume", "verify", "restore", "RESUME", "drop"]) | any
 def conf_of(**parts: Any) -> Any:
     """What somebody types into the form of a run."""
     ours = st.fixed_dictionaries({}, optional={"window": windows, "offsets": offsets, "topics": names}) | anything
-    return st.fixed_dictionaries({}, optional={"mode": modes, "kafka_s3": ours, "bucket": names, "topics": names})
+    others = {"bucket": names, "topics": names, "window": windows, "offsets": offsets}
+    return st.fixed_dictionaries({}, optional={"mode": modes, "kafka_s3": ours, **others})
 
 
 @settings(max_examples=400)

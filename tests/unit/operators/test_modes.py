@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -123,6 +125,23 @@ def test_verify_reads_every_object_and_writes_nothing(orders: Bench) -> None:
     assert len(orders.spark.commands) == 1
 
 
+def test_a_run_of_windows_without_one_looks_back_at_all_that_is_landed(orders: Bench) -> None:
+    """As somebody triggers it without a logical date; it finds what is gone, and writes it again."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    orders.run(orders.task(), run_id="r1")
+    task = orders.task(offsets="data_interval")
+    assert orders.run(task, run_id="r2", conf={"mode": "verify"})["topics"]["orders"]["verified"] == 1
+    orders.store.delete(FIRST)
+    with pytest.raises(AirflowFailException, match=r"1 object.*gone"):
+        orders.run(task, run_id="r3", conf={"mode": "verify"})
+    returned = orders.run(task, run_id="r4", conf={"mode": "restore"})
+    assert returned["topics"]["orders"]["verification"]["restored"] == [FIRST]
+    assert (returned["window"], list(orders.objects())) == (None, [FIRST])
+    with pytest.raises(AirflowFailException, match="no data interval"):
+        orders.run(task, run_id="r5")
+
+
 def test_verify_says_what_of_a_window_is_not_landed_and_lands_nothing(orders: Bench) -> None:
     """That is no error: a resume will land it."""
     orders.run(orders.task(), run_id="r1", conf={"kafka_s3": {"window": JANUARY}})
@@ -141,7 +160,9 @@ def test_an_object_that_was_deleted_is_named_and_restored_with_the_same_content(
     intact = orders.objects()
     orders.store.delete(FIRST)
     for conf in (None, {"mode": "verify"}):
-        with pytest.raises(AirflowFailException, match=rf"MissingObjectError: .*{FIRST.replace('+', '.')}.*restore"):
+        with pytest.raises(
+            AirflowFailException, match=rf"^1 object.*{FIRST.replace('+', '.')}.*restore.*MissingObjectError"
+        ):
             orders.run(orders.task(), try_number=2, conf=conf)
         assert orders.objects() == {}
     returned = orders.run(orders.task(), try_number=3, conf={"mode": "restore"})
@@ -178,6 +199,91 @@ def test_the_try_that_planned_a_batch_is_on_record(orders: Bench, caplog: pytest
     assert "try 3 on " in caplog.text
 
 
+# -- whoever planned it -------------------------------------------------------------------------------------------
+
+
+STATES: list[tuple[str | None, bool]] = [
+    ("running", True),
+    ("restarting", True),
+    ("failed", False),
+    ("up_for_retry", False),
+    ("queued", False),
+    (None, False),
+]
+
+
+@pytest.mark.parametrize(("state", "waits"), STATES)
+@pytest.mark.parametrize("map_index", [-1, 2])
+def test_a_batch_of_a_task_that_does_not_run_any_more_is_not_waited_for(
+    orders: Bench, caplog: pytest.LogCaptureFixture, state: str | None, map_index: int, *, waits: bool
+) -> None:
+    """Airflow 3 gives the state of the task instance that planned the batch by its API, also of a mapped one."""
+    name = "land" if map_index < 0 else f"land_{map_index}"
+
+    def get_task_states(*, dag_id: str, map_index: int | None, task_ids: list[str], run_ids: list[str]) -> Any:
+        assert (dag_id, map_index, task_ids, run_ids) == ("dag", index, ["land"], ["dead"])
+        return {"dead": {name: state}}
+
+    index = None if map_index < 0 else map_index
+    plan_and_fail(orders, map_index=map_index)
+    with caplog.at_level("INFO"):
+        orders.run(orders.task(), run_id="other", ti={"get_task_states": get_task_states})
+    assert ("waiting up to 0 s" in caplog.text) is waits
+    assert ("lives no more: Airflow has its task as not running" in caplog.text) is not waits
+
+
+@pytest.mark.parametrize(("state", "waits"), STATES)
+def test_on_airflow_2_the_database_says_whether_the_task_runs(
+    orders: Bench, caplog: pytest.LogCaptureFixture, state: str | None, *, waits: bool
+) -> None:
+    """By the task instance of the context, as a model of the database."""
+
+    def get_task_instance(**named: Any) -> Any:
+        assert named == {"dag_id": "dag", "task_id": "land", "run_id": "dead", "map_index": -1}
+        return SimpleNamespace(state=state)
+
+    plan_and_fail(orders)
+    with caplog.at_level("INFO"):
+        orders.run(orders.task(), run_id="other", ti={"get_task_instance": get_task_instance})
+    assert ("waiting up to 0 s" in caplog.text) is waits
+
+
+def airflow_is_down(**_: object) -> Any:
+    """No answer."""
+    raise ConnectionError("the API server is away")
+
+
+@pytest.mark.parametrize(
+    "ti",
+    [
+        {},
+        {"get_task_states": lambda **_: {}},
+        {"get_task_states": lambda **_: {"dead": {}}},
+        {"get_task_states": airflow_is_down},
+        {"get_task_instance": lambda **_: None},
+        {"get_task_instance": airflow_is_down},
+    ],
+)
+def test_a_batch_of_a_task_that_airflow_does_not_know_is_waited_for(
+    orders: Bench, caplog: pytest.LogCaptureFixture, ti: dict[str, Any]
+) -> None:
+    """No answer is no reason to fail, nor to do the work twice at once."""
+    plan_and_fail(orders)
+    with caplog.at_level("INFO"):
+        assert orders.run(orders.task(), run_id="other", ti=ti)["records"] == 6
+    assert "waiting up to 0 s" in caplog.text
+
+
+def plan_and_fail(orders: Bench, *, map_index: int = -1) -> None:
+    """A run whose Spark job dies."""
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    orders.spark.crash = "Killed"
+    with pytest.raises(AirflowException):
+        orders.run(orders.task(), run_id="dead", ti={"map_index": map_index})
+    orders.spark.crash = None
+
+
 # -- nothing to do -------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +306,7 @@ def test_a_task_whose_topics_are_all_left_out_has_nothing_to_do(orders: Bench, o
 
     conf = {"kafka_s3": {"offsets": {"clicks": {"0": [0, 1]}, "orders": {}}}}
     said = {"outlets": [Asset(name) for name in outlets]}
+    orders.outlet_events = defaultdict(SimpleNamespace)
     returned = orders.run(orders.task(**said), conf=conf)
     assert (returned["status"], returned["topics"], returned["wrote"]) == ("empty", {}, False)
     with pytest.raises(AirflowSkipException, match=r"nothing to do for orders: resume given offsets \(conf\)"):
@@ -210,8 +317,8 @@ def test_a_task_whose_topics_are_all_left_out_has_nothing_to_do(orders: Bench, o
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"mode": "repair"}, "mode='repair' is not known; use one of 'resume', 'verify', 'restore'"),
-        ({"on_empty": "fail"}, "on_empty='fail' is not known; use one of 'success', 'skip'"),
+        ({"mode": "repair"}, "mode='repair' is not known; use 'resume', 'verify' or 'restore'"),
+        ({"on_empty": "fail"}, "on_empty='fail' is not known; use 'success' or 'skip'"),
         ({"partition_length": 3600}, "must be a positive timedelta"),
     ],
 )

@@ -59,8 +59,12 @@ def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
 @pytest.mark.parametrize(
     ("parse", "given", "message"),
     [
-        (parameters.parse_format, "avro", "format=.*Invalid enum value 'avro'"),
-        (parameters.parse_format, {"kind": "json", "compresion": "gzip"}, "unknown field `compresion`"),
+        (parameters.parse_format, "avro", "^format='avro' is not known; use 'json' or 'bytes'$"),
+        (
+            parameters.parse_format,
+            {"kind": "json", "compresion": "gzip"},
+            "format has no 'compresion'; did you mean 'compression'",
+        ),
         (
             parameters.parse_format,
             {"kind": "json", "compression_level": 9},
@@ -71,11 +75,55 @@ def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
         (parameters.parse_partitioner, {"kind": "daily", "timezone": "Mars/Base"}, "use an IANA name"),
         (parameters.parse_upload, {"threads": 0}, "upload threads=0 must be 1 or more"),
         (parameters.parse_upload, {"memory": 1}, "upload memory=1 bytes must be 1 MiB or more"),
-        (parameters.parse_upload, {"spil_dir": "/x"}, "upload=.*unknown field `spil_dir`"),
+        (
+            parameters.parse_upload,
+            {"spil_dir": "/x"},
+            "upload has no 'spil_dir'; did you mean 'spill_dir'. It has threads, memory, spill_dir$",
+        ),
         (parameters.parse_upload, 4, "upload=4 must be a mapping of settings"),
-        (parameters.parse_retry_policy, {"retries": 3}, "request_retry has no 'retries'; it has max_retries"),
+        (
+            parameters.parse_retry_policy,
+            {"retries": 3},
+            "has no 'retries'; did you mean 'max_retries'. It has max_retries, base",
+        ),
         (parameters.parse_retry_policy, {"max_retries": -1}, "max_retries=-1 is negative"),
-        (parameters.parse_retry_policy, {"max_retries": "3"}, "Expected `int`, got `str`"),
+        (parameters.parse_format, {"kind": "parquet"}, "^format: kind='parquet' is not known; use 'json' or 'bytes'$"),
+        (parameters.parse_format, Format(kind="parquet"), "^format: kind='parquet' is not known; use"),  # type: ignore[arg-type]
+        (parameters.parse_format, {"compression": "gzip"}, "^format has no 'kind', which must be 'json' or 'bytes'"),
+        (
+            parameters.parse_format,
+            {"kind": "json", "on_null": True},
+            "on_null=True must be 'fail' or 'ignore'$",
+        ),
+        (parameters.parse_format, {"kind": "json", "compression_level": 1.5}, "must be a whole number$"),
+        (
+            parameters.parse_partitioner,
+            "dayly",
+            "^partitioner='dayly' is not known; did you mean 'daily'. Use 'default', 'd",
+        ),
+        (
+            parameters.parse_partitioner,
+            {"kind": "daily", 7: 1},
+            "partitioner has no 7; it has kind, timezone, path_format",
+        ),
+        (parameters.parse_partitioner, {"timezone": 1}, "partitioner: timezone=1 must be text$"),
+        (
+            parameters.parse_partitioner,
+            {"kind": "time", "path_format": "YYYY", "duration_ms": "1h"},
+            "partitioner: duration_ms='1h' must be a whole number or None$",
+        ),
+        (parameters.parse_upload, {"threads": True}, "upload: threads=True must be a whole number$"),
+        (
+            parameters.parse_retry_policy,
+            "often",
+            "request_retry='often' must be a mapping of settings or a RetryPolicy",
+        ),
+        (parameters.parse_upload, UploadSettings(threads=1.5), "upload: threads=1.5 must be a whole number"),  # type: ignore[arg-type]
+        (
+            parameters.parse_retry_policy,
+            {"max_retries": "3"},
+            "request_retry: max_retries='3' must be a whole number$",
+        ),
     ],
 )
 def test_wrong_settings_are_told_with_their_parameter(parse: Any, given: object, message: str) -> None:
@@ -114,8 +162,13 @@ def test_starting_offsets_have_four_forms(given: Any, topic: str, starting: obje
     assert parameters.starting_of(parsed, topic, topics) == starting
 
 
+def test_without_starting_offsets_the_window_of_the_first_run_says_where_a_topic_begins() -> None:
+    """As with ``offsets="data_interval"``."""
+    assert parameters.starting_of(parameters.parse_starting_offsets(None), "orders", ["orders"]) is None
+
+
 @pytest.mark.parametrize(
-    "given", ["newest", {}, None, {"orders": {}}, {"orders": {0: 1}, 1: 2}, {0: -1}, {0: True}, {"x": 1}, {0: "5"}]
+    "given", ["newest", {}, 5, {"orders": {}}, {"orders": {0: 1}, 1: 2}, {0: -1}, {0: True}, {"x": 1}, {0: "5"}]
 )
 def test_starting_offsets_that_cannot_be_are_refused(given: object) -> None:
     """Anything else is an error that names the parameter."""

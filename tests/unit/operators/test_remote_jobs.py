@@ -34,7 +34,7 @@ class FakeServer:
                 self.kill()
                 return None, "killed"
             if not self.answers:
-                return None, "Its exit code is -9. It said: reading 4 slices"
+                return None, "Its exit code is -9.\nreading 4 slices"
             result = JobResult(topics=tuple(bench.spark._outcome(spec, ref) for ref in spec.plans))
             result.write(spec.result_path)
             return result, ""
@@ -82,7 +82,9 @@ def test_a_driver_without_a_result_is_a_failure_that_a_retry_cures(bench: Bench,
     from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
     server.answers = False
-    with pytest.raises(AirflowException, match=r"exit code is -9\. It said: reading 4 slices") as raised:
+    with pytest.raises(
+        AirflowException, match=r"(?s)it was killed; .*\(exit code -9\)\. Its last words:\nreading 4 slices"
+    ) as raised:
         bench.run(bench.task())
     assert not isinstance(raised.value, AirflowFailException)
     assert bench.objects() == {}

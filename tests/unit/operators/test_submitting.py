@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -301,20 +302,62 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"application": "x.py"}, "application is decided by KafkaToS3Operator; remove it"),
         ({"application_args": ["x"]}, "application_args is decided"),
         ({"conn_id": "x"}, "conn_id is decided by KafkaToS3Operator; use spark_conn_id"),
-        ({"offsets": "hourly"}, "use one of 'incremental', 'data_interval'"),
+        (
+            {"offsets": "incrmental"},
+            "offsets='incrmental' is not known; did you mean 'incremental'. Use 'incremental' or",
+        ),
+        ({"offsets": "hourly"}, "use 'incremental' or 'data_interval'"),
         ({"starting_offsets": None}, "starting_offsets is required with offsets='incremental'"),
         ({"offsets": "data_interval", "starting_offsets": "latest"}, "no effect with offsets='data_interval'.*Remove"),
         ({"isolation": "serializable"}, "isolation='serializable' is not known"),
-        ({"on_data_loss": "ignore"}, "use one of 'fail', 'skip'"),
-        ({"on_missing": "restore"}, "use one of 'fail', 'ignore'"),
+        ({"on_data_loss": "ignore"}, "use 'fail' or 'skip'"),
+        ({"on_missing": "restore"}, "use 'fail' or 'ignore'"),
         ({"max_records_per_run": 0}, "positive number of records, or None for no limit"),
         ({"max_slice_records": None}, "max_slice_records=None must be a whole number of records$"),
-        ({"max_records_per_batch": "7"}, "max_records_per_batch='7' must be a whole number of records, or None"),
+        ({"max_records_per_batch": "7"}, "^max_records_per_batch='7' must be a whole number of records or None$"),
         ({"offsets": "data_interval", "max_records_per_run": 1}, "use max_records_per_batch"),
         ({"env_vars": {"A": "{{ ds }}"}}, r"env_vars: A holds a template.*spark\.executorEnv\.A"),
         ({"env_vars": {"A": "x", "B": "{% if x %}"}}, "env_vars: B holds a template"),
         ({"adopt_wait": -1.0}, "must be 0 or more seconds"),
         ({"pipeline": "a/b"}, "pipeline='a/b' is not a legal name"),
+        ({"bucket": "s3://lake"}, "bucket='s3://lake' is not the name of a bucket; write bucket='lake'$"),
+        ({"bucket": "s3a://lake/raw/x/"}, "write bucket='lake' and topics_dir='raw/x'"),
+        ({"partitoner": "daily"}, "^KafkaToS3Operator has no parameter 'partitoner'; did you mean 'partitioner'.$"),
+        ({"topic": "orders"}, "^KafkaToS3Operator has no parameter 'topic'; did you mean 'topics'.$"),
+        ({"retires": 3}, "^KafkaToS3Operator has no parameter 'retires'; did you mean 'retries'.$"),
+        ({"executor_memroy": "1g"}, "did you mean 'executor_memory'.$"),
+        ({"bucket": "my lake"}, "bucket='my lake' is not the name of a bucket: it has letters, digits"),
+        ({"flush_size": "1000"}, "^flush_size='1000' must be a whole number of records or None$"),
+        ({"max_bytes": "1GB"}, "^max_bytes='1GB' must be a whole number of bytes$"),
+        ({"max_open_objects": 1.5}, "must be a whole number of objects"),
+        ({"part_size": "8MB"}, "^part_size='8MB' must be a whole number of bytes$"),
+        ({"offset_pad_width": "10"}, "must be a whole number of digits"),
+        ({"topics_dir": None}, "^topics_dir=None must be text$"),
+        ({"directory_delim": None}, "^directory_delim=None must be text$"),
+        ({"adopt_wait": timedelta(minutes=2)}, r"^adopt_wait=datetime.timedelta\(.*\) must be a number of seconds$"),
+        ({"unsafe_single_writer": "no"}, "^unsafe_single_writer='no' must be True or False$"),
+        ({"allow_open_window": 1}, "must be True or False"),
+        ({"kafka_options": ["a"]}, r"^kafka_options=\['a'\] must be a mapping or None$"),
+        ({"kafka_conn_id": None}, "^kafka_conn_id=None must be text$"),
+        ({"spark_conn_id": 7}, "^spark_conn_id=7 must be text$"),
+        ({"conf": "spark.a=b"}, "^conf='spark.a=b' must be a mapping$"),
+        ({"conf": ["spark.a=b"]}, r"^conf=\['spark.a=b'\] must be a mapping$"),
+        ({"env_vars": "x"}, "^env_vars='x' must be a mapping or None$"),
+        ({"env_vars": ["x"]}, r"^env_vars=\['x'\] must be a mapping or None$"),
+        ({"topics": ["a", 1]}, "^topics=1 must be text that is not empty$"),
+        ({"topics": 5}, "^topics=5 must be the name of a topic"),
+        ({"bucket": {"lake"}}, r"^bucket=\{'lake'\} must be text"),
+        ({"bucket": "https://lake.s3.example.com/raw"}, "write the name, without its URL$"),
+        ({"bucket": "s3a://lake/raw"}, "write bucket='lake' and topics_dir='raw'$"),
+        ({"bucket": "lake/raw"}, "write bucket='lake' and topics_dir='raw'"),
+        ({"deploy_mode": "cluster"}, "deploy mode 'cluster'"),
+        ({"conf": {"spark.submit.deployMode": "cluster"}}, "deploy mode 'cluster'"),
+        ({"format": "parquet"}, "^format='parquet' is not known; use 'json' or 'bytes'$"),
+        (
+            {"partitioner": {"kind": "time", "path_fromat": "YYYY"}},
+            "^partitioner has no 'path_fromat'; did you mean 'path",
+        ),
+        ({"partitioner": {"kind": "time", "path_format": "%Y-%m-%d", "duration_ms": 1}}, "write 'YYYY-MM-dd'"),
         ({"bucket": " "}, "bucket=' ' must be text that is not empty"),
         ({"topics_dir": "/topics"}, "topics_dir='/topics' must not begin or end with '/'"),
         ({"flush_size": 0}, "flush_size=0 must be a positive number"),
@@ -343,6 +386,68 @@ def test_templates_are_checked_when_they_are_rendered(bench: Bench) -> None:
     task.topics, task.bucket, task.pipeline, task.topics_dir = "orders", "lake", "a/b", "topics"
     with pytest.raises(AirflowFailException, match="pipeline='a/b' is not a legal name"):
         bench.run(task)
+
+
+def test_settings_of_spark_that_render_to_text_are_refused(bench: Bench) -> None:
+    """Jinja makes text of a whole mapping, unless the DAG renders native objects."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    task = bench.task(conf="{{ params.conf }}")
+    task.conf = "{'spark.a': 'b'}"  # type: ignore[assignment]
+    with pytest.raises(AirflowFailException, match=r"^conf=.* must be a mapping$"):
+        bench.run(task)
+
+
+def test_what_is_known_only_to_the_run_is_not_judged_by_the_dag(bench: Bench) -> None:
+    """The output of another task, and a parameter of the function that makes a DAG."""
+    from airflow.providers.common.compat.sdk import DAG
+
+    with DAG("d", schedule=None) as dag:
+        before = bench.task(task_id="before")
+        bench.task(topics=[before.output["topic"]], bucket=dag.param("bucket", "x/y"))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "extra", "message"),
+    [
+        ({"spark_binary": "no-such-submit"}, {}, "^there is no command 'no-such-submit'"),
+        ({"spark_binary": "/dev/null"}, {}, "^there is no command '/dev/null'"),
+        ({}, {"spark-binary": "mine"}, "^there is no command 'mine'.*'spark_default'"),
+        ({}, {"spark-home": "/opt/spark"}, "^Airflow's Spark hook refuses its settings: The `spark-home` .*'spark_def"),
+    ],
+)
+def test_a_command_that_cannot_be_is_no_matter_of_trying_again(
+    orders: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    parameters: dict[str, Any],
+    extra: dict[str, str],
+    message: str,
+) -> None:
+    """Named with where to correct it; a command is looked for before anything is planned."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    connection = {"conn_type": "spark", "host": "local[2]", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    with pytest.raises(AirflowFailException, match=message):
+        orders.run(orders.task(**parameters))
+    assert orders.spark.commands == []
+    assert (list(orders.store.list("")) == []) == ("spark-home" not in extra)
+
+
+@pytest.mark.parametrize("kind", [FileNotFoundError, PermissionError])
+def test_a_command_that_is_gone_when_it_is_called_is_terminal(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch, kind: type[OSError]
+) -> None:
+    """Python's error names it."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    def submit(*_: object) -> None:
+        raise kind(2, "cannot", "spark3-submit")
+
+    monkeypatch.setattr(SparkSubmitHook, "submit", submit)
+    with pytest.raises(AirflowFailException, match=r"spark-submit cannot be executed: .*spark3-submit.*spark_binary"):
+        orders.run(orders.task(spark_binary="spark3-submit"))
 
 
 def test_template_fields_are_ours_and_spark_s_without_those_that_carry_the_job(bench: Bench) -> None:

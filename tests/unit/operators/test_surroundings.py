@@ -24,6 +24,7 @@ from airflow_provider_kafka_s3.operators import links
 from tests.unit.operators.conftest import CANARY
 
 if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
     from tests.unit.operators.conftest import Bench
 
 Interval = tuple[datetime, datetime]
@@ -50,10 +51,9 @@ def test_an_outlet_is_told_counts_and_offsets_of_the_window(topics: Bench, day: 
     topics.run(task, interval=day)
     assert list(topics.outlet_events) == [lake]
     extra = json.loads(json.dumps(topics.outlet_events[lake].extra))
-    size = {t["status"]: t.pop("size") for t in extra["topics"].values()}
-    assert size["empty"] == 0
-    assert size["ok"] > 0
-    assert extra.pop("size") > 0
+    for counts in (extra["landed"], *(t["landed"] for t in extra["topics"].values()), *extra["topics"].values()):
+        assert (counts.pop("size") > 0) == (counts["records"] > 0)
+    nothing = {"batches": 0, "records": 0, "objects": 0}
     assert extra == {
         "bucket": "lake",
         "pipeline": "orders-to-lake",
@@ -64,13 +64,13 @@ def test_an_outlet_is_told_counts_and_offsets_of_the_window(topics: Bench, day: 
             "end": "2013-01-02T00:00:00+00:00",
         },
         "status": "ok",
-        "records": 3,
-        "objects": 2,
+        "landed": {"batches": 2, "records": 3, "objects": 2},
         "topics": {
             "clicks": {
                 "status": "ok",
                 "records": 1,
                 "objects": 1,
+                "landed": {"batches": 1, "records": 1, "objects": 1},
                 "batches": [1],
                 "offsets": {"0": [[0, 1]]},
                 "skipped": {},
@@ -79,6 +79,7 @@ def test_an_outlet_is_told_counts_and_offsets_of_the_window(topics: Bench, day: 
                 "status": "ok",
                 "records": 2,
                 "objects": 1,
+                "landed": {"batches": 1, "records": 2, "objects": 1},
                 "batches": [1],
                 "offsets": {"0": [[0, 2]]},
                 "skipped": {},
@@ -87,12 +88,22 @@ def test_an_outlet_is_told_counts_and_offsets_of_the_window(topics: Bench, day: 
                 "status": "empty",
                 "records": 0,
                 "objects": 0,
+                "landed": nothing,
                 "batches": [],
                 "offsets": {},
                 "skipped": {},
             },
         },
     }
+
+
+def test_a_run_that_leaves_every_topic_out_tells_that_it_did_nothing(topics: Bench) -> None:
+    """Whoever is scheduled by the asset always finds the same fields."""
+    lake = Asset("s3://lake/topics")
+    topics.run(topics.task(outlets=[lake]), conf={"kafka_s3": {"offsets": {"orders": {}}}})
+    extra = topics.outlet_events[lake].extra
+    assert (extra["status"], extra["pipeline"], extra["topics"]) == ("empty", "orders-to-lake", {})
+    assert extra["landed"] == {"batches": 0, "records": 0, "objects": 0, "size": 0}
 
 
 def test_the_offsets_of_several_batches_are_one_range(topics: Bench) -> None:
@@ -117,33 +128,80 @@ def test_only_declared_assets_are_told_and_only_by_success(topics: Bench) -> Non
 # -- links ------------------------------------------------------------------------------------------------------------
 
 
+AT_THE_ENDPOINT = "http://lake:9000/lake/topics/_kafka_s3/orders-to-lake/"
+
+
+def shown_by(task: KafkaToS3Operator, ti_key: object = None) -> dict[str, str]:
+    """What each button leads to."""
+    return {link.name: link.get_link(task, ti_key=ti_key) for link in task.operator_extra_links}
+
+
 def test_the_links_of_one_topic_lead_to_its_marker_and_its_last_manifest(
     topics: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are XComs, which the link classes read back, whichever process asks."""
+    """By addresses that a browser opens; they are XComs, too, which a process that has not run the task reads."""
     task = topics.task(max_records_per_batch=1)
     topics.run(task)
-    log = "s3://lake/topics/_kafka_s3/orders-to-lake/orders"
+    log = f"{AT_THE_ENDPOINT}orders"
     assert topics.pushed == {
         "marker_url": f"{log}/marker.json",
         "manifest_url": f"{log}/batches/0000000002.manifest.json",
     }
     for url in topics.pushed.values():
-        assert topics.store.head(url.removeprefix("s3://lake/")) is not None
-    ti_key = object()
+        assert topics.store.head(url.removeprefix("http://lake:9000/lake/")) is not None
+    shown = {"Stored offsets": topics.pushed["marker_url"], "Manifest": topics.pushed["manifest_url"], "Spark": ""}
     monkeypatch.setattr(XCom, "get_value", lambda *, key, ti_key: topics.pushed.get(key))
-    shown = {link.name: link.get_link(task, ti_key=ti_key) for link in task.operator_extra_links}
-    assert shown == {
-        "Stored offsets": topics.pushed["marker_url"],
-        "Manifest": topics.pushed["manifest_url"],
-        "Spark": "",
-    }
+    of_the_webserver: Any = SimpleNamespace()
+    for link in task.operator_extra_links:
+        assert link.get_link(of_the_webserver, ti_key=object()) == shown[link.name]
+    assert shown_by(task) == shown
+
+
+@pytest.mark.parametrize("fails", [None, "in Spark", "before anything"])
+def test_no_xcom_is_looked_for_that_is_not_there(
+    topics: Bench, monkeypatch: pytest.MonkeyPatch, fails: str | None
+) -> None:
+    """Airflow 3 reads all links when a task ends, however it ends, and logs each XCom that is missing as an ERROR."""
+
+    def missing(**_: object) -> None:
+        raise AssertionError("this would be a red line")
+
+    monkeypatch.setattr(XCom, "get_value", missing)
+    task = topics.task()
+    if fails == "in Spark":
+        topics.spark.failing["orders"] = ("RecordError", "offset 0 is no JSON")
+    if fails == "before anything":
+        monkeypatch.delenv("AIRFLOW_CONN_AWS_DEFAULT")
+    with contextlib.suppress(AirflowException):
+        topics.run(task)
+    led = {name for name, url in shown_by(task).items() if url}
+    by_failure = {None: {"Stored offsets", "Manifest"}, "in Spark": {"Stored offsets"}, "before anything": set[str]()}
+    assert led == by_failure[fails]
+
+
+def test_a_task_object_that_runs_again_forgets_its_links(topics: Bench) -> None:
+    """As tests of a DAG do it, in one process: a run without a batch has no manifest to show."""
+    task = topics.task()
+    topics.run(task, run_id="r1")
+    assert shown_by(task)["Manifest"] != ""
+    topics.run(task, run_id="r2")
+    assert (shown_by(task)["Manifest"], shown_by(task)["Stored offsets"]) == (
+        "",
+        f"{AT_THE_ENDPOINT}orders/marker.json",
+    )
+
+
+def test_an_operator_that_another_task_executes_keeps_its_own_links(topics: Bench) -> None:
+    """A function of a ``@task`` may call it: the task of the context has no links then."""
+    task = topics.task()
+    topics.run(task, context={"task": object()})
+    assert shown_by(task)["Stored offsets"] == f"{AT_THE_ENDPOINT}orders/marker.json"
 
 
 def test_the_links_of_several_topics_lead_to_the_folder_of_the_pipeline(topics: Bench) -> None:
     """There is one button for all of them."""
     topics.run(topics.task(topics="orders,clicks"))
-    assert set(topics.pushed.values()) == {"s3://lake/topics/_kafka_s3/orders-to-lake/"}
+    assert set(topics.pushed.values()) == {AT_THE_ENDPOINT}
 
 
 def test_a_task_that_failed_has_a_link_to_the_stored_offsets(topics: Bench) -> None:
@@ -157,7 +215,8 @@ def test_a_task_that_failed_has_a_link_to_the_stored_offsets(topics: Bench) -> N
 @pytest.mark.parametrize(
     ("endpoint", "region", "expected"),
     [
-        ("http://minio:9000", "us-east-1", "s3://lake/a b/c"),
+        ("http://minio:9000", "us-east-1", "http://minio:9000/lake/a%20b/c"),
+        ("https://u:secret@store/s3/", None, "https://store/s3/lake/a%20b/c"),
         (None, None, "https://console.aws.amazon.com/s3/object/lake?prefix=a+b%2Fc"),
         (
             "https://s3.eu-central-1.amazonaws.com",
@@ -168,7 +227,7 @@ def test_a_task_that_failed_has_a_link_to_the_stored_offsets(topics: Bench) -> N
     ],
 )
 def test_a_bucket_at_aws_is_shown_by_its_console(endpoint: str | None, region: str | None, expected: str) -> None:
-    """Of another store nobody knows the console, so its links say where the object is."""
+    """Of another store nobody knows the console, so its links lead to the object at its endpoint."""
     settings = SimpleNamespace(endpoint_url=endpoint, region=region)
     work: Any = SimpleNamespace(bucket="lake", access=SimpleNamespace(settings=settings))
     assert links.object_url(work, "a b/c") == expected

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -98,7 +100,7 @@ def test_offsets_are_taken_topic_by_topic() -> None:
     ("said", "message"),
     [
         (["x"], "must be a mapping; it knows 'window', 'offsets'"),
-        ({"windw": JANUARY}, "kafka_s3 has no 'windw'; it knows 'window', 'offsets'$"),
+        ({"windw": JANUARY}, "kafka_s3 has no 'windw'; did you mean 'window'. It knows 'window', 'offsets'$"),
         ({"mode": "verify"}, "has no 'mode'.*mode stands beside kafka_s3, not in it"),
         ({"window": JANUARY, "offsets": {"a": {"0": [0, 1]}}}, "says both window and offsets"),
         ({"window": JANUARY[0]}, r"must be two times, \[start, end\]"),
@@ -141,7 +143,7 @@ def test_a_slip_in_what_is_said_is_told_and_never_passed_over(said: Any, message
 )
 def test_offsets_that_cannot_be_are_refused_with_an_example(said: Any) -> None:
     """The error shows how it is written."""
-    with pytest.raises(ConfigurationError, match=r'conf: kafka_s3.offsets are .*"orders": \{"0": \[0, 100\]'):
+    with pytest.raises(ConfigurationError, match=r'conf: kafka_s3.offsets: .*write .*"orders": \{"0": \[0, 100\]'):
         parse_offsets("conf", said)
 
 
@@ -158,7 +160,7 @@ def test_what_a_run_does_is_said_by_conf_then_params_then_the_operator() -> None
 
 def test_a_mode_that_is_not_known_is_refused() -> None:
     """Rather than that something else is done."""
-    with pytest.raises(ConfigurationError, match="conf: mode='repair' is not known; use one of 'resume', 'verify', 'r"):
+    with pytest.raises(ConfigurationError, match="conf: mode='repair' is not known; use 'resume', 'verify' or 'r"):
         resolve(airflow_2(conf={"mode": "repair"}))
 
 
@@ -202,7 +204,10 @@ def test_timetables_with_intervals_give_windows_and_those_without_say_what_to_sc
     for timetable in (CronTriggerTimetable("@hourly", timezone=pendulum.timezone("UTC")), NullTimetable()):
         manual = timetable.infer_manual_data_interval(run_after=at)
         assert manual.start == manual.end
-        with pytest.raises(ConfigurationError, match="is empty; schedule the DAG with CronDataIntervalTimetable"):
+        with pytest.raises(
+            ConfigurationError,
+            match=r"interval of this run is empty: .*; schedule the DAG with CronDataIntervalTimetable",
+        ):
             resolve(airflow_2(interval=(manual.start, manual.end)))
 
 
@@ -250,7 +255,7 @@ def test_days_on_which_the_clocks_change_are_windows_of_23_and_25_hours(day: dat
 def test_a_manual_run_without_a_logical_date_is_told_what_to_do() -> None:
     """It has no interval at all; triggering it with a window is one of the ways."""
     with pytest.raises(
-        ConfigurationError, match=r"has no data interval; schedule .*trigger a single run with the conf"
+        ConfigurationError, match=r"has no data interval.*; schedule .*trigger a single run with the conf"
     ):
         resolve(airflow_3())
 
@@ -291,7 +296,7 @@ def test_partitions_of_a_zone_whose_midnight_is_missing_follow_one_another() -> 
 
 def test_a_partition_without_a_length_is_refused() -> None:
     """Nobody guesses how long it is."""
-    with pytest.raises(ConfigurationError, match=r"nothing says how long that is.*Set partition_length"):
+    with pytest.raises(ConfigurationError, match=r"^nothing says how long the partition .* is: .*Set partition_length"):
         resolve(airflow_3(partition_date=NOW, partition_key="k"))
 
 
@@ -322,7 +327,7 @@ def test_a_key_alone_is_read_as_the_timetable_wrote_it(zone: object) -> None:
 @pytest.mark.parametrize("dag", [None, SimpleNamespace(timetable=SimpleNamespace(key_format="%Y", timezone="UTC"))])
 def test_a_key_that_is_no_time_is_refused(dag: object) -> None:
     """A partition by customer or region is no window of time."""
-    with pytest.raises(ConfigurationError, match="partition key 'EMEA' of this run is not a time; schedule"):
+    with pytest.raises(ConfigurationError, match=r"^the partition key of this run is not a time: 'EMEA', .*schedule"):
         resolve(airflow_3(partition_key="EMEA", dag=dag), partitioner=Partitioner(kind="hourly"))
 
 
@@ -341,9 +346,9 @@ ENDS_LATER = (pendulum.datetime(2026, 5, 31), pendulum.datetime(2026, 6, 1, 1))
 @pytest.mark.parametrize(
     ("context", "hint"),
     [
-        (airflow_2(interval=ENDS_LATER), "data interval: .*in the future.*run it after its end"),
-        (airflow_3(conf={"kafka_s3": {"window": [str(t) for t in ENDS_LATER]}}), "conf: .*run it after its end"),
-        (airflow_3(partition_date=NOW), "partition: .*CronPartitionTimetable.*run_offset=-1"),
+        (airflow_2(interval=ENDS_LATER), r"in the future, .*\(data interval; .*run it after its end"),
+        (airflow_3(conf={"kafka_s3": {"window": [str(t) for t in ENDS_LATER]}}), r"\(conf; .*run it after its end"),
+        (airflow_3(partition_date=NOW), r"\(partition; .*CronPartitionTimetable.*run_offset=-1"),
     ],
 )
 def test_a_window_that_ends_in_the_future_is_refused_unless_it_may_be_open(context: Any, hint: str) -> None:
@@ -377,3 +382,71 @@ def test_a_window_is_in_whole_milliseconds(at: type[datetime]) -> None:
         at(2013, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
     )
     assert resolve(airflow_2(interval=interval)).window == (0, 1_356_998_400_001)
+
+
+# -- beside kafka_s3, and without a window -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("conf", "write"),
+    [
+        ({"window": JANUARY}, {"kafka_s3": {"window": JANUARY}}),
+        ({"window": ["2026-01-01", "2026-01-02"]}, {"kafka_s3": {"window": ["2026-01-01", "2026-01-02"]}}),
+        ({"offsets": {"orders": {"0": [0, 5]}}}, {"kafka_s3": {"offsets": {"orders": {"0": [0, 5]}}}}),
+        ({"window": JANUARY, "kafka_s3": {}}, {"kafka_s3": {"window": JANUARY}}),
+        ({"window": JANUARY, "mode": "restore"}, {"kafka_s3": {"window": JANUARY}}),
+    ],
+)
+@pytest.mark.parametrize("offsets", ["incremental", "data_interval"])
+def test_a_window_beside_kafka_s3_is_an_error_that_shows_where_it_belongs(
+    conf: dict[str, Any], write: dict[str, Any], offsets: Any
+) -> None:
+    """The run would land something else, and all would look well."""
+    said = re.escape(json.dumps(write))
+    for params in ({}, {"kafka_s3": {"window": JANUARY}}):
+        with pytest.raises(
+            ConfigurationError, match=rf"^conf: '(window|offsets)' has to stand in 'kafka_s3': write {said}"
+        ):
+            resolve(airflow_3(conf=conf, params=params), offsets=offsets)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"window": 7},
+        {"window": "daily"},
+        {"window": [1, 2]},
+        {"window": ["a", "b"]},
+        {"offsets": {}},
+        {"offsets": {"a": 1}},
+        {"offsets": [1, 2]},
+    ],
+)
+def test_keys_of_other_tasks_are_left_alone(others: dict[str, Any]) -> None:
+    """What does not look like ours is somebody else's; and with a window of its own in place, all of it is."""
+    assert resolve(airflow_3(conf=others), offsets="incremental").source == "stored offsets"
+    ours = {"kafka_s3": {"window": JANUARY}, "window": ["2025-01-01", "2025-01-02"]}
+    assert resolve(airflow_3(conf=ours), offsets="incremental").source == "conf"
+    assert resolve(airflow_3(params={"window": JANUARY}), offsets="incremental").source == "stored offsets"
+
+
+@pytest.mark.parametrize("name", ["kafka-s3", "KAFKA_S3", "Kafka-S3"])
+def test_another_spelling_of_kafka_s3_is_an_error(name: str) -> None:
+    """It would be ignored as the key of another task."""
+    with pytest.raises(ConfigurationError, match=f"conf: '{name}' is not known; did you mean 'kafka_s3'"):
+        resolve(airflow_3(conf={name: {"window": JANUARY}}), offsets="incremental")
+
+
+@pytest.mark.parametrize("mode", ["verify", "restore"])
+def test_a_run_without_a_window_looks_back_at_all_that_is_landed(mode: str) -> None:
+    """Also of a DAG of windows, triggered without a logical date or with an empty interval; landing needs a window."""
+    empty = datetime(2026, 1, 1, tzinfo=UTC)
+    for context in (airflow_3(conf={"mode": mode}), airflow_2(conf={"mode": mode}, interval=(empty, empty))):
+        found = resolve(context)
+        assert (found.mode, found.source, found.of_topic("orders")) == (mode, "stored offsets", None)
+        assert (found.to_xcom(), str(found)) == (
+            None,
+            f"{mode} what this run has landed; if it is a new run, all that is landed",
+        )
+        with pytest.raises(ConfigurationError, match="data interval"):
+            resolve({**context, "dag_run": SimpleNamespace(conf={})})

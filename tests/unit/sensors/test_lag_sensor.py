@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +136,29 @@ def test_what_is_missing_ends_the_wait_for_good(topics: Bench, parameters: dict[
         sensor().execute_complete({}, event)
 
 
+@pytest.mark.parametrize(("forgiving", "level"), [({}, "ERROR"), ({"soft_fail": True}, "WARNING")])
+def test_the_way_out_is_logged_in_lines_of_its_own(
+    topics: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    forgiving: dict[str, bool],
+    level: str,
+) -> None:
+    """In the worker, and when it goes on after the triggerer; in red only if the task is to fail."""
+    monkeypatch.setattr(KafkaLagSensor, "log", logging.getLogger("task"))
+    waiting = sensor(kafka_conn_id="kafka_nowhere", deferrable=True, **forgiving)
+    event = asyncio.run(first_event(KafkaLagTrigger(**waiting._question({}).to_wire(), poke_interval=0)))
+    for fail in (lambda: waiting.execute({}), lambda: waiting.execute_complete({}, event)):
+        caplog.clear()
+        with pytest.raises((AirflowFailException, AirflowSkipException)):
+            fail()
+        (record,) = [r for r in caplog.records if r.name == "task"]
+        assert record.levelname == level
+        lines = record.getMessage().splitlines()
+        assert lines[0].startswith("there is no connection 'kafka_nowhere'. Name another one by kafka_conn_id")
+        assert lines[-1].startswith("    airflow connections add kafka_nowhere --conn-type kafka ")
+
+
 def test_a_broker_that_does_not_answer_is_tried_again_by_airflow(
     topics: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,8 +175,26 @@ def test_a_broker_that_does_not_answer_is_tried_again_by_airflow(
         assert not isinstance(failed.value, AirflowFailException)
 
 
-@pytest.mark.parametrize("parameters", [{"min_records": 0}, {"min_records": "3"}, {"isolation": "some"}])
+@pytest.mark.parametrize(
+    "parameters", [{"min_record": 1}, {"min_records": 0}, {"min_records": "3"}, {"isolation": "some"}]
+)
 def test_a_wrong_parameter_is_refused_when_the_dag_is_parsed(parameters: dict[str, Any]) -> None:
     """It is named."""
     with pytest.raises(ConfigurationError, match=next(iter(parameters))):
         sensor(**parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"bucket": "s3://lake/raw"}, "write bucket='lake' and topics_dir='raw'"),
+        ({"topics": "or/ders"}, "not a legal Kafka topic name"),
+        ({"topics": []}, "name at least one topic"),
+        ({"pipeline": "a/b"}, "pipeline='a/b' is not a legal name"),
+    ],
+)
+def test_what_cannot_be_fails_when_the_dag_is_parsed(parameters: dict[str, Any], message: str) -> None:
+    """Unless it is a template."""
+    with pytest.raises(ConfigurationError, match=message):
+        sensor(**parameters)
+    sensor(**dict.fromkeys(parameters, "{{ params.x }}"))

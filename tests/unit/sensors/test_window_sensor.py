@@ -122,7 +122,7 @@ def test_what_is_missing_ends_the_wait_for_good(orders: Bench, day: Interval) ->
                 sensor(deferrable=deferrable, **parameters).execute(said)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("parameters", [{"grace": -1}, {"isolation": "some"}, {"partition_length": 60}])
+@pytest.mark.parametrize("parameters", [{"grace": -1}, {"isolation": "some"}, {"partition_length": 60}, {"topics": []}])
 def test_a_wrong_parameter_is_refused_when_the_dag_is_parsed(parameters: dict[str, Any]) -> None:
     """It is named."""
     with pytest.raises(ConfigurationError, match=next(iter(parameters))):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import uuid
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from airflow_provider_kafka_s3.spark.connect import open_session, session_id
 from airflow_provider_kafka_s3.spark.remote import KILLED
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
-from dev.kafka_broker import free_ports
 
 WEEK = (2026, 47)
 TOKEN = "canary-of-the-token"
@@ -65,13 +65,23 @@ def test_what_a_server_shows_of_a_message_hides_secret_options() -> None:
     assert redacted.count("***") == 2
 
 
-def test_a_server_that_does_not_answer_is_named_and_its_token_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trying again may help; the message says what to check."""
-    monkeypatch.setattr(connect, "_RETRIES", {"max_retries": 1})
-    (port,) = free_ports(1)
-    with pytest.raises(SparkJobError) as raised:
-        open_session(ConnectServer(url=f"sc://127.0.0.1:{port}/;token={TOKEN}"))
-    assert f"127.0.0.1:{port} of spark_conn_id does not answer. Check that it runs" in str(raised.value)
+@pytest.mark.parametrize(("listens", "reason"), [(False, "Connection refused"), (True, "it takes connections, and is")])
+def test_a_server_that_does_not_answer_is_named_and_its_token_is_not(
+    monkeypatch: pytest.MonkeyPatch, listens: bool, reason: str
+) -> None:
+    """Within half a minute; trying again may help, and the message says why and what to check."""
+    assert connect._REACH <= 25
+    monkeypatch.setattr(connect, "_REACH", 0.3)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        if listens:
+            bound.listen()
+        port = bound.getsockname()[1]
+        with pytest.raises(SparkJobError) as raised:
+            open_session(ConnectServer(url=f"sc://127.0.0.1:{port}/;token={TOKEN}"))
+    assert str(raised.value).startswith(f"Spark Connect does not answer: {reason}")
+    assert f"127.0.0.1:{port} of spark_conn_id" in str(raised.value)
+    assert "Check that it runs" in str(raised.value)
     assert TOKEN not in str(raised.value)
 
 

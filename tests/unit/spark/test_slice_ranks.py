@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +14,7 @@ from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Format, Layout
-from airflow_provider_kafka_s3.spark.frames import slice_ranks
+from airflow_provider_kafka_s3.spark.frames import slice_frame, slice_ranks
 
 LAYOUT = Layout(format=Format(kind="json"))
 
@@ -74,3 +77,50 @@ def test_every_slice_is_in_exactly_one_frame(sizes: list[tuple[int, int]]) -> No
     plan = plan_of("a", slices)
     read = [(p, *bounds) for rank in slice_ranks([plan]) for p, bounds in rank.ranges["a"].items()]
     assert sorted(read) == sorted(slices)
+
+
+class Reader:
+    """Stands for ``spark.read`` and the frames that it makes; keeps the options of each frame."""
+
+    def __init__(self) -> None:
+        self.given: list[dict[str, str]] = []
+
+    def format(self, name: str) -> Reader:
+        assert name == "kafka"
+        self._options: dict[str, str] = {}
+        return self
+
+    def options(self, **options: str) -> Reader:
+        # Spark's options are case-insensitive: the last of two names that differ only so is the one that counts.
+        self._options |= {name.lower(): value for name, value in options.items()}
+        return self
+
+    def load(self) -> Reader:
+        self.given.append(self._options)
+        return self
+
+    def selectExpr(self, *columns: str) -> Reader:  # noqa: N802 - Spark's name
+        return self
+
+    def unionByName(self, other: Reader) -> Reader:  # noqa: N802 - Spark's name
+        return self
+
+
+class Session:
+    """Stands for a session."""
+
+    def __init__(self) -> None:
+        self.read = Reader()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"failOnDataLoss": "false"}, {"failondataloss": "false"}, {"startingOffsets": "latest"}], ids=str
+)
+def test_every_frame_fails_on_lost_records_whatever_the_options_say(options: Mapping[str, str]) -> None:
+    """With ``failOnDataLoss`` off Spark would skip what retention deleted, and offsets decide where a frame begins."""
+    session = Session()
+    levels: Mapping[Isolation, Mapping[str, str]] = {"read_committed": options, "read_uncommitted": options}
+    plans = [plan_of("a", [(0, 0, 5), (0, 5, 9)]), plan_of("b", [(0, 7, 8)], "read_uncommitted")]
+    slice_frame(cast("Any", session), plans, levels, ["offset"])
+    told = [(given["failondataloss"], json.loads(given["startingoffsets"])) for given in session.read.given]
+    assert told == [("true", {"a": {"0": 0}}), ("true", {"a": {"0": 5}}), ("true", {"b": {"0": 7}})]

@@ -54,8 +54,11 @@ def test_missing_key_is_none(store: ObjectStore, prefix: str) -> None:
 
 
 def test_put_is_read_back(store: ObjectStore, prefix: str) -> None:
-    """Body, size, ETag and metadata are the same in PUT, GET and HEAD; the ETag bears quotes, names are lower-case."""
-    key = prefix + "k"
+    """Body, size, ETag and metadata are the same in PUT, GET and HEAD; the ETag bears quotes, names are lower-case.
+
+    HEAD also says when it was written, in whole seconds or better.
+    """
+    key, before = prefix + "k", time.time()
     etag = store.put_new(key, b"body", metadata={"Kafka-S3-Batch": "7", "x": "a b"})
     got, seen = store.get(key), store.head(key)
     assert got is not None
@@ -63,6 +66,8 @@ def test_put_is_read_back(store: ObjectStore, prefix: str) -> None:
     assert (got.key, got.body, got.etag) == (key, b"body", etag)
     assert (seen.key, seen.size, seen.etag) == (key, 4, etag)
     assert dict(got.metadata) == dict(seen.metadata) == {"kafka-s3-batch": "7", "x": "a b"}
+    assert seen.modified is not None
+    assert before - 2 < seen.modified < time.time() + 2
     assert etag[0] == etag[-1] == '"'
 
 

@@ -148,7 +148,7 @@ def test_create_gives_up_without_undoing_anything() -> None:
 def test_create_with_a_conflict_that_never_ends_is_an_unknown_outcome() -> None:
     """409 for ever is transient and never taken for a lost race."""
     store = ScriptedStore(put_new=[conflict] * 9)
-    with pytest.raises(UnknownOutcomeError, match="the key is absent"):
+    with pytest.raises(UnknownOutcomeError, match="yet it is absent"):
         durable(store).create("k", b"ours")
 
 
@@ -297,3 +297,37 @@ def test_aborts_need_no_thread_for_one_or_when_told_so(count: int, threads: int)
     durable(store).abort_uploads(pairs, threads=threads)
     assert senders == ({threading.current_thread()} if count else set())
     assert list(store.inner.pending_uploads("")) == []
+
+
+# -- create_object ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("second", FAULTS)
+@pytest.mark.parametrize("first", FAULTS)
+def test_an_object_is_created_once_after_any_two_faults(first: Fault, second: Fault) -> None:
+    """It is there with its metadata when the call returns, and it was never read, however large it is."""
+    store = ScriptedStore(put_new=[first, second])
+    durable(store).create_object("k", b"ours", {"m": "1"})
+    stored = store.inner.get("k")
+    assert stored is not None
+    assert (stored.body, stored.metadata) == (b"ours", {"m": "1"})
+    assert "get" not in store.calls
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_object_that_exists_keeps_its_bytes(fault: Fault) -> None:
+    """Whoever was first is found out with HEAD by the caller."""
+    store = ScriptedStore(put_new=[fault])
+    store.inner.put_new("k", b"theirs")
+    durable(store).create_object("k", b"ours", {})
+    assert durable(store).get("k").body == b"theirs"  # type: ignore[union-attr]
+    assert "get" not in store.calls[:-1]
+
+
+@pytest.mark.parametrize("fault", [lost_request, conflict, expired_token])
+def test_an_object_that_stays_absent_is_an_error(fault: Fault) -> None:
+    """The caller must not take it for stored."""
+    store = ScriptedStore(put_new=[fault] * 100)
+    with pytest.raises(TransientError):
+        durable(store).create_object("k", b"ours", {})
+    assert store.inner.head("k") is None

@@ -54,7 +54,7 @@ def test_a_refusal_names_the_action_and_the_object_and_is_not_repeated(
         ("UploadPart", lambda: store.upload_part("marker", "u", 1, b"x")),
         ("CompleteMultipartUpload", lambda: store.complete("marker", "u", [])),
     ):
-        with pytest.raises(AccessDeniedError, match=rf"{action} s3://lake/marker: 40[34] {code}") as caught:
+        with pytest.raises(AccessDeniedError, match=rf"40[34] {code}: .*\({action} s3://lake/marker\)") as caught:
             request()
         assert "canary" not in str(caught.value)
         assert "allow the action" in str(caught.value)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import re
 import socket
 import threading
 import time
+import urllib.parse
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -237,18 +239,29 @@ def test_store_without_complete_is_refused(wire: Wire, key: str) -> None:
     assert wire.switch.seen == ["POST"] * 2
 
 
-def test_requests_beyond_the_kept_connections_do_not_wait(wire: Wire, key: str) -> None:
-    """The number of connections is what is kept, not a limit: more requests than that are on their way together."""
-    together = threading.Barrier(4, timeout=30)
+def test_requests_beyond_the_connections_wait_for_a_free_one(
+    wire: Wire, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client opens no more than it keeps, so none is dropped with a warning, and every request is answered."""
+    lock, under_way, most = threading.Lock(), 0, 0
 
-    def meeting(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        together.wait()
-        return app(environ, start_response)
+    def counting(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        try:
+            return app(environ, start_response)
+        finally:
+            with lock:
+                under_way -= 1
 
-    wire.switch.fault = meeting
-    store = wire.store(max_connections=1)
-    with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(store.get, [key] * 4)) == [None] * 4
+    wire.switch.fault = counting
+    store = wire.store(max_connections=2)
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(store.get, [key] * 40)) == [None] * 40
+    assert most <= 2
+    assert caplog.messages == []
 
 
 def test_names_of_metadata_are_lower_case_however_they_come(wire: Wire, key: str) -> None:
@@ -402,11 +415,39 @@ def test_missing_bucket_is_named(wire: Wire, key: str) -> None:
     assert store.head(key) is None
 
 
-def test_parts_of_a_listing_are_put_together(wire: Wire, key: str) -> None:
-    """Pages of pending uploads follow one another."""
+def two_uploads_a_page(
+    app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse
+) -> Iterable[bytes]:
+    """ListMultipartUploads as S3 pages it: by key, then by upload id; a key marker alone skips all of that key."""
+    query = dict(urllib.parse.parse_qsl(environ["QUERY_STRING"], keep_blank_values=True))
+    if environ["REQUEST_METHOD"] != "GET" or "uploads" not in query:
+        return app(environ, start_response)
+    listed = b"".join(app(environ, lambda status, headers, *more: None)).decode()  # type: ignore[arg-type]
+    uploads = [
+        (re.findall("<Key>(.*?)</Key>", text)[0], re.findall("<UploadId>(.*?)</UploadId>", text)[0], text)
+        for text in re.findall("<Upload>.*?</Upload>", listed, re.DOTALL)
+    ]
+    after = (query.get("key-marker", ""), query.get("upload-id-marker", "\U0010ffff"))
+    left = sorted(upload for upload in uploads if upload[:2] > after)
+    page, more = left[:2], len(left) > 2
+    ends = f"<NextKeyMarker>{page[-1][0]}</NextKeyMarker><NextUploadIdMarker>{page[-1][1]}</NextUploadIdMarker>"
+    body = (
+        "<?xml version='1.0'?><ListMultipartUploadsResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'>"
+        f"<IsTruncated>{str(more).lower()}</IsTruncated>{ends if more else ''}{''.join(text for *_, text in page)}"
+        "</ListMultipartUploadsResult>"
+    )
+    return answering("200 OK", body.encode(), Content_Type="application/xml")(app, environ, start_response)
+
+
+@pytest.mark.parametrize("names", ["abcde", "abbbbbc", "bbbb", "ab"])
+def test_all_pages_of_pending_uploads_are_read(wire: Wire, key: str, names: str) -> None:
+    """What the store lists on later pages is listed too, also where a page ends between two uploads of one key."""
     store = wire.store()
-    begun = sorted((f"{key}/{n}", store.create_upload(f"{key}/{n}")) for n in range(5))
+    begun = sorted((f"{key}/{name}", store.create_upload(f"{key}/{name}")) for name in names)
+    wire.switch.fault = two_uploads_a_page
+    wire.switch.seen.clear()
     assert [(entry.key, entry.upload_id) for entry in store.pending_uploads(f"{key}/")] == begun
+    assert len(wire.switch.seen) == -(-len(names) // 2)
 
 
 def test_no_credentials_is_access_denied(monkeypatch: pytest.MonkeyPatch, wire: Wire, key: str) -> None:

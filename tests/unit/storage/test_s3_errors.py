@@ -83,7 +83,7 @@ def meaning(error: Exception, kind: Kind = "create") -> KafkaS3Error:
         ("ExpiredToken", 400, ALL, TransientError),
         ("RequestExpired", 403, ALL, TransientError),
         ("400", 400, ("head",), TransientError),
-        ("BadDigest", 400, ("create", "replace", "part"), TransientError),
+        ("BadDigest", 400, ("create", "replace", "part", "complete"), TransientError),
         ("AccessDenied", 403, ALL, AccessDeniedError),
         ("403", 403, ("head",), AccessDeniedError),
         ("InvalidAccessKeyId", 403, ALL, AccessDeniedError),
@@ -106,7 +106,7 @@ def test_answers_of_the_store(code: str, status: int, kinds: tuple[Kind, ...], e
     for kind in kinds:
         found = meaning(answer(code, status), kind)
         assert type(found) is expected, kind
-        assert str(found).startswith(f"PutObject s3://b/k: {status} {code}: what the store said")
+        assert str(found).startswith(f"{status} {code}: what the store said (PutObject s3://b/k)")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_failures_of_the_client(error: Exception, expected: type[KafkaS3Error]) 
     """What never reached the store is transient, what may have is unknown, what cannot be sent is configuration."""
     found = meaning(error)
     assert type(found) is expected
-    assert str(found).startswith("PutObject s3://b/k: ")
+    assert "PutObject s3://b/k" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -181,3 +181,56 @@ def test_long_answers_are_cut() -> None:
 def test_bugs_are_not_dressed_up() -> None:
     """What neither the store nor the network said stays what it is."""
     assert translate(KeyError("x"), kind="get", action="GetObject", where="s3://b/k") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "kinds", "expected"),
+    [
+        (404, ("replace",), PreconditionFailed),
+        (404, ("part", "complete"), UploadGone),
+        (404, ("head",), KeyAbsent),
+        (409, CONDITIONAL, ConditionalConflict),
+        (409, ("get", "part", "other"), TransientError),
+        (412, CONDITIONAL, PreconditionFailed),
+        (416, ("get",), RangeBeyondEnd),
+    ],
+)
+@pytest.mark.parametrize("code", ["", "status", "SomethingOfItsOwn"], ids=["no-code", "status", "unknown-code"])
+def test_a_status_counts_where_the_code_says_nothing(
+    code: str, status: int, kinds: tuple[Kind, ...], expected: type[KafkaS3Error]
+) -> None:
+    """A proxy has cut the body off, or the store names the case in its own way: the protocol goes on as with S3."""
+    for kind in kinds:
+        assert type(meaning(answer(str(status) if code == "status" else code, status), kind)) is expected, kind
+
+
+@pytest.mark.parametrize("status", [0, 200, 400, 418])
+@pytest.mark.parametrize(
+    ("code", "kinds", "expected"),
+    [
+        ("NoSuchBucket", ALL, BucketNotFoundError),
+        ("NoSuchKey", ("get",), KeyAbsent),
+        ("NoSuchKey", ("replace",), PreconditionFailed),
+        ("NoSuchVersion", ("get",), KeyAbsent),
+        ("PreconditionFailed", CONDITIONAL, PreconditionFailed),
+        ("ConditionalRequestConflict", CONDITIONAL, ConditionalConflict),
+        ("ConcurrentModification", CONDITIONAL, ConditionalConflict),
+        ("OperationAborted", CONDITIONAL, ConditionalConflict),
+        ("OperationAborted", ("get", "part", "other"), TransientError),
+        ("NoSuchUpload", ("part", "complete"), UploadGone),
+        ("SlowDown", ALL, ThrottledError),
+        ("InternalError", ALL, UnknownOutcomeError),
+        ("AccessDenied", ALL, AccessDeniedError),
+    ],
+)
+def test_a_code_counts_whatever_its_status(
+    code: str, status: int, kinds: tuple[Kind, ...], expected: type[KafkaS3Error]
+) -> None:
+    """Complete may answer 200 with an error in its body, and stores choose statuses of their own."""
+    for kind in kinds:
+        assert type(meaning(answer(code, status), kind)) is expected, kind
+
+
+def test_an_unknown_error_inside_of_a_200_decides_nothing() -> None:
+    """Complete begins its answer before it has ended: whatever the error says, the object may come yet."""
+    assert type(meaning(answer("SomethingOfItsOwn", 200), "complete")) is UnknownOutcomeError

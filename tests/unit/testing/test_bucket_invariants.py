@@ -23,8 +23,7 @@ from airflow_provider_kafka_s3.testing.invariants import (
     snapshot,
 )
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
-from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine
+from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, crash_after
 
 MARKER = keys.marker_key(CONTROL)
 FOLDER = f"{TOPICS_DIR}/{TOPIC}/"
@@ -80,10 +79,7 @@ class World:
 
     def plan_only(self) -> None:
         self.kafka.append(TOPIC, 0, b"more", timestamp=9)
-        store = FaultyStore(self.bucket)
-        store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
-        with pytest.raises(SimulatedCrash):
-            Engine(store, self.kafka).run("died")
+        crash_after("*.plan.json", self.bucket, self.kafka, "died")
 
 
 def test_a_sound_bucket_passes_and_is_summed_up() -> None:

@@ -1,0 +1,300 @@
+"""What is decided is not lost needlessly: by a refusal, by one lost object among many, by a topic that is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import decided, exits
+from airflow_provider_kafka_s3.exceptions import (
+    BatchLossError,
+    ForeignObjectError,
+    TopicNotFoundError,
+    TopicRecreatedError,
+    UploadRefused,
+    message_of,
+)
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
+from tests.protocol.engine import TOPIC, TOPICS_DIR, Engine, check_landed
+
+
+class Refusing(FaultyStore):
+    """A store that refuses to complete an upload a number of times."""
+
+    def __init__(self, store: MemoryStore, times: int, key: str = "") -> None:
+        super().__init__(store)
+        self.times = times
+        self.key = key
+        self.refused: dict[str, int] = {}
+
+    def complete_upload(self, key: str, upload_id: str, parts: Any) -> None:
+        if key.startswith(self.key) and (said := self.refused.get(upload_id, 0)) < self.times:
+            self.refused[upload_id] = said + 1
+            raise UploadRefused("InvalidPart")
+        super().complete_upload(key, upload_id, parts)
+
+
+class World:
+    """Batches of six records, two slices and four objects, whose drivers died right after their decisions."""
+
+    def __init__(self) -> None:
+        self.kafka = SimulatedKafka()
+        self.kafka.create_topic(TOPIC)
+        self.bucket = MemoryStore()
+        self.batches = 0
+
+    def decide(self) -> None:
+        """One more decided batch."""
+        self.batches += 1
+        for _ in range(6):
+            at = self.kafka.bounds(TOPIC, 0)[1]
+            self.kafka.append(TOPIC, 0, b"%d" % at, timestamp=at)
+        end = self.kafka.bounds(TOPIC, 0)[1]
+        store = FaultyStore(self.bucket)
+        store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.manifest.json")
+        with pytest.raises(SimulatedCrash):
+            self.engine(store).run(f"died-{self.batches}", "data_interval", window=(end - 6, end))
+
+    def engine(self, store: FaultyStore | None = None) -> Engine:
+        return Engine(store or self.bucket, self.kafka)
+
+    def carry_out(self, store: FaultyStore, batch: int = 1) -> None:
+        """What any driver does with a decided batch."""
+        engine = self.engine(store)
+        decision = engine.log.read_manifest(batch)
+        assert decision is not None
+        engine.committer.carry_out(engine.log.require_plan(batch)[0], decision)
+
+    def resolved(self) -> list[int]:
+        """Numbers of the batches that are complete."""
+        marker, _ = self.engine().log.require_marker()
+        return [n for n in range(1, self.batches + 1) if marker.is_resolved(n)]
+
+    def objects(self) -> list[str]:
+        """What is visible, without the folder that is the same everywhere."""
+        prefix = f"{TOPICS_DIR}/{TOPIC}/"
+        return sorted(info.key.removeprefix(prefix) for info in self.bucket.list(prefix))
+
+    def pending(self) -> int:
+        """How many uploads wait."""
+        return len(list(self.bucket.pending_uploads("")))
+
+    def check(self) -> None:
+        check_landed(self.bucket, self.kafka, recovered=True)
+
+
+@pytest.fixture
+def world() -> World:
+    """One decided batch."""
+    made = World()
+    made.decide()
+    return made
+
+
+def key_of(parity: int, offset: int) -> str:
+    """Of an object."""
+    return f"parity={parity}/{TOPIC}+0+{offset:010d}.bin"
+
+
+ALL = sorted(key_of(offset % 2, offset) for offset in (0, 1, 3, 4))
+
+# -- the store refuses ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_refusal_that_passes_costs_nothing_even_if_kafka_has_lost_the_records(world: World, times: int) -> None:
+    """A proxy damaged the request: asked again, the store completes the very upload that was decided."""
+    world.kafka.delete_records(TOPIC, 0, 6)
+    world.carry_out(Refusing(world.bucket, times))
+    assert (world.objects(), world.pending(), world.resolved()) == (ALL, 0, [1])
+    world.check()
+
+
+def test_an_upload_that_stays_refused_is_aborted_when_its_object_is_there_again(world: World) -> None:
+    """First the object from Kafka, then the abort: at no moment is there neither."""
+    seen: list[tuple[str, bool]] = []
+    store = Refusing(world.bucket, 1_000)
+    store._choose = lambda r: (
+        seen.append((r.key, world.bucket.head(r.key) is not None)) if r.operation == "abort_upload" else None
+    )
+    world.carry_out(store)
+    assert sorted(seen) == [(f"{TOPICS_DIR}/{TOPIC}/{key}", True) for key in ALL]
+    assert (world.objects(), world.pending(), world.resolved()) == (ALL, 0, [1])
+    world.check()
+
+
+def test_a_refused_upload_stays_where_kafka_has_lost_its_records(world: World) -> None:
+    """It is all that is left of them: the error says so, and once the refusal is mended nothing is lost."""
+    world.kafka.delete_records(TOPIC, 0, 6)
+    with pytest.raises(BatchLossError, match=r"refuses to complete the uploads of 4 .*These are kept"):
+        world.carry_out(Refusing(world.bucket, 1_000))
+    assert (world.objects(), world.pending(), world.resolved()) == ([], 4, [])
+    assert world.engine().run("died-1").status == "ok"
+    assert (world.objects(), world.pending()) == (ALL, 0)
+    world.check()
+
+
+def test_a_refused_upload_whose_loss_is_accepted_cannot_come_to_light_later(world: World) -> None:
+    """The record of the loss is there first, then the upload is aborted, then the batch is complete without it."""
+    world.kafka.delete_records(TOPIC, 0, 3)
+    store = Refusing(world.bucket, 1_000)
+    lost = exits.accept_loss(world.engine(store).committer, 1, reason="refused", operator="me")
+    assert [key.removeprefix(f"{TOPICS_DIR}/{TOPIC}/") for key in lost] == [key_of(0, 0), key_of(1, 1)]
+    assert (world.objects(), world.pending(), world.resolved()) == ([key_of(0, 4), key_of(1, 3)], 0, [1])
+    written = [r.key for r in store.writes() if ".amend." in r.key or r.key in lost]
+    assert ".amend." in written[0]
+    world.check()
+
+
+# -- some of many are lost --------------------------------------------------------------------------------------------
+
+
+def test_one_lost_object_keeps_no_other_from_being_written_again(world: World) -> None:
+    """Retention goes on: all that Kafka still has is written at once, then one error names all that it has not."""
+    world.bucket.expire_uploads()
+    world.kafka.delete_records(TOPIC, 0, 3)
+    with pytest.raises(BatchLossError, match=r"^2 objects of batch 1 of topic 'events' cannot be written") as told:
+        world.engine().run("died-1")
+    text = str(told.value)
+    for part in ("partition 0, offsets 0 to 2, 2 records", "offsets 1 to 1, 1 records", key_of(0, 0), key_of(1, 1)):
+        assert part in text
+    assert text.index("`kafka-s3 accept-loss") < text.index(key_of(0, 0))
+    assert (world.objects(), world.resolved()) == ([key_of(0, 4), key_of(1, 3)], [])
+    world.kafka.delete_records(TOPIC, 0, 6)
+    exits.accept_loss(world.engine().committer, 1, reason="gone", operator="me")
+    assert (world.objects(), world.resolved()) == ([key_of(0, 4), key_of(1, 3)], [1])
+    world.check()
+
+
+def test_a_rerun_that_restores_brings_back_what_it_can_of_all_batches(world: World) -> None:
+    """The first batch's records are gone, those of the second are not: its objects come back before the error."""
+    world.decide()
+    decided.roll_forward(world.engine().committer)
+    for info in list(world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")):
+        world.bucket.delete(info.key)
+    world.kafka.delete_records(TOPIC, 0, 6)
+    with pytest.raises(BatchLossError, match=r"4 objects of batch 1 .*accept-loss .*--deleted --batch 1`"):
+        world.engine().run("again", "data_interval", window={0: (0, 12)}, on_missing="restore")
+    assert world.objects() == sorted(key_of(offset % 2, offset) for offset in (6, 7, 9, 10))
+
+
+def test_a_stranger_at_one_key_keeps_no_other_object_from_being_completed(world: World) -> None:
+    """The other uploads do not live for ever while somebody moves it away."""
+    world.bucket.put_new(f"{TOPICS_DIR}/{TOPIC}/{key_of(0, 0)}", b"a stranger")
+    with pytest.raises(ForeignObjectError):
+        world.engine().run("died-1")
+    assert (world.objects(), world.resolved()) == (ALL, [])
+    assert world.bucket.get(f"{TOPICS_DIR}/{TOPIC}/{key_of(0, 0)}").body == b"a stranger"  # type: ignore[union-attr]
+    world.bucket.delete(f"{TOPICS_DIR}/{TOPIC}/{key_of(0, 0)}")
+    assert world.engine().run("died-1").status == "ok"
+    world.check()
+
+
+def test_one_batch_that_cannot_be_completed_keeps_no_other_from_it(world: World) -> None:
+    """The first error is raised when all the others are done."""
+    world.bucket.expire_uploads()
+    world.kafka.delete_records(TOPIC, 0, 6)
+    world.decide()
+    with pytest.raises(BatchLossError, match="batch 1"):
+        decided.roll_forward(world.engine().committer)
+    assert world.resolved() == [2]
+
+
+# -- the topic is gone ------------------------------------------------------------------------------------------------
+
+
+def deleted(kafka: SimulatedKafka) -> None:
+    """For good."""
+    kafka.delete_topic(TOPIC)
+
+
+def recreated(kafka: SimulatedKafka) -> None:
+    """Under the same name."""
+    kafka.create_topic(TOPIC)
+
+
+GONE = pytest.mark.parametrize(
+    ("event", "error"), [(deleted, TopicNotFoundError), (recreated, TopicRecreatedError)], ids=["deleted", "recreated"]
+)
+
+
+@GONE
+@pytest.mark.parametrize("run", ["died-1", "new"])
+def test_a_decided_batch_is_completed_although_its_topic_is_gone(
+    world: World, event: Callable[[SimulatedKafka], None], error: type[Exception], run: str
+) -> None:
+    """It needs no Kafka: the run that meets the trouble, a known one or a new one, completes it and then says so."""
+    event(world.kafka)
+    with pytest.raises(error) as told:
+        world.engine().run(run)
+    assert (world.objects(), world.pending(), world.resolved()) == (ALL, 0, [1])
+    text = message_of(told.value)
+    assert "completed now, since they were decided before: batches [1]" in text
+    assert "`kafka-s3 recover --bucket memory" in text
+    assert text.count("--decided-only`") == 1
+
+
+@GONE
+def test_a_batch_that_nobody_decided_is_left_alone_when_its_topic_is_gone(
+    world: World, event: Callable[[SimulatedKafka], None], error: type[Exception]
+) -> None:
+    """Not a byte changes but of what is decided."""
+    world.engine().run("died-1")
+    world.kafka.append(TOPIC, 0, b"6", timestamp=6)
+    store = FaultyStore(world.bucket)
+    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*2.plan.json")
+    with pytest.raises(SimulatedCrash):
+        world.engine(store).run("planned")
+    event(world.kafka)
+    before = snapshot(world.bucket)
+    with pytest.raises(error) as told:
+        world.engine().run("new")
+    check_unchanged(before, snapshot(world.bucket))
+    assert ("--decided-only`" in message_of(told.value)) == (event is deleted)
+
+
+@GONE
+def test_what_cannot_be_completed_of_a_topic_that_is_gone_stands_in_the_error(
+    world: World, event: Callable[[SimulatedKafka], None], error: type[Exception]
+) -> None:
+    """With the command that ends it; other batches are completed all the same."""
+    world.bucket.expire_uploads()
+    world.decide()
+    event(world.kafka)
+    with pytest.raises(error) as told:
+        world.engine().run("new")
+    assert world.resolved() == [2]
+    text = message_of(told.value)
+    assert "4 objects of batch 1 of topic 'events' cannot be written again from Kafka" in text
+    assert "`kafka-s3 accept-loss" in text
+    assert "--decided-only`" in text
+
+
+def test_a_topic_that_was_never_landed_is_only_missed() -> None:
+    """There is nothing to complete, and no command that would help."""
+    world = World()
+    world.kafka.delete_topic(TOPIC)
+    with pytest.raises(TopicNotFoundError) as told:
+        world.engine().run("new")
+    assert "kafka-s3" not in message_of(told.value)
+    assert list(world.bucket.list("")) == []
+
+
+def test_a_reset_completes_all_that_is_decided_before_it_stops_at_a_loss(world: World) -> None:
+    """The barrier holds: the generation is closed only when the loss is accepted."""
+    world.bucket.expire_uploads()
+    world.decide()
+    world.kafka.create_topic(TOPIC)
+    with pytest.raises(BatchLossError, match="batch 1"):
+        exits.reset(world.engine().committer, operator="me")
+    marker, _ = world.engine().log.require_marker()
+    assert (world.resolved(), marker.generation) == ([2], 0)
+    exits.accept_loss(world.engine().committer, 1, reason="gone", operator="me")
+    exits.reset(world.engine().committer, operator="me")
+    assert world.engine().log.require_marker()[0].generation == 1
+    world.check()

@@ -1,0 +1,159 @@
+"""Which topic a batch is of, where brokers had no topic ids when it was planned, and where another cluster answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import exits
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.exceptions import (
+    BatchLossError,
+    ConfigurationError,
+    KafkaUnavailableError,
+    TopicRecreatedError,
+    TransientError,
+)
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
+from tests.protocol.engine import TOPIC, Engine, check_landed
+
+
+class World:
+    """A bucket, and a cluster whose brokers know no topic ids until they are upgraded."""
+
+    def __init__(self, **kafka: Any) -> None:
+        self.kafka = SimulatedKafka(**{"topic_ids": False, **kafka})
+        self.kafka.create_topic(TOPIC, 2)
+        self.bucket = MemoryStore()
+
+    def records(self, word: str, count: int, partition: int = 0) -> None:
+        for n in range(count):
+            self.kafka.append(TOPIC, partition, f"{word}{n}".encode(), 0)
+
+    def engine(self, store: Any = None) -> Engine:
+        return Engine(store or self.bucket, self.kafka)
+
+    def decides_and_dies(self, run: str) -> None:
+        store = FaultyStore(self.bucket)
+        store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.manifest.json")
+        with pytest.raises(SimulatedCrash):
+            self.engine(store).run(run)
+
+    def objects(self) -> list[bytes]:
+        found = (self.bucket.get(info.key) for info in self.bucket.list("") if "_kafka_s3" not in info.key)
+        return [stored.body for stored in found if stored is not None]
+
+
+@pytest.fixture
+def adopted() -> World:
+    """Batch 1 is decided without a topic id; after an upgrade of the brokers batch 2 brought the id into the log."""
+    world = World()
+    world.records("old", 4)
+    world.decides_and_dies("first")
+    world.kafka.upgrade()
+    world.records("new", 4, partition=1)
+    assert world.engine().run("second", "data_interval", window={1: (0, 4)}).status == "ok"
+    return world
+
+
+def test_a_batch_from_before_the_upgrade_is_never_rebuilt_from_a_topic_that_was_created_again(adopted: World) -> None:
+    """The log knows the id by now, so equal offsets of another topic are not taken for its records."""
+    adopted.bucket.expire_uploads()
+    adopted.kafka.create_topic(TOPIC, 2)
+    adopted.records("bad", 4)
+    with pytest.raises(TopicRecreatedError):
+        adopted.engine().run("third")
+    assert not any(b"bad" in body for body in adopted.objects())
+    assert not adopted.engine().log.require_marker()[0].is_resolved(1)
+
+
+def test_a_deleted_object_from_before_the_upgrade_is_never_restored_from_a_topic_that_was_created_again() -> None:
+    """Neither by ``restore``, whose run has a record."""
+    world = World()
+    world.records("old", 2)
+    assert world.engine().run("first").status == "ok"
+    world.kafka.upgrade()
+    world.records("new", 2, partition=1)
+    world.engine().run("second")
+    (gone,) = (info.key for info in world.bucket.list("topics/events/") if "+0+" in info.key)
+    world.bucket.delete(gone)
+    world.kafka.create_topic(TOPIC, 2)
+    world.records("bad", 2)
+    with pytest.raises(BatchLossError):
+        world.engine().run("first", purpose="restore")
+    assert world.bucket.head(gone) is None
+
+
+def test_a_gap_is_accepted_behind_a_reset_that_somebody_left_open_only_after_it() -> None:
+    """Nothing is planned past the barrier: the offsets are those of the new topic, or refused."""
+    world = World(topic_ids=True)
+    world.records("old", 4)
+    world.engine().run("first")
+    world.kafka.create_topic(TOPIC, 2)
+    world.records("new", 6)
+    store = FaultyStore(world.bucket)
+    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*02.plan.json")
+    with pytest.raises(SimulatedCrash):
+        exits.reset(world.engine(store).committer, operator="me")
+    world.kafka.delete_records(TOPIC, 0, 3)
+    committer = world.engine().committer
+    assert exits.accept_gone(committer, Offsets({0: [(0, 3)]}), reason="", operator="") == Offsets({0: [(0, 3)]})
+    world.engine().run("second")
+    check_landed(world.bucket, world.kafka, recovered=True)
+    assert world.engine().log.require_marker()[0].generation == 1
+
+
+def test_another_cluster_is_named_and_no_topic_of_it_taken_for_one_that_was_created_again() -> None:
+    """A reset would land the whole topic again; the connection is what is wrong."""
+    world = World(topic_ids=True)
+    world.records("old", 2)
+    world.engine().run("first")
+    world.kafka = SimulatedKafka(cluster_id="another")
+    world.kafka.create_topic(TOPIC, 2)
+    with pytest.raises(ConfigurationError, match=r"landed from another Kafka cluster, simulated: this one is another"):
+        world.engine().run("second")
+
+
+def test_an_id_is_not_taken_up_from_another_cluster() -> None:
+    """The right one would count as created again from then on."""
+    world = World()
+    world.records("old", 2)
+    world.engine().run("first")
+    right, world.kafka = world.kafka, SimulatedKafka(cluster_id="another")
+    world.kafka.create_topic(TOPIC, 2)
+    world.records("bad", 4)
+    with pytest.raises(ConfigurationError, match="another Kafka cluster"):
+        world.engine().run("second")
+    world.kafka = right
+    right.upgrade()
+    world.records("new", 2)
+    assert world.engine().run("third").status == "ok"
+
+
+def test_brokers_that_give_no_ids_any_more_are_asked_again_later() -> None:
+    """In the middle of an upgrade, say: nothing shows that the topic is another one."""
+    world = World(topic_ids=True)
+    world.records("old", 2)
+    world.engine().run("first")
+    world.kafka._topic_ids = False
+    with pytest.raises(TransientError, match="the brokers give no id of topic"):
+        world.engine().run("second")
+
+
+def test_decided_batches_are_completed_while_kafka_does_not_answer() -> None:
+    """They need no Kafka, and their uploads do not live for ever."""
+    world = World(topic_ids=True)
+    world.records("old", 2)
+    world.decides_and_dies("first")
+
+    def silent(operation: str) -> None:
+        raise KafkaUnavailableError("the brokers do not answer")
+
+    world.kafka._before_request = silent
+    with pytest.raises(KafkaUnavailableError) as failed:
+        world.engine().run("second")
+    assert "completed now, since they were decided before: batches [1]" in failed.value.__notes__[0]
+    assert world.engine().log.require_marker()[0].is_resolved(1)

@@ -1,0 +1,67 @@
+"""Topics with more objects than a client has connections, over HTTP."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.objects import object_builder, write_slice
+from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.config import MIB, Format, Layout, Rotation
+from airflow_provider_kafka_s3.operators.landing import land
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+from airflow_provider_kafka_s3.storage.uploads import UploadPool
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from dev.s3_server import S3Server
+
+LAYOUT = Layout(format=Format(kind="bytes"), rotation=Rotation(flush_size=1), part_size=5 * MIB, topics_dir="t")
+OBJECTS = 66
+
+
+def test_two_topics_of_many_objects_land_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """The threads of both topics share the client's 64 connections: none is opened in vain, nothing is warned of."""
+    kafka = SimulatedKafka()
+    for topic in ("films", "books"):
+        kafka.create_topic(topic)
+        for n in range(OBJECTS):
+            kafka.append(topic, 0, b"%d" % n, n)
+    with S3Server(buckets=["lake"]) as server:
+        settings = S3Settings(endpoint_url=server.endpoint, region="us-east-1")
+        client = make_client(settings, S3Credentials(access_key_id="any", secret_access_key="any"))
+        store = DurableStore(S3Store(client, "lake"), Retrier())
+        committers = {
+            topic: Committer(
+                TopicLog(store, topics_dir="t", pipeline="p", topic=topic),
+                kafka,
+                object_builder(store, memory=12 * MIB),
+            )
+            for topic in ("films", "books")
+        }
+        request = RunRequest(run="r", mode="incremental", layout=LAYOUT, starting="earliest")
+
+        def submit(plans: object) -> dict[str, Exception]:
+            assert isinstance(plans, dict)
+            for topic, plan in plans.items():
+                assert isinstance(plan, Plan)
+                with UploadPool(store, part_size=5 * MIB, threads=2) as pool:
+                    rows = [
+                        write_slice(plan, s, kafka.read(topic, s.partition, s.start, s.end, plan.isolation), pool.open)
+                        for s in plan.slices
+                    ]
+                # The decision alone: what follows is done for both topics at once.
+                committers[topic].decide(plan, rows, run="r")
+            return {}
+
+        with caplog.at_level(logging.WARNING):
+            landed = land({topic: TopicRun(committer, request) for topic, committer in committers.items()}, submit)
+        assert landed.errors == {}
+        assert all(isinstance(r, TopicResult) and r.status == "ok" for r in landed.results.values())
+        assert sum("/_kafka_s3/" not in info.key for info in store.list("t/")) == 2 * OBJECTS
+    assert [record.getMessage() for record in caplog.records] == []

@@ -1,0 +1,137 @@
+"""A topics_dir in the folder of another pipeline's topic: refused, and where it was done before it harms nobody."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from airflow_provider_kafka_s3.batch import gc, log
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.exceptions import PipelineConflictError
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
+from tests.protocol.engine import LAYOUT, Engine, builder, in_turn
+
+EIGHT_DAYS = 8 * 86_400
+
+
+class World:
+    """Pipelines of any topics_dir over one bucket."""
+
+    def __init__(self) -> None:
+        self.bucket = MemoryStore("lake", clock=lambda: 0.0)
+        self.kafka = SimulatedKafka()
+        for topic in ("y", "z"):
+            self.kafka.create_topic(topic)
+            for i in range(4):
+                self.kafka.append(topic, 0, b"%d" % i, i)
+
+    def engine(self, topics_dir: str, topic: str, store: FaultyStore | None = None) -> Engine:
+        engine = Engine(store or self.bucket, self.kafka, topic=topic)
+        engine.log = TopicLog(engine.store, topics_dir=topics_dir, pipeline=f"to-{topic}", topic=topic)
+        engine.committer = Committer(engine.log, self.kafka, builder(engine.store), parallel=in_turn)
+        return engine
+
+    def lands(self, topics_dir: str, topic: str, *, delim: str = "/", store: FaultyStore | None = None) -> None:
+        layout = msgspec.structs.replace(LAYOUT, topics_dir=topics_dir, directory_delim=delim)
+        assert self.engine(topics_dir, topic, store).run("run", layout=layout).status == "ok"
+
+    def check(self, topics_dir: str, topic: str) -> int:
+        """The invariants hold; returns how many records there are."""
+        return check_bucket(
+            self.bucket, topics_dir=topics_dir, pipeline=f"to-{topic}", topic=topic, source=self.kafka.all_records()
+        ).records
+
+
+NESTED = [
+    # Outer, inner: topics_dir and topic of each.
+    (("x", "y"), ("x/y", "y")),
+    (("x", "y"), ("x/y", "z")),
+    (("x", "y"), ("x/y/deep/er", "z")),
+    (("", "y"), ("y", "z")),
+    (("a/x", "y"), ("a/x/y", "y")),
+]
+
+
+@pytest.mark.parametrize(("outer", "inner"), NESTED)
+def test_a_topics_dir_in_the_folder_of_a_topic_is_refused(outer: tuple[str, str], inner: tuple[str, str]) -> None:
+    """Whichever of the two comes second; the error names both, and nothing is written."""
+    for first, second in ((outer, inner), (inner, outer)):
+        world = World()
+        world.lands(*first)
+        before = snapshot(world.bucket)
+        with pytest.raises(PipelineConflictError) as told:
+            world.lands(*second)
+        assert f"topic {second[1]!r} cannot be landed under topics_dir {second[0]!r}" in str(told.value)
+        assert repr(first[0]) in str(told.value)
+        assert str(told.value).endswith(f"{first[0]}/_kafka_s3/_owners/{first[1]}.json".removeprefix("/"))
+        check_unchanged(before, snapshot(world.bucket))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("x", "y"), ("x", "z")),
+        (("x", "y"), ("x/z", "y")),
+        (("x", "y"), ("x/yy", "y")),
+        (("x", "y"), ("x/t/y", "y")),
+        (("x", "y"), ("", "z")),
+        (("", "y"), ("t", "y")),
+    ],
+)
+def test_folders_beside_one_another_are_not_refused(one: tuple[str, str], other: tuple[str, str]) -> None:
+    """In either order; each holds its own records."""
+    for first, second in ((one, other), (other, one)):
+        world = World()
+        world.lands(*first)
+        world.lands(*second)
+        assert (world.check(*first), world.check(*second)) == (4, 4)
+
+
+def test_an_inner_topics_dir_is_seen_with_any_delimiter_of_folders() -> None:
+    """Names begin alike, without a folder around them."""
+    world = World()
+    world.lands("x-y-z", "z")
+    with pytest.raises(PipelineConflictError, match="its folder 'x-y-' holds another topics_dir, 'x-y-z'"):
+        world.lands("x", "y", delim="-")
+
+
+def test_what_another_tool_has_written_into_the_folder_is_looked_through_for_one_page_only() -> None:
+    """A connector may have left millions of objects; the first begins as quickly as in an empty folder."""
+    world = World()
+    for n in range(1_100):
+        world.bucket.put_new(f"x/y/a/{n:04d}", b"")
+    world.lands("x/y/deeper", "z")
+    world.lands("x", "y")
+    world = World()
+    for n in range(1_100):
+        world.bucket.put_new(f"x/y/a/{n:04d}", b"")
+    world.lands("x/y", "z")
+    with pytest.raises(PipelineConflictError):
+        world.lands("x", "y")
+
+
+@pytest.mark.parametrize("inner", ["x/y", "x/y/deep/er"])
+def test_where_topics_dirs_are_nested_gc_and_checks_leave_the_other_s_objects_alone(
+    monkeypatch: pytest.MonkeyPatch, inner: str
+) -> None:
+    """As a version without the refusal has left it: the inner one's decided upload is named as the outer's would be."""
+    monkeypatch.setattr(log, "refuse_nesting", lambda *_, **__: None)
+    world = World()
+    world.lands("x", "y")
+    store = FaultyStore(world.bucket)
+    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.manifest.json")
+    with pytest.raises(SimulatedCrash):
+        world.lands(inner, "y", store=store)
+    decided = {upload.upload_id for upload in world.bucket.pending_uploads("")}
+    orphan = world.bucket.create_upload("x/y/parity=0/y+0+0000000000.bin")
+    outer_log = world.engine("x", "y").log
+    found = gc.find_garbage(outer_log, now=EIGHT_DAYS)
+    assert [upload.upload_id for upload in found.garbage] == [orphan]
+    gc.collect(outer_log, found)
+    assert {upload.upload_id for upload in world.bucket.pending_uploads("")} == decided
+    world.lands(inner, "y")
+    assert (world.check("x", "y"), world.check(inner, "y")) == (4, 4)

@@ -1,0 +1,128 @@
+"""Accepting losses records only what is lost: not what another installation could write, or another cluster has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import exits
+from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
+from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from tests.protocol.engine import TOPIC, Engine, builder, check_landed, crash_after
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class World:
+    """A decided batch of six records in two slices, whose uploads have expired."""
+
+    def __init__(self) -> None:
+        self.kafka = SimulatedKafka(cluster_id="production")
+        self.kafka.create_topic(TOPIC)
+        for i in range(6):
+            self.kafka.append(TOPIC, 0, b"%d" % i, timestamp=0)
+        self.bucket = MemoryStore()
+        crash_after("*.manifest.json", self.bucket, self.kafka, "died")
+        self.bucket.expire_uploads()
+
+    def accept(self, engine: Engine, *, other_cluster: bool = False) -> tuple[str, ...]:
+        return exits.accept_loss(engine.committer, 1, reason="", operator="me", other_cluster=other_cluster)
+
+    def amends(self) -> list[str]:
+        return [info.key for info in self.bucket.list("") if ".amend." in info.key]
+
+    def is_resolved(self) -> bool:
+        return Engine(self.bucket, self.kafka).log.require_marker()[0].is_resolved(1)
+
+
+@pytest.fixture
+def world() -> World:
+    """See the class."""
+    return World()
+
+
+def other_compressor(store: DurableStore) -> BuildObjects:
+    """The same records, other bytes."""
+    build = builder(store)
+
+    def longer(
+        plan: Plan, s: Slice, wanted: Collection[str], batches: Iterator[pa.RecordBatch]
+    ) -> dict[str, BuiltObject]:
+        built = dict(build(plan, s, wanted, batches))
+        for one in built.values():
+            one.lines.body += b"x"  # type: ignore[attr-defined]
+        return built
+
+    return longer
+
+
+@pytest.mark.parametrize("before", [0, 3], ids=["all", "with-a-loss"])
+def test_what_another_installation_can_write_is_not_accepted_as_lost(world: World, before: int) -> None:
+    """Kafka has the records. Nothing is recorded, also of what is lost; where it is installed, all of it is written."""
+    world.kafka.delete_records(TOPIC, 0, before)
+    with pytest.raises(BatchLossError, match=r"Nothing was recorded.*install what planned the batch \(.*isal"):
+        world.accept(Engine(world.bucket, world.kafka, build=other_compressor))
+    assert (world.amends(), world.is_resolved()) == ([], False)
+    lost = world.accept(Engine(world.bucket, world.kafka))
+    assert (len(lost), len(world.amends()), world.is_resolved()) == ((1, 1, True) if before else (0, 0, True))
+    check_landed(world.bucket, world.kafka, recovered=True)
+
+
+def test_a_run_does_not_advise_to_accept_what_another_installation_can_write(world: World) -> None:
+    """The error names what to install, and no command that would be refused."""
+    with pytest.raises(BatchLossError, match="install what planned the batch") as told:
+        Engine(world.bucket, world.kafka, build=other_compressor).run("next")
+    assert "accept-loss" not in str(told.value)
+
+
+def empty(kafka: SimulatedKafka) -> None:
+    """A cluster without the topic."""
+
+
+def recreated(kafka: SimulatedKafka) -> None:
+    """A cluster with a topic of this name."""
+    kafka.create_topic(TOPIC)
+    for _ in range(6):
+        kafka.append(TOPIC, 0, b"other", timestamp=0)
+
+
+OTHER = pytest.mark.parametrize("has", [empty, recreated])
+
+
+@OTHER
+def test_what_another_cluster_does_not_have_is_not_accepted_as_lost(
+    world: World, has: Callable[[SimulatedKafka], None]
+) -> None:
+    """The connection is wrong: the error names both clusters, nothing is recorded, and nothing was lost."""
+    other = SimulatedKafka(cluster_id="staging")
+    has(other)
+    with pytest.raises(ConfigurationError, match=r"cluster 'staging'.*from 'production'.*Nothing was recorded"):
+        world.accept(Engine(world.bucket, other))
+    assert (world.amends(), world.is_resolved()) == ([], False)
+    assert world.accept(Engine(world.bucket, world.kafka)) == ()
+    check_landed(world.bucket, world.kafka, recovered=True, complete=True)
+
+
+@OTHER
+def test_a_person_may_say_that_the_cluster_is_gone_for_good(
+    world: World, has: Callable[[SimulatedKafka], None]
+) -> None:
+    """Otherwise a batch of a cluster that was shut down could never be ended."""
+    other = SimulatedKafka(cluster_id="staging")
+    has(other)
+    assert len(world.accept(Engine(world.bucket, other), other_cluster=True)) == 2
+    assert (len(world.amends()), world.is_resolved()) == (1, True)
+
+
+def test_a_topic_that_is_gone_from_its_own_cluster_is_lost(world: World) -> None:
+    """Nothing but the cluster's name has to be compared."""
+    world.kafka.delete_topic(TOPIC)
+    assert len(world.accept(Engine(world.bucket, world.kafka))) == 2
+    assert world.is_resolved()

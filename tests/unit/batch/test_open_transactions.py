@@ -1,0 +1,78 @@
+"""Windows of time beside an open transaction: only what may be read is promised, the rest belongs to a later run."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from tests.protocol.engine import TOPIC, TOPICS_DIR, Engine, check_landed
+
+READABLE, WRITTEN = 4, 10
+"""Offsets below the open transaction, and all there are; a record's timestamp is its offset."""
+
+
+class World:
+    """A topic whose records from offset 4 to 9 belong to a transaction that is open."""
+
+    def __init__(self) -> None:
+        self.kafka, self.bucket = SimulatedKafka(), MemoryStore()
+        self.kafka.create_topic(TOPIC)
+        for i in range(WRITTEN):
+            if i == READABLE:
+                self.kafka.open_transaction(TOPIC, 0)
+            self.kafka.append(TOPIC, 0, b"%d" % i, timestamp=i)
+
+    def land(self, run: str, start: int, end: int) -> TopicResult:
+        return Engine(self.bucket, self.kafka).run(run, "data_interval", window=(start, end))
+
+    def visible(self) -> set[bytes]:
+        """The records that a reader of the bucket sees."""
+        found = [self.bucket.get(info.key) for info in self.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")]
+        return {line for stored in found if stored is not None for line in stored.body.splitlines()}
+
+
+def records(start: int, end: int) -> set[bytes]:
+    """Values of the records at some offsets."""
+    return {b"%d" % i for i in range(start, end)}
+
+
+@pytest.mark.parametrize("end", [7, 99], ids=["inside", "after"])
+def test_a_window_that_ends_in_an_open_transaction_lands_what_lies_before_it(end: int) -> None:
+    """The run succeeds with what may be read; when the transaction has ended, the next window takes the rest along."""
+    world = World()
+    first = world.land("first", 0, end)
+    assert (first.status, first.target) == ("ok", Offsets({0: [(0, READABLE)]}))
+    assert world.visible() == records(0, READABLE)
+    world.kafka.commit_transaction(TOPIC, 0)
+    world.kafka.append(TOPIC, 0, b"later", timestamp=100)
+    assert world.land("next", 100, 200).status == "ok"
+    assert world.visible() == records(0, WRITTEN) | {b"later"}
+    check_landed(world.bucket, world.kafka, recovered=True, complete=True, is_optional=world.kafka.is_optional)
+
+
+@pytest.mark.parametrize(("start", "end"), [(6, 8), (6, 99), (4, 5)])
+def test_a_window_that_begins_in_an_open_transaction_is_landed_after_it_has_ended(start: int, end: int) -> None:
+    """Until then the window's own records are out of reach and not one of them counts as landed or promised."""
+    world = World()
+    world.land("first", start, end)
+    assert world.visible() <= records(0, READABLE)
+    world.kafka.commit_transaction(TOPIC, 0)
+    last = min(end, WRITTEN)
+    assert world.land("again", start, end).status == "ok"
+    assert records(start, last) <= world.visible()
+    check_landed(world.bucket, world.kafka, recovered=True, is_optional=world.kafka.is_optional)
+
+
+def test_a_window_that_begins_in_an_open_transaction_promises_nothing_past_its_beginning() -> None:
+    """A run that lands above the transaction's beginning later finds no gap: all of it is landed."""
+    world = World()
+    world.land("below", 0, 3)
+    assert world.land("inside", 6, 8).target == Offsets({0: [(3, READABLE)]})
+    world.kafka.commit_transaction(TOPIC, 0)
+    world.kafka.append(TOPIC, 0, b"later", timestamp=100)
+    world.land("above", 100, 200)
+    assert world.visible() == records(0, WRITTEN) | {b"later"}
+    check_landed(world.bucket, world.kafka, recovered=True, complete=True, is_optional=world.kafka.is_optional)

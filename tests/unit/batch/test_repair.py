@@ -1,0 +1,157 @@
+"""An older version of the marker is put back: runs go on from it, and `repair` moves it forward."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from airflow_provider_kafka_s3.batch import exits, recovery
+from airflow_provider_kafka_s3.batch.documents import encode, write_stamp
+from airflow_provider_kafka_s3.batch.marker import Marker
+from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.batch.repair import repair
+from airflow_provider_kafka_s3.exceptions import LogTamperedError
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from tests.protocol.engine import CONTROL, TOPIC, Engine, check_landed, crash_after
+
+MARKER = keys.marker_key(CONTROL)
+
+
+class World:
+    """A bucket with versions of the marker, and a cluster."""
+
+    def __init__(self) -> None:
+        self.kafka = SimulatedKafka()
+        self.kafka.create_topic(TOPIC)
+        self.bucket = MemoryStore()
+
+    @property
+    def engine(self) -> Engine:
+        """A new process."""
+        return Engine(self.bucket, self.kafka)
+
+    @property
+    def marker(self) -> Marker:
+        """As it is stored."""
+        return self.engine.log.require_marker()[0]
+
+    def records(self, count: int) -> None:
+        for _ in range(count):
+            self.kafka.append(TOPIC, 0, b"%d" % self.kafka.bounds(TOPIC, 0)[1], 0)
+
+    def lands(self, run: str) -> None:
+        self.records(4)
+        assert self.engine.run(run).status == "ok"
+
+    def dies(self, run: str, document: str) -> None:
+        self.records(4)
+        crash_after(document, self.bucket, self.kafka, run)
+
+    def puts_back(self, marker: Marker) -> None:
+        self.bucket.delete(MARKER)
+        self.bucket.put_new(MARKER, encode(marker, write_stamp()))
+
+    def check(self) -> None:
+        self.engine.run("afterwards")
+        check_landed(self.bucket, self.kafka, recovered=True, complete=True)
+
+
+def replanned() -> tuple[World, Marker]:
+    """Batch 2 was given up, batch 3 landed its offsets; and the marker from before."""
+    world = World()
+    world.lands("first")
+    older = world.marker
+    world.dies("second", "*02.plan.json")
+    exits.abandon(world.engine.committer, 2, release="debt", reason="", operator="")
+    world.lands("third")
+    return world, older
+
+
+def test_an_abandoned_batch_whose_offsets_another_has_landed_since_is_no_contradiction() -> None:
+    """The run whose batch it was is tried again, resolves its own batch first, and every later look finds both."""
+    world, older = replanned()
+    newest = world.marker
+    world.puts_back(older)
+    assert world.engine.run("third").status == "ok"
+    assert world.marker.resolved == ((1, 2), (3, 4))
+    assert list(world.engine.log.view().open_plans) == [2]
+    world.lands("fourth")
+    recovery.roll_forward(world.engine.committer)
+    assert world.marker.covered == newest.covered | Offsets({0: [(12, 16)]})
+    assert world.marker.debt == newest.debt == Offsets()
+    world.check()
+
+
+@pytest.mark.parametrize("tried_again", [False, True])
+def test_repair_moves_an_older_marker_forward_to_what_the_log_says(*, tried_again: bool) -> None:
+    """What it has as complete stays complete; what is decided since is folded in, if all of its objects are there."""
+    world, older = replanned()
+    newest = world.marker
+    world.puts_back(older)
+    if tried_again:
+        world.engine.run("third")
+    done = repair(world.engine.committer, start={})
+    assert (done.was, done.open, done.written) == ("wrong", {}, True)
+    assert world.marker == newest
+    assert repair(world.engine.committer, start={}).was == "right"
+    world.check()
+
+
+def test_a_batch_that_claims_what_others_landed_is_still_refused() -> None:
+    """Only one that was given up for others to land may. Carrying out another would land records twice."""
+    world, older = replanned()
+    world.puts_back(older)
+    world.engine.run("third")
+    world.bucket.delete(keys.manifest_key(CONTROL, 2))
+    with pytest.raises(LogTamperedError, match="landed by other batches"):
+        world.engine.log.view()
+
+
+def test_repair_folds_a_reset_that_is_complete() -> None:
+    """With all that was landed before and since."""
+    world = World()
+    world.lands("first")
+    older = world.marker
+    world.kafka.create_topic(TOPIC)
+    world.records(3)
+    exits.reset(world.engine.committer, operator="")
+    world.engine.run("second")
+    newest = world.marker
+    world.puts_back(older)
+    assert repair(world.engine.committer, start={}).open == {}
+    assert world.marker == newest
+    world.check()
+
+
+def test_repair_folds_no_reset_over_a_batch_that_is_open() -> None:
+    """Its objects are not there: behind the reset nobody would complete them."""
+    world = World()
+    world.lands("first")
+    older = world.marker
+    world.dies("second", "*02.manifest.json")
+    world.kafka.create_topic(TOPIC)
+    world.records(3)
+    exits.reset(world.engine.committer, operator="")
+    world.engine.run("third")
+    newest = world.marker
+    for info in list(world.bucket.list(f"topics/{TOPIC}/")):
+        if info.key.endswith("+0000000004.bin"):
+            world.bucket.delete(info.key)
+    world.puts_back(older)
+    done = repair(world.engine.committer, start={})
+    assert (done.was, done.written) == ("right", False)
+    assert "objects are not there" in done.open[2]
+    assert {n: why for n, why in done.open.items() if n > 2} == {
+        3: "batches [2] below the reset are not complete",
+        4: "it comes after a reset that is not complete",
+    }
+    assert world.marker == older
+    # Markers that nobody can have written are not believed.
+    world.puts_back(msgspec.structs.replace(newest, resolved=((1, 2), (3, 5))))
+    with pytest.raises(LogTamperedError, match=r"has the reset 3 .* as resolved, and not batches \[2\] before it"):
+        repair(world.engine.committer, start={})
+    world.puts_back(msgspec.structs.replace(older, resolved=((1, 2), (4, 5))))
+    with pytest.raises(LogTamperedError, match=r"batch 4 .* is of generation 1, the marker of generation 0"):
+        repair(world.engine.committer, start={})

@@ -1,0 +1,222 @@
+"""`repair` beside drivers that are alive: what they do between two of its looks is neither a loss nor a forgery."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import exits
+from airflow_provider_kafka_s3.batch.manifest import Manifest
+from airflow_provider_kafka_s3.batch.repair import GoneRule, Repaired, repair
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import FaultyStore, Request
+from tests.protocol.engine import CONTROL, TOPIC, Engine, check_landed
+
+MARKER = keys.marker_key(CONTROL)
+
+
+class World:
+    """A pipeline, and what somebody else does right before a request of the repair."""
+
+    def __init__(self) -> None:
+        self.kafka = SimulatedKafka()
+        self.kafka.create_topic(TOPIC)
+        self.bucket = MemoryStore()
+        self.lands("first")
+
+    @property
+    def engine(self) -> Engine:
+        """A new process."""
+        return Engine(self.bucket, self.kafka)
+
+    def records(self) -> None:
+        for _ in range(3):
+            self.kafka.append(TOPIC, 0, b"%d" % self.kafka.bounds(TOPIC, 0)[1], 0)
+
+    def lands(self, run: str) -> None:
+        """A whole run."""
+        self.records()
+        assert self.engine.run(run).status == "ok"
+
+    def decides(self, run: str) -> tuple[Engine, Manifest]:
+        """A run up to its decision: its driver, and what is left to complete."""
+        self.records()
+        driver = self.engine
+        plan = driver.topic_run(driver.request(run)).advance()
+        rows = [driver.read_slice(plan, s) for s in plan.slices]  # type: ignore[union-attr, arg-type]
+        return driver, driver.committer.decide(plan, rows, run=run)  # type: ignore[arg-type]
+
+    def objects(self, batch: int) -> list[str]:
+        """Keys of a batch."""
+        decision = self.engine.log.read_manifest(batch)
+        assert decision is not None
+        return [entry.key for entry in decision.objects]
+
+    def marker(self) -> bytes:
+        """As it is stored."""
+        stored = self.bucket.get(MARKER)
+        assert stored is not None
+        return stored.body
+
+    def puts_back(self, body: bytes) -> None:
+        """An older version of the marker."""
+        self.bucket.delete(MARKER)
+        self.bucket.put_new(MARKER, body)
+
+    def repair(
+        self, before: Callable[[Request], bool], does: Callable[[], object], *, gone: bool = True, dry_run: bool = False
+    ) -> Repaired:
+        """A repair; at the first request that is meant, somebody else does something first."""
+        left = [does]
+
+        def choose(request: Request) -> None:
+            if left and before(request):
+                left.pop()()
+
+        rule = GoneRule(before=time.time() + 5, reason="deleted", operator="me") if gone else GoneRule()
+        committer = Engine(FaultyStore(self.bucket, choose=choose), self.kafka).committer
+        done = repair(committer, start={}, rule=rule, dry_run=dry_run)
+        assert not left
+        return done
+
+    def check(self) -> None:
+        check_landed(self.bucket, self.kafka, recovered=True)
+
+
+@pytest.fixture
+def world() -> World:
+    """One batch is landed."""
+    return World()
+
+
+def about_upload(request: Request) -> bool:
+    """ListParts, after the first HEAD."""
+    return request.operation == "upload_exists"
+
+
+def listing(request: Request) -> bool:
+    """The marker is read, the plans are not."""
+    return request.operation == "list"
+
+
+def after_listing(request: Request) -> bool:
+    """The first plan."""
+    return request.operation == "get" and request.key.endswith("plan.json")
+
+
+def swap(request: Request) -> bool:
+    """Of the marker."""
+    return request.operation == "put_if_match"
+
+
+def completes(driver: Engine, decision: Manifest) -> None:
+    """The driver is between its decision and the marker."""
+    for entry in decision.objects:
+        driver.store.complete(entry.key, entry.upload_id, entry.upload_parts())
+
+
+def test_an_object_that_a_driver_completes_between_two_looks_is_not_gone(world: World) -> None:
+    """HEAD, then Complete of the driver, then ListParts: neither is there any more, and the object is."""
+    driver, decision = world.decides("second")
+    world.bucket.delete(MARKER)
+    done = world.repair(about_upload, lambda: completes(driver, decision))
+    assert (done.recorded, done.unsure, done.open) == ([], [], {})
+    assert world.engine.log.amended_keys(2)[0] == frozenset()
+    assert done.marker.resolved == ((1, 3),)
+    world.check()
+
+
+def test_only_what_a_second_look_does_not_find_either_is_gone(world: World) -> None:
+    """One object is completed meanwhile, the upload of the other has expired."""
+    for _ in range(2):
+        world.kafka.append(TOPIC, 0, b"odd", 1)
+    driver, decision = world.decides("second")
+    lost, completed = decision.objects[:2]
+    world.bucket.abort_upload(lost.key, lost.upload_id)
+    world.bucket.delete(MARKER)
+    done = world.repair(about_upload, lambda: completes(driver, decision))
+    assert [(gone.batch, gone.keys) for gone in done.recorded] == [(2, (lost.key,))]
+    assert world.bucket.head(completed.key) is not None
+    assert world.engine.log.amended_keys(2)[0] == {lost.key}
+    world.check()
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("when", [listing, after_listing])
+def test_a_batch_that_is_landed_while_repair_reads_the_plans_is_no_forgery(
+    world: World, when: Callable[[Request], bool], *, dry_run: bool
+) -> None:
+    """Neither a marker that speaks of batches without plans, nor one that is behind the log: it is right."""
+    done = world.repair(when, lambda: world.lands("second"), dry_run=dry_run)
+    assert (done.was, done.written) == ("right", False)
+    assert world.engine.log.require_marker()[0].resolved == ((1, 3),)
+    world.check()
+
+
+def test_a_damaged_marker_is_replaced_only_if_it_is_the_one_that_was_judged(world: World) -> None:
+    """Somebody puts a good one back meanwhile: it stays, and so does what was landed by it."""
+    good = world.marker()
+    world.puts_back(b"{")
+    done = world.repair(after_listing, lambda: world.puts_back(good))
+    assert (done.was, done.written) == ("right", False)
+    assert world.marker() == good
+
+
+def test_what_was_recorded_is_told_also_if_another_had_the_marker_right_meanwhile(world: World) -> None:
+    """The amend is there: the answer of the second round must not hide it."""
+    older = world.marker()
+    world.lands("second")
+    newest = world.marker()
+    (lost,) = world.objects(2)
+    world.bucket.delete(lost)
+    world.puts_back(older)
+    done = world.repair(swap, lambda: world.puts_back(newest))
+    assert (done.was, done.written) == ("right", False)
+    assert [(gone.batch, gone.keys) for gone in done.recorded] == [(2, (lost,))]
+    assert world.engine.log.amended_keys(2)[0] == {lost}
+
+
+def test_nothing_is_recorded_or_asked_about_a_batch_that_stays_open_anyway(world: World) -> None:
+    """It comes after a reset that is not complete: its objects are judged when the reset is."""
+    older = world.marker()
+    world.decides("second")
+    world.kafka.create_topic(TOPIC)
+    exits.reset(world.engine.committer, operator="")
+    world.lands("third")
+    after_reset = world.objects(4)
+    for key in (*after_reset, *world.objects(2)):
+        world.bucket.delete(key)
+    decision = world.engine.log.read_manifest(2)
+    assert decision is not None
+    # As if the upload of batch 2 were pending: it was never completed.
+    upload_id = world.bucket.create_upload(decision.objects[0].key)
+    world.bucket._uploads[decision.objects[0].upload_id] = world.bucket._uploads.pop(upload_id)
+    world.puts_back(older)
+    before = snapshot(world.bucket)
+    asked = repair(world.engine.committer, start={})
+    assert (asked.unsure, [*asked.open]) == ((), [2, 3, 4])
+    done = repair(world.engine.committer, start={}, rule=GoneRule(before=time.time() + 5))
+    assert ([*done.recorded], [*done.open]) == ([], [2, 3, 4])
+    check_unchanged(before, snapshot(world.bucket))
+
+
+@pytest.mark.parametrize(("batches", "stay"), [(None, [2, 3]), (((2, 2),), [2]), (((3, 9),), [3])])
+def test_a_rule_with_batches_is_about_no_other(
+    world: World, batches: tuple[tuple[int, int], ...] | None, stay: list[int]
+) -> None:
+    """Of the others it has still to be said."""
+    for run in ("second", "third"):
+        world.lands(run)
+    for batch in (2, 3):
+        for key in world.objects(batch):
+            world.bucket.delete(key)
+    world.bucket.delete(MARKER)
+    rule = GoneRule(before=time.time() + 5, batches=batches)
+    found = repair(world.engine.committer, start={}, rule=rule, dry_run=True)
+    assert [gone.batch for gone in found.recorded] == stay
+    assert [gone.batch for gone in found.unsure] == [n for n in (2, 3) if n not in stay]

@@ -1,0 +1,226 @@
+"""An upload that the store neither completes nor refuses holds up no other object, no other batch, and not for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import decided, exits
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    BatchLossError,
+    ConfigurationError,
+    ForeignObjectError,
+    KafkaS3Error,
+    ThrottledError,
+    TransientError,
+    UnknownOutcomeError,
+    message_of,
+)
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
+from tests.protocol.engine import TOPIC, TOPICS_DIR
+from tests.unit.batch.test_decided_batches import ALL, World, key_of
+
+BAD = key_of(1, 1)
+OTHERS = [key for key in ALL if key != BAD]
+SECOND = sorted(key_of(offset % 2, offset) for offset in (6, 7, 9, 10))
+
+
+class Failing(FaultyStore):
+    """A store that answers Complete of some keys with an error, whatever is asked."""
+
+    def __init__(self, store: MemoryStore, error: Callable[[str], Exception], key: str = BAD) -> None:
+        super().__init__(store)
+        self.error = error
+        self.key = f"{TOPICS_DIR}/{TOPIC}/{key}"
+
+    def complete_upload(self, key: str, upload_id: str, parts: Any) -> None:
+        if key.startswith(self.key):
+            raise self.error("the answer")
+        super().complete_upload(key, upload_id, parts)
+
+
+UNANSWERED = pytest.mark.parametrize("error", [UnknownOutcomeError, TransientError, ConfigurationError])
+"""500 again and again; BadDigest; a 400 that nobody knows."""
+
+
+@pytest.fixture
+def world() -> World:
+    """Two decided batches of four objects each."""
+    made = World()
+    made.decide()
+    made.decide()
+    return made
+
+
+def check(world: World) -> None:
+    """Once the other batch is complete, too, the bucket holds what Kafka held."""
+    decided.roll_forward(world.engine().committer)
+    world.check()
+
+
+@UNANSWERED
+def test_one_upload_without_an_answer_keeps_no_other_object_from_being_completed(
+    world: World, error: type[KafkaS3Error]
+) -> None:
+    """The uploads of the others do not live for ever. Its own stays, and the error names its object and the way out."""
+    with pytest.raises(error) as told:
+        world.carry_out(Failing(world.bucket, error))
+    assert (world.objects(), world.pending(), world.resolved()) == (OTHERS, 1 + 4, [])
+    assert BAD in message_of(told.value) or str(told.value) == "the answer"
+    assert "`kafka-s3 accept-loss" in message_of(told.value)
+    world.carry_out(FaultyStore(world.bucket))
+    assert world.resolved() == [1]
+    check(world)
+
+
+@UNANSWERED
+def test_one_upload_without_an_answer_keeps_no_other_batch_from_being_completed(
+    world: World, error: type[KafkaS3Error]
+) -> None:
+    """All batches are seen to before the error comes."""
+    with pytest.raises(error):
+        decided.roll_forward(world.engine(Failing(world.bucket, error)).committer)
+    assert (world.objects(), world.resolved()) == (sorted([*OTHERS, *SECOND]), [2])
+
+
+@UNANSWERED
+def test_an_upload_without_an_answer_is_written_again_from_kafka_when_a_person_accepts_losses(
+    world: World, error: type[KafkaS3Error]
+) -> None:
+    """Nothing is lost, nothing is recorded; the upload is aborted when the object is there."""
+    store = Failing(world.bucket, error)
+    assert exits.accept_loss(world.engine(store).committer, 1, reason="", operator="me") == ()
+    assert (world.objects(), world.pending(), world.resolved()) == (ALL, 4, [1])
+    check(world)
+
+
+@UNANSWERED
+def test_an_upload_without_an_answer_can_be_accepted_as_lost_where_kafka_has_lost_its_records(
+    world: World, error: type[KafkaS3Error]
+) -> None:
+    """The record of it first, then the abort: it cannot come to light later. A run by itself never does that."""
+    world.kafka.delete_records(TOPIC, 0, 3)
+    store = Failing(world.bucket, error)
+    with pytest.raises(error):
+        world.carry_out(store)
+    assert world.pending() == 5
+    (lost,) = exits.accept_loss(world.engine(store).committer, 1, reason="no answer", operator="me")
+    assert lost.endswith(BAD)
+    written = [r.operation for r in store.writes() if ".amend." in r.key or r.key == lost]
+    assert written == ["put_new", "abort_upload"]
+    assert (world.objects(), world.pending(), world.resolved()) == (OTHERS, 4, [1])
+    check(world)
+
+
+@UNANSWERED
+def test_what_was_accepted_before_a_crash_is_ended_by_the_next_run(world: World, error: type[KafkaS3Error]) -> None:
+    """The record is there, the upload still pending: nobody has to accept it a second time."""
+    world.kafka.delete_records(TOPIC, 0, 3)
+    store = Failing(world.bucket, error)
+    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.amend.*")
+    with pytest.raises(SimulatedCrash):
+        exits.accept_loss(world.engine(store).committer, 1, reason="", operator="me")
+    assert (world.pending(), world.resolved()) == (5, [])
+    world.carry_out(Failing(world.bucket, error))
+    assert (world.objects(), world.pending(), world.resolved()) == (OTHERS, 4, [1])
+    check(world)
+
+
+@pytest.mark.parametrize("error", [AccessDeniedError, ThrottledError])
+def test_a_refused_login_or_a_busy_store_is_no_loss_that_can_be_accepted(
+    world: World, error: type[KafkaS3Error]
+) -> None:
+    """It is mended, or passes: the upload stays, nothing is recorded."""
+    world.kafka.delete_records(TOPIC, 0, 3)
+    with pytest.raises(error):
+        exits.accept_loss(world.engine(Failing(world.bucket, error)).committer, 1, reason="", operator="me")
+    assert (world.objects(), world.pending(), world.resolved()) == (OTHERS, 5, [])
+    assert not [info.key for info in world.bucket.list("") if ".amend." in info.key]
+
+
+def test_a_store_that_answers_nothing_is_not_asked_about_every_object(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outage ends the try after the first objects, not after all of them."""
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.commit._AT_ONCE", 2)
+    store = Failing(world.bucket, UnknownOutcomeError, "")
+    with pytest.raises(UnknownOutcomeError):
+        world.carry_out(store)
+    assert len({r.key for r in store.requests if r.operation == "head"}) == 2
+    assert world.pending() == 8
+
+
+def test_what_an_outage_left_unseen_is_never_taken_for_complete(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person who accepts losses, then a run after that: no object is passed over because the first had no answer."""
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.commit._AT_ONCE", 1)
+    world.kafka.delete_records(TOPIC, 0, 3)
+    store = Failing(world.bucket, UnknownOutcomeError, ALL[0])
+    lost = exits.accept_loss(world.engine(store).committer, 1, reason="", operator="me")
+    assert [key.endswith(ALL[0]) for key in lost] == [True]
+    assert (world.objects(), world.resolved()) == (ALL[1:], [1])
+
+
+def test_a_run_that_gives_up_early_resolves_nothing_although_losses_were_accepted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was accepted as lost does not stand for the objects behind it."""
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.commit._AT_ONCE", 1)
+    world.kafka.delete_records(TOPIC, 0, 3)
+    store = Failing(world.bucket, UnknownOutcomeError, ALL[0])
+    store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.amend.*")
+    with pytest.raises(SimulatedCrash):
+        exits.accept_loss(world.engine(store).committer, 1, reason="", operator="me")
+    world.bucket.delete(f"{TOPICS_DIR}/{TOPIC}/{ALL[1]}")
+    with pytest.raises(UnknownOutcomeError):
+        world.carry_out(Failing(world.bucket, UnknownOutcomeError, ALL[0]))
+    assert world.resolved() == []
+
+
+def test_a_stranger_comes_first_and_all_else_stands_in_its_notes(world: World) -> None:
+    """A stranger, a loss and an upload without an answer: one error, in the order of what a person has to do."""
+    decision = world.engine().log.read_manifest(1)
+    assert decision is not None
+    stranger, unanswered, lost = (
+        next(e for e in decision.objects if e.key.endswith(key)) for key in (key_of(0, 4), BAD, key_of(0, 0))
+    )
+    world.bucket.put_new(stranger.key, b"a stranger")
+    world.bucket.abort_upload(lost.key, lost.upload_id)
+    world.kafka.delete_records(TOPIC, 0, 3)
+    with pytest.raises(ForeignObjectError) as told:
+        world.carry_out(Failing(world.bucket, UnknownOutcomeError))
+    first, second = told.value.__notes__
+    assert "cannot be written again from Kafka" in first
+    assert unanswered.key in second
+    world.bucket.delete(stranger.key)
+    with pytest.raises(BatchLossError):
+        world.carry_out(Failing(world.bucket, UnknownOutcomeError))
+
+
+def test_one_object_that_cannot_be_put_keeps_no_other_from_being_written_again(world: World) -> None:
+    """Kafka does not keep the records for ever while the store answers nothing about one key."""
+    world.bucket.expire_uploads()
+    store = FaultyStore(world.bucket)
+    store.inject(Fault.TIMEOUT, operation="put_new", key=f"*{key_of(0, 0)}", times=1_000)
+    with pytest.raises(TransientError):
+        world.carry_out(store)
+    assert world.objects() == [key for key in ALL if key != key_of(0, 0)]
+    world.carry_out(FaultyStore(world.bucket))
+    assert world.resolved() == [1]
+
+
+def test_a_batch_that_fails_for_now_is_told_after_one_that_fails_for_good(world: World) -> None:
+    """A person has to act: the error is terminal, although the first one was not."""
+    decision = world.engine().log.read_manifest(2)
+    assert decision is not None
+    for entry in decision.objects:
+        world.bucket.abort_upload(entry.key, entry.upload_id)
+    world.kafka.delete_records(TOPIC, 0, 12)
+    world.decide()
+    with pytest.raises(BatchLossError, match="batch 2") as told:
+        decided.roll_forward(world.engine(Failing(world.bucket, UnknownOutcomeError)).committer)
+    assert "batch 1, could not be completed" in message_of(told.value)
+    assert world.resolved() == [3]

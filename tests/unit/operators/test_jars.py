@@ -1,0 +1,107 @@
+"""The jars that an operator names are looked at before anything is planned, as far as that can be done."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_kafka_s3.spark.jars import CONNECTOR, missing_jars
+
+if TYPE_CHECKING:
+    from tests.unit.operators.conftest import Bench
+
+VERSIONED = (
+    "spark-sql-kafka-0-10_2.13-4.0.0.jar",
+    "spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
+    "kafka-clients-3.9.0.jar",
+    "commons-pool2-2.12.0.jar",
+)
+
+
+@pytest.fixture
+def folder(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the four jars; a topic has one record that is not landed yet."""
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH"):
+        monkeypatch.delenv(name, raising=False)
+    bench.kafka.create_topic("orders")
+    bench.fill("orders", [{"n": 1}])
+    for name in VERSIONED:
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def run(bench: Bench, **parameters: Any) -> str:
+    """Run a task; the error, or empty."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    try:
+        bench.run(bench.task(**parameters))
+    except AirflowFailException as e:
+        assert list(bench.store.list("")) == [], "something was planned"
+        assert bench.spark.commands == []
+        return str(e)
+    assert len(bench.spark.commands) == 1
+    return ""
+
+
+def test_a_jar_that_is_not_there_is_named_before_anything_is_planned(bench: Bench, folder: Path) -> None:
+    """Spark would go on without it, and fail later for another reason."""
+    absent = folder / "absent.jar"
+    for jars in (f"{folder / VERSIONED[0]},{absent}", f"file://{absent}"):
+        assert run(bench, jars=jars).startswith(f"jars: {absent} cannot be read on this worker.")
+    assert str(folder / "*.zip") in run(bench, jars=f"{folder}/*.zip")
+    assert run(bench, conf={"spark.jars": str(absent)}).startswith(f"jars: {absent} cannot be read")
+
+
+def test_one_jar_of_four_is_an_error_that_names_the_others(bench: Bench, folder: Path) -> None:
+    """The Spark of this environment brings none of them."""
+    told = run(bench, jars=str(folder / VERSIONED[0]))
+    assert told.startswith("jars: spark-token-provider-kafka-0-10, kafka-clients, commons-pool2 is not among them.")
+    assert run(bench, jars=",".join(str(folder / name) for name in VERSIONED)) == ""
+
+
+def test_a_pattern_names_all_four(bench: Bench, folder: Path) -> None:
+    """As Spark reads it."""
+    assert run(bench, jars=f"{folder}/*.jar") == ""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"},
+        {"conf": {"spark.jars.packages": "g:a:1"}},
+        {"conf": {"spark.driver.extraClassPath": "/opt/jars/*"}},
+        {"driver_class_path": "/opt/jars/*"},
+        {"properties_file": "/etc/spark/landing.conf"},
+    ],
+)
+def test_jars_that_may_come_by_another_way_are_not_missed(bench: Bench, folder: Path, more: dict[str, Any]) -> None:
+    """What cannot be looked at is left to Spark."""
+    assert run(bench, jars=str(folder / VERSIONED[0]), **more) == ""
+
+
+def test_what_a_spark_of_its_own_brings_is_not_missed(bench: Bench, folder: Path, tmp_path: Path) -> None:
+    """Its folder of jars counts; with settings of its own nobody knows."""
+    home = tmp_path / "spark"
+    (home / "jars").mkdir(parents=True)
+    for name in VERSIONED[1:]:
+        (home / "jars" / name).touch()
+    env = {"SPARK_HOME": str(home)}
+    (home / "jars" / VERSIONED[1]).unlink()
+    assert "spark-token-provider-kafka-0-10 is not" in run(bench, jars=str(folder / VERSIONED[0]), env_vars=env)
+    (home / "conf").mkdir()
+    (home / "conf" / "spark-defaults.conf").touch()
+    assert run(bench, jars=str(folder / VERSIONED[0]), env_vars=env) == ""
+
+
+def test_jars_elsewhere_and_jars_of_other_names_may_hold_the_connector(tmp_path: Path) -> None:
+    """A URL that does not say what it is, and a jar of all in one; a URL that does say is as good as a file."""
+    assert missing_jars("s3a://lake/jars/everything.jar") == []
+    assert missing_jars("hdfs:///jars/kafka-clients-3.9.0.jar") == [jar for jar in CONNECTOR if jar != "kafka-clients"]
+    with zipfile.ZipFile(tmp_path / "everything.jar", "w") as jar:
+        for name in list(CONNECTOR.values())[:3]:
+            jar.writestr(name, b"")
+    assert missing_jars(str(tmp_path / "everything.jar")) == ["commons-pool2"]

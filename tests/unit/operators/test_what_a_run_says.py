@@ -1,0 +1,262 @@
+"""What a person and a program read of a run: its error, the last line of its log, and counts that add up."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.providers.common.compat.sdk import (  # noqa: TID253 - after AIRFLOW_HOME is set, see conftest
+    AirflowException,
+    AirflowFailException,
+    Asset,
+)
+
+from airflow_provider_kafka_s3.testing.invariants import check_bucket, read_source
+
+if TYPE_CHECKING:
+    from tests.unit.operators.conftest import Bench
+
+DAY = 86_400_000
+JANUARY_1 = 1_356_998_400_000
+MARKER = "topics/_kafka_s3/orders-to-lake/orders/marker.json"
+FIRST = "topics/orders/partition=0/orders+0+0000000000.json"
+
+
+@pytest.fixture
+def orders(bench: Bench) -> Bench:
+    """A topic with ten records on each of five days."""
+    bench.kafka.create_topic("orders")
+    for n in range(50):
+        bench.fill("orders", [{"n": n}], at=JANUARY_1 + n * DAY // 10)
+    bench.outlet_events = defaultdict(SimpleNamespace)
+    return bench
+
+
+def days(first: int, last: int) -> tuple[datetime, datetime]:
+    """From the beginning of the first day to the end of the last."""
+    return datetime(2013, 1, first, tzinfo=UTC), datetime(2013, 1, last + 1, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def task_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The log of tasks is the standard library's: Airflow 3 has another one."""
+    from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+
+    monkeypatch.setattr(KafkaToS3Operator, "log", logging.getLogger("task"))
+    caplog.set_level(logging.INFO)
+
+
+def said(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
+    """What a task has logged at a level."""
+    return [r.getMessage() for r in caplog.records if r.name == "task" and r.levelno == level]
+
+
+# -- errors ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_begins_with_what_happened_and_its_way_out_is_logged_ready_to_be_copied(
+    orders: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The UI shows the head of the exception alone, so each command is a line of the log."""
+    orders.run(orders.task(), run_id="r1")
+    orders.store.delete(FIRST)
+    with pytest.raises(AirflowFailException) as failed:
+        orders.run(orders.task(), run_id="r1", try_number=2)
+    message = str(failed.value)
+    assert message.startswith("1 object")
+    assert message.endswith("[topic 'orders': MissingObjectError]")
+    (shown,) = said(caplog, logging.ERROR)
+    commands = message.split("`")[1::2]
+    assert len(commands) == 2
+    assert [line.strip() for line in shown.splitlines() if line.strip().startswith("kafka-s3 ")] == commands
+    assert [line for line in shown.splitlines() if len(line) > 110 and line.strip() not in commands] == []
+
+
+def test_an_error_before_the_first_request_is_logged_too(
+    orders: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is not there: with a command that makes one."""
+    monkeypatch.delenv("AIRFLOW_CONN_KAFKA_DEFAULT")
+    with pytest.raises(AirflowFailException, match=r"^there is no connection 'kafka_default'"):
+        orders.run(orders.task())
+    (shown,) = said(caplog, logging.ERROR)
+    assert "    airflow connections add kafka_default --conn-type kafka --conn-extra" in shown
+
+
+def test_what_an_error_has_as_a_note_is_in_the_exception_and_in_the_log(
+    orders: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The end of a session of credentials comes with its ways out, which are added to what S3 said."""
+    orders.spark.failing["orders"] = ("TransientError", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
+    with pytest.raises(AirflowException, match=r"^UploadPart.*DurationSeconds"):
+        orders.run(orders.task())
+    (shown,) = said(caplog, logging.ERROR)
+    assert "DurationSeconds" in shown
+
+
+# -- the last line ----------------------------------------------------------------------------------------------------
+
+
+def test_the_last_line_says_what_this_run_did(orders: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Landed, looked at, found nothing, verified, restored: with numbers, in their right forms."""
+
+    def last(run_id: str, **parameters: Any) -> str:
+        caplog.clear()
+        task = orders.task(**parameters.pop("task", {}))
+        orders.run(task, run_id=run_id, **parameters)
+        assert said(caplog, logging.ERROR) == said(caplog, logging.WARNING) == []
+        return said(caplog)[-1]
+
+    window = {"task": {"offsets": "data_interval", "partitioner": "daily"}, "interval": days(1, 3)}
+    assert last("r1", **window).startswith("topic orders: 1 batch, 30 records in 3 objects (")
+    assert last("r1", **window) == "topic orders: already landed: 3 objects looked at, nothing written"
+    assert last("r2", **window) == "topic orders: already landed: 3 objects looked at, nothing written"
+    assert last("r3", task={"partitioner": "daily", "max_records_per_batch": 19}).startswith(
+        "topic orders: 2 batches, 20 records in 3 objects ("
+    )
+    assert last("r4") == "topic orders: nothing to land, nothing written"
+    size = sum(info.size for info in orders.store.list("topics/orders/"))
+    verified = f"{size} B) as committed"
+    assert last("r6", conf={"mode": "verify"}) == f"topic orders: 6 objects ({verified}"
+    key = min(info.key for info in orders.store.list("topics/orders/"))
+    orders.store.delete(key)
+    restored = last("r7", conf={"mode": "restore"})
+    assert restored.endswith("; 1 object of these written again from Kafka")
+
+
+def test_a_run_whose_batch_another_one_has_decided_says_so(
+    orders: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have worked on it; who did not decide has landed nothing."""
+    execute, others = orders.spark.submit, ["r2"]
+
+    def start_another_first(hook: Any, application: str = "") -> None:
+        if others:
+            orders.run(orders.task(), run_id=others.pop())
+        execute(hook, application)
+
+    monkeypatch.setattr(orders.spark, "submit", start_another_first)
+    orders.run(orders.task(), run_id="r1")
+    last = [line for line in said(caplog) if line.startswith("topic orders: 1 batch")]
+    assert last[0].startswith("topic orders: 1 batch, 50 records in 1 object (")
+    assert last[1:] == ["topic orders: 1 batch landed by other runs"]
+
+
+def test_several_topics_have_a_line_each_and_a_sum(orders: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """The sum is the last."""
+    orders.kafka.create_topic("clicks")
+    orders.fill("clicks", [{"n": 1}])
+    orders.run(orders.task(topics="clicks,orders"))
+    assert [line.partition(" (")[0] for line in said(caplog)[-3:]] == [
+        "topic clicks: 1 batch, 1 record in 1 object",
+        "topic orders: 1 batch, 50 records in 1 object",
+        "2 topics: 2 batches, 51 records in 2 objects",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["verify", "restore"])
+def test_a_run_that_looks_back_does_not_begin_with_what_it_would_land(
+    orders: Bench, caplog: pytest.LogCaptureFixture, mode: str
+) -> None:
+    """It reads what is landed, not what came since."""
+    orders.run(orders.task())
+    caplog.clear()
+    orders.run(orders.task(mode=mode), run_id="another")
+    assert said(caplog)[0] == f"{mode} what this run has landed; if it is a new run, all that is landed"
+
+
+# -- counts that add up -----------------------------------------------------------------------------------------------
+
+
+class Died(BaseException):
+    """The end of a worker: nothing after it is done."""
+
+
+def checked(orders: Bench) -> int:
+    """The records that are landed, each once."""
+    source = read_source(orders.kafka, "orders")
+    return check_bucket(
+        orders.store,
+        topics_dir="topics",
+        pipeline="orders-to-lake",
+        topic="orders",
+        source=source,
+        recovered=True,
+        complete=True,
+    ).records
+
+
+def land(orders: Bench, run_id: str, window: tuple[datetime, datetime], **parameters: Any) -> dict[str, Any]:
+    """A run of a day or more; its asset event has to say the same as its XCom."""
+    lake = Asset("s3://lake/topics")
+    orders.outlet_events = defaultdict(SimpleNamespace)
+    task = orders.task(offsets="data_interval", partitioner="daily", outlets=[lake])
+    events = orders.outlet_events
+    returned = orders.run(task, run_id=run_id, interval=window, **parameters)
+    assert events[lake].extra["landed"] == returned["landed"]
+    return returned
+
+
+def test_landed_adds_up_to_the_records_of_the_topic_when_windows_overlap_in_parallel(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five runs, each in the middle of the job of the one before: who needs a batch of another adopts it."""
+    execute = orders.spark.submit
+    waiting = {f"r{n}": days(n, min(n + 1, 5)) for n in range(1, 6)}
+    returned: dict[str, dict[str, Any]] = {}
+
+    def start_another_first(hook: Any, application: str = "") -> None:
+        if waiting:
+            run_id = next(iter(waiting))
+            returned[run_id] = land(orders, run_id, waiting.pop(run_id))
+        execute(hook, application)
+
+    monkeypatch.setattr(orders.spark, "submit", start_another_first)
+    returned["r0"] = land(orders, "r0", days(1, 1))
+    assert checked(orders) == 50
+    assert len(returned) == 6
+    assert sum(r["landed"]["records"] for r in returned.values()) == 50
+    assert sum(r["records"] for r in returned.values()) > 50
+    listed = [b for r in returned.values() for b in r["topics"]["orders"]["batches"]]
+    assert any(b["landed_here"] and not b["planned_here"] for b in listed)
+    landed = [b["manifest"] for b in listed if b["landed_here"]]
+    assert sorted(landed) == sorted({b["manifest"] for b in listed})
+    assert len(landed) == sum(r["landed"]["batches"] for r in returned.values())
+
+
+@pytest.mark.parametrize("decided", [False, True])
+def test_a_batch_that_a_dead_run_left_is_counted_once(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch, decided: bool
+) -> None:
+    """By whose driver decided it: the run that adopts it, or the dead one when it is tried again."""
+    execute = orders.spark.submit
+
+    def die(hook: Any, application: str = "") -> None:
+        if decided:
+            execute(hook, application)
+        raise Died
+
+    monkeypatch.setattr(orders.spark, "submit", die)
+    with pytest.raises(Died):
+        land(orders, "r1", days(1, 2))
+    monkeypatch.setattr(orders.spark, "submit", execute)
+    adopting = land(orders, "r2", days(1, 5))
+    again = land(orders, "r1", days(1, 2), try_number=2)
+    assert checked(orders) == 50
+    # What was covered before a run began is not among its offsets.
+    assert (adopting["records"], again["records"]) == (30 if decided else 50, 20)
+    assert adopting["landed"]["records"] == (30 if decided else 50)
+    assert again["landed"]["records"] == (20 if decided else 0)
+    assert [b["planned_here"] for b in again["topics"]["orders"]["batches"]] == [True]
+
+
+def test_a_run_that_is_repeated_or_looks_back_counts_the_same_again(orders: Bench) -> None:
+    """Its XCom replaces the one before, so the sum over runs stays right; verifying runs of others have landed none."""
+    first = land(orders, "r1", days(1, 5))
+    assert land(orders, "r1", days(1, 5), try_number=2)["landed"] == first["landed"]
+    looked = land(orders, "r2", days(1, 5), conf={"mode": "verify"})
+    assert (looked["records"], looked["landed"]["records"]) == (50, 0)
