@@ -51,7 +51,6 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
-from airflow_provider_kafka_s3.inspect.verify import inspect
 from airflow_provider_kafka_s3.layout.keys import data_prefix
 
 __all__ = ["TopicRun"]
@@ -113,8 +112,6 @@ class TopicRun:
             TerminalError: a person has to act; the message says how.
             TransientError: try the run again.
         """
-        if self.request.purpose != "resume":
-            return inspect(self.committer, self.request, self.log.read_run(self.request.run))
         try:
             return self._advance()
         except (KafkaUnavailableError, TopicNotFoundError, TopicRecreatedError) as e:

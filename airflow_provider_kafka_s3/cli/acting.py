@@ -8,8 +8,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.planning import recovery_target
 from airflow_provider_kafka_s3.batch.roll_forward import roll_forward
@@ -174,8 +172,8 @@ def recover(access: Access) -> Answer:
 def repair(access: Access) -> Answer:
     """Build the marker again."""
     said = access.said
-    topic_log = access.topic_log(said.pipeline, said.topic)
-    committer = Committer(topic_log, access.source, object_builder(access.store))
+    committer = access.topic_pipeline(said.pipeline, said.topic).committer
+    topic_log = committer.log
     start, cluster_id = _start(access)
     if said.batches and not said.gone_before:
         raise ConfigurationError("--batches says which batches --gone-before is about; give both")

@@ -51,7 +51,7 @@ class Work:
         retry: of every request.
         upload: how tasks upload.
         on_data_loss: see the operator.
-        cli_options: by which the command line reaches the same store and cluster.
+        connection_options: by which the command line reaches the same store and cluster.
     """
 
     run: str
@@ -65,7 +65,7 @@ class Work:
     retry: RetryPolicy
     upload: UploadSettings
     on_data_loss: Literal["fail", "skip"]
-    cli_options: tuple[str, ...]
+    connection_options: tuple[str, ...]
 
     def job(self, plans: Mapping[str, Plan], *, result_path: str, connect: ConnectServer | None = None) -> JobSpec:
         """What the driver has to know to execute one plan per topic; secrets are in it."""
@@ -88,7 +88,7 @@ class Work:
             retry=self.retry,
             upload=self.upload,
             on_data_loss=self.on_data_loss,
-            cli_options=self.cli_options,
+            connection_options=self.connection_options,
             result_path=result_path,
             connect=connect,
         )
@@ -139,7 +139,7 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
     store = DurableStore(open_store(access, bucket), retrier)
     starting = parameters.parse_starting_offsets(task.starting_offsets)
     build = object_builder(store, **msgspec.structs.asdict(task.upload))
-    cli_options = connections.cli_options(task.kafka_conn_id, task.aws_conn_id)
+    connection_options = connections.connection_options(task.kafka_conn_id, task.aws_conn_id)
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     planner = PlannerTask(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
@@ -158,7 +158,9 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
             mode=resolved.mode,
             attempt=f"try {ti.try_number} on {platform.node()}",
         )
-        log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic, cli_options=cli_options)
+        log = TopicLog(
+            store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic, connection_options=connection_options
+        )
         runs[topic] = TopicRun(
             Committer(log, source, build), dataclasses.replace(request, task=planner), task_has_ended=has_ended
         )
@@ -174,7 +176,7 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
         retry=task.request_retry,
         upload=task.upload,
         on_data_loss=task.on_data_loss,
-        cli_options=cli_options,
+        connection_options=connection_options,
     )
 
 

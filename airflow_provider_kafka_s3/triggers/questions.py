@@ -90,11 +90,15 @@ class LagQuestion:
 
         source = _source(self.kafka_conn_id)
         store = DurableStore(open_store(connections.s3_access(self.aws_conn_id), self.bucket), Retrier(RetryPolicy()))
-        cli_options = connections.cli_options(self.kafka_conn_id, self.aws_conn_id)
+        connection_options = connections.connection_options(self.kafka_conn_id, self.aws_conn_id)
         lags = {}
         for topic in self.topics:
             log = TopicLog(
-                store, topics_dir=self.topics_dir, pipeline=self.pipeline, topic=topic, cli_options=cli_options
+                store,
+                topics_dir=self.topics_dir,
+                pipeline=self.pipeline,
+                topic=topic,
+                connection_options=connection_options,
             )
             lags[topic] = lag(log, source, self.isolation)
         total = sum(lags.values())

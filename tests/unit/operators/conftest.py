@@ -19,14 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 import pytest
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder, write_slice
-from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
-from airflow_provider_kafka_s3.storage.uploads import UploadPool
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
 # Airflow reads these when it is imported, which the tests of this folder do first.
@@ -93,18 +90,8 @@ class FakeSpark:
             error, message = self.failing[ref.topic]
             return TopicOutcome(topic=ref.topic, status="error", error=error, message=message)
         store = DurableStore(self.store, Retrier(spec.retry))
-        log = TopicLog(store, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
-        committer = Committer(log, self.kafka, object_builder(store))
-        plan, _ = log.require_plan(ref.batch)
-        assert plan.layout is not None
-        with UploadPool(store, part_size=plan.layout.part_size) as pool:
-            rows = [
-                write_slice(
-                    plan, s, self.kafka.read(plan.topic, s.partition, s.start, s.end, plan.isolation), pool.open
-                )
-                for s in plan.slices
-            ]
-        committer.carry_out(plan, committer.decide(plan, rows, run=spec.run))
+        pipeline = TopicPipeline(store, self.kafka, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
+        pipeline.execute(pipeline.log.require_plan(ref.batch)[0], run=spec.run)
         return TopicOutcome(topic=ref.topic, status="decided")
 
 
