@@ -31,10 +31,10 @@ from airflow_provider_kafka_s3.batch.runs import TopicRun
 from airflow_provider_kafka_s3.batch.status import topic_status
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.operators.landing import land
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
+from airflow_provider_kafka_s3.submit.topic_runs import land
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import FaultyStore
 from dev.kafka_broker import KafkaBroker, Message
