@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.submit import spark_command
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.batch.requests import Starting
+    from airflow_provider_kafka_s3.batch.request import Starting
 
 __all__ = [
     "has_template",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_kafka_s3.airflow.run_context import RunContext
-    from airflow_provider_kafka_s3.batch.plan import Plan
+    from airflow_provider_kafka_s3.documents.plan import Plan
     from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
     from airflow_provider_kafka_s3.submit.target import SparkTarget
 

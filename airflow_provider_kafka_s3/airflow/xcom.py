@@ -10,7 +10,7 @@ from airflow_provider_kafka_s3.messages import count, size
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.airflow.run_window import Resolved
-    from airflow_provider_kafka_s3.batch.requests import BatchSummary, TopicResult, Verification
+    from airflow_provider_kafka_s3.batch.request import BatchSummary, TopicResult, Verification
 
 __all__ = ["failure", "said", "to_xcom"]
 

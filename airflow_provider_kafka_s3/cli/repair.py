@@ -6,15 +6,14 @@ import datetime as dt
 import math
 from collections.abc import Sequence
 
-from airflow_provider_kafka_s3.batch import commands
-from airflow_provider_kafka_s3.batch import repair as marker_repair
-from airflow_provider_kafka_s3.batch.commands import format_batches, parse_batches
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import FAILED, FINDINGS, OK, Answer, count, size
+from airflow_provider_kafka_s3.documents.notation import format_batches, parse_batches
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.maintenance import repair as marker_repair
 
 __all__ = ["repair"]
 
@@ -81,8 +80,8 @@ def _choice(access: Access, topic_log: TopicLog, done: marker_repair.Repaired) -
     decided = [gone.batch for gone in done.recorded]
     older = ("--gone-before", said.gone_before, "--batches", format_batches(decided)) if decided else ()
     everything = format_batches([*decided, *(gone.batch for gone in unsure)])
-    stay = commands.repair(topic_log, *again, "--gone-before", _when(max(last, latest) + 1), "--batches", everything)
-    restore = commands.repair(topic_log, *again, *older, "--restore-gone")
+    stay = topic_log.remedies.repair(*again, "--gone-before", _when(max(last, latest) + 1), "--batches", everything)
+    restore = topic_log.remedies.repair(*again, *older, "--restore-gone")
     return [
         (
             f"{_told(unsure)} are gone, and their uploads too: they were never completed, or somebody deleted them "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider_kafka_s3.batch.commit import in_threads
-from airflow_provider_kafka_s3.batch.status import BatchStatus, TopicStatus, topic_status
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, ranges, size, table
+from airflow_provider_kafka_s3.inspect.status import BatchStatus, TopicStatus, topic_status
+from airflow_provider_kafka_s3.parallel import in_threads
 
 __all__ = ["status"]
 
