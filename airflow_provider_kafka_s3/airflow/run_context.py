@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
-    from airflow_provider_kafka_s3.airflow.run_window import Resolved
+    from airflow_provider_kafka_s3.airflow.run_window import RunWindow
     from airflow_provider_kafka_s3.batch.run import TopicRun
     from airflow_provider_kafka_s3.documents.plan import Plan
     from airflow_provider_kafka_s3.documents.planner import PlannerTask, TaskHasEnded
@@ -104,7 +104,7 @@ def open_store(access: connections.S3Access, bucket: str) -> ObjectStore:
     return S3Store(make_client(access.settings, access.credentials), bucket)
 
 
-def prepare_run(settings: RunSettings, context: Context, resolved: Resolved) -> RunContext:
+def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) -> RunContext:
     """Check what is left to check of a task, and put together what its topics need; nothing is read or written yet.
 
     Raises:

@@ -290,7 +290,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Land the topics; see the class."""
         from airflow_provider_kafka_s3.airflow.run_context import prepare_run
-        from airflow_provider_kafka_s3.submit.topic_runs import land
+        from airflow_provider_kafka_s3.submit.topic_runs import land_topics
 
         self.link_urls = {}
         with as_task_error(self.log):
@@ -316,9 +316,9 @@ class KafkaToS3Operator(SparkSubmitOperator):
                 return self._announced(context, run, xcom.to_xcom({}, resolved), resolved)
             self._lineage = RunLineage.of(run)
             links.push(self.link_urls, context, marker_url=links.marker_url(run))
-        landed = land(run.runs, lambda plans: self._execute_plans(context, spark, target, run, plans))
+        landed = land_topics(run.runs, lambda plans: self._execute_plans(context, spark, target, run, plans))
         for topic, result in landed.results.items():
-            self.log.info("topic %s: %s", topic, xcom.said([result]))
+            self.log.info("topic %s: %s", topic, xcom.summary([result]))
         if landed.errors:
             message, terminal, cause = xcom.failure(landed.errors, landed.results)
             raise task_error(self.log, message, terminal=terminal) from cause
@@ -327,11 +327,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
         links.push(self.link_urls, context, manifest_url=links.manifest_url(run, returned))
         self._announced(context, run, returned, resolved)
         if len(landed.results) > 1:
-            self.log.info("%s: %s", count(len(landed.results), "topic"), xcom.said(landed.results.values()))
+            self.log.info("%s: %s", count(len(landed.results), "topic"), xcom.summary(landed.results.values()))
         return returned
 
     def _announced(
-        self, context: Context, run: RunContext, returned: dict[str, Any], resolved: run_window.Resolved
+        self, context: Context, run: RunContext, returned: dict[str, Any], resolved: run_window.RunWindow
     ) -> dict[str, Any]:
         """What the task returns, which its assets are told of; a task without work may have to be skipped."""
         if returned["status"] == "empty" and self.on_empty == "skip":
