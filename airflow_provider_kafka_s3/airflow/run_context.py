@@ -16,22 +16,21 @@ from airflow_provider_kafka_s3.airflow import compat, connections, parameters
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef, UploadSettings
+from airflow_provider_kafka_s3.storage import bucket as s3_bucket
 from airflow_provider_kafka_s3.storage.durable import DurableStore
-from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
     from airflow_provider_kafka_s3.airflow.run_window import RunWindow
-    from airflow_provider_kafka_s3.batch.run import TopicRun
     from airflow_provider_kafka_s3.documents.plan import Plan
     from airflow_provider_kafka_s3.documents.planner import PlannerTask, TaskHasEnded
-    from airflow_provider_kafka_s3.storage.port import ObjectStore
+    from airflow_provider_kafka_s3.pipeline import Run
 
-__all__ = ["RunContext", "open_store", "prepare_run"]
+__all__ = ["RunContext", "prepare_run"]
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -50,11 +49,11 @@ class RunContext:
         retry: of every request.
         upload: how tasks upload.
         on_data_loss: see the operator.
-        cli_options: by which the command line reaches the same store and cluster.
+        connection_options: by which the command line reaches the same store and cluster.
     """
 
     run: str
-    runs: dict[str, TopicRun]
+    runs: dict[str, Run]
     store: DurableStore
     bucket: str
     pipeline: str
@@ -64,7 +63,7 @@ class RunContext:
     retry: RetryPolicy
     upload: UploadSettings
     on_data_loss: Literal["fail", "skip"]
-    cli_options: tuple[str, ...]
+    connection_options: tuple[str, ...]
 
     def job(self, plans: Mapping[str, Plan], *, result_path: str, connect: ConnectServer | None = None) -> JobSpec:
         """What the driver has to know to execute one plan per topic; secrets are in it."""
@@ -87,7 +86,7 @@ class RunContext:
             retry=self.retry,
             upload=self.upload,
             on_data_loss=self.on_data_loss,
-            cli_options=self.cli_options,
+            connection_options=self.connection_options,
             result_path=result_path,
             connect=connect,
         )
@@ -96,12 +95,7 @@ class RunContext:
         """Reach the store by new credentials: those of a role end, and a Spark job may take longer."""
         if access != self.access:
             self.access = access
-            self.store.store = open_store(access, self.bucket)
-
-
-def open_store(access: connections.S3Access, bucket: str) -> ObjectStore:
-    """The bucket; nothing is sent yet."""
-    return S3Store(make_client(access.settings, access.credentials), bucket)
+            self.store.store = s3_bucket.open_bucket(self.bucket, access.settings, access.credentials).store
 
 
 def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) -> RunContext:
@@ -111,14 +105,12 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
         ConfigurationError: a connection, a rendered template or a setting is wrong.
         TransientError: credentials cannot be asked for now.
     """
-    from airflow_provider_kafka_s3.batch.commit import Committer
     from airflow_provider_kafka_s3.batch.encode import object_builder
-    from airflow_provider_kafka_s3.batch.log import TopicLog
-    from airflow_provider_kafka_s3.batch.run import TopicRun
     from airflow_provider_kafka_s3.documents.planner import PlannerTask
     from airflow_provider_kafka_s3.kafka.options import spark_options
     from airflow_provider_kafka_s3.kafka.source import KafkaSource
     from airflow_provider_kafka_s3.layout.zones import zone_database_version
+    from airflow_provider_kafka_s3.pipeline import TopicPipeline
 
     kafka = connections.kafka_config(settings.kafka_conn_id)
     connections.mask_options(settings.kafka_options)
@@ -135,10 +127,10 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     spark_options(kafka, isolation=settings.isolation, overrides=settings.kafka_options)
     retrier = Retrier(settings.request_retry)
     source = KafkaSource(kafka, retrier=retrier)
-    store = DurableStore(open_store(access, bucket), retrier)
+    store = s3_bucket.open_bucket(bucket, access.settings, access.credentials, retrier=retrier)
     starting = parameters.parse_starting_offsets(settings.starting_offsets)
     build = object_builder(store, **msgspec.structs.asdict(settings.upload))
-    cli_options = connections.cli_options(settings.kafka_conn_id, settings.aws_conn_id)
+    connection_options = connections.connection_options(settings.kafka_conn_id, settings.aws_conn_id)
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     planner = PlannerTask(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
@@ -147,7 +139,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     runs = {}
     for topic, window in window_of.items():
         if isinstance(window, Mapping) and not window:
-            logger.info("topic %s: left out, as %s says", topic, resolved.source)
+            log.info("topic %s: left out, as %s says", topic, resolved.source)
             continue
         request = settings.request(
             layout,
@@ -157,10 +149,15 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
             mode=resolved.mode,
             attempt=f"try {ti.try_number} on {platform.node()}",
         )
-        log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic, cli_options=cli_options)
-        runs[topic] = TopicRun(
-            Committer(log, source, build), dataclasses.replace(request, task=planner), task_has_ended=has_ended
-        )
+        runs[topic] = TopicPipeline(
+            store,
+            source,
+            topics_dir=layout.topics_dir,
+            pipeline=pipeline,
+            topic=topic,
+            connection_options=connection_options,
+            build=build,
+        ).run(dataclasses.replace(request, task=planner), task_has_ended=has_ended)
     return RunContext(
         run=run,
         runs=runs,
@@ -173,7 +170,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
         retry=settings.request_retry,
         upload=settings.upload,
         on_data_loss=settings.on_data_loss,
-        cli_options=cli_options,
+        connection_options=connection_options,
     )
 
 
@@ -186,7 +183,7 @@ def _task_has_ended(ti: Any) -> TaskHasEnded:
             with one_by_one:
                 running = compat.task_is_running(ti, **msgspec.structs.asdict(task))
         except Exception as e:  # noqa: BLE001 - whatever it is, the batch is waited for
-            logger.debug("Airflow does not say whether %s runs: %r", task, e)
+            log.debug("Airflow does not say whether %s runs: %r", task, e)
             return None
         return None if running is None else not running
 
