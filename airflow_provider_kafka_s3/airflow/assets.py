@@ -1,4 +1,4 @@
-"""What a successful run says about the assets that it fills: "this hour is complete", with counts and offsets.
+"""Events of the assets that a successful run fills: "this hour is complete", with counts and offsets.
 
 Whoever is scheduled by such an asset (a dataset, in Airflow 2) reads it as ``extra`` of the asset's event.
 """

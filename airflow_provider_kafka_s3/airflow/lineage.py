@@ -1,6 +1,6 @@
-"""What OpenLineage is told about a run: topics in, prefixes out, and how much.
+"""The OpenLineage of a run: topics in, prefixes out, and how much.
 
-Nothing of it is needed to run: without the OpenLineage provider Airflow never asks.
+Nothing of it is needed to run: without the OpenLineage provider Airflow never calls it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RunLineage:
         )
 
     def to_openlineage(self) -> Any:
-        """As ``OperatorLineage`` of the OpenLineage provider, which need not be installed before somebody asks."""
+        """As ``OperatorLineage`` of the OpenLineage provider, which is imported here only."""
         from airflow.providers.common.compat.openlineage.facet import (
             Dataset,
             OutputDataset,

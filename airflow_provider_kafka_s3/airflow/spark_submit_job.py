@@ -46,7 +46,7 @@ def spark_settings(operator: SparkSubmitOperator) -> SparkSettings:
     """The Spark settings of an operator, whose templates are rendered.
 
     Every parameter that ``SparkSubmitOperator`` hands to its hook is an attribute of the operator: by the same name, or
-    by that name with an underscore before it.
+    by that name with an underscore before it. A setting of ``conf`` that is None is not set.
     """
     given = {}
     for name in signature(SparkSubmitHook).parameters:
@@ -56,7 +56,7 @@ def spark_settings(operator: SparkSubmitOperator) -> SparkSettings:
     conf, env = given.pop("conf") or {}, given.pop("env_vars") or {}
     named = {name: given.pop(name) for name in _NAMED}
     return SparkSettings(
-        conf={name: str(value) for name, value in conf.items()},
+        conf={name: str(value) for name, value in conf.items() if value is not None},
         env={name: str(value) for name, value in env.items()},
         more=given,
         **named,

@@ -79,6 +79,7 @@ def test_another_master_gets_the_package_as_a_zip(orders: Bench, monkeypatch: py
 def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
     """Except that what is redacted only grows."""
     conf = {"spark.sql.session.timeZone": "Europe/Berlin", "spark.ui.enabled": False, "spark.redaction.regex": "mine"}
+    conf["spark.log.level"] = None
     task = orders.task(conf=conf, packages="g:a:1", executor_memory="2g", max_records_per_batch=1)
     orders.fill("orders", [{"n": 2}])
     orders.run(task)
@@ -87,6 +88,7 @@ def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
         settings = settings_of(command)
         assert settings["spark.sql.session.timeZone"] == "Europe/Berlin"
         assert settings["spark.ui.enabled"] == "False"
+        assert settings["spark.log.level"] == "WARN"
         assert settings["spark.sql.execution.arrow.maxRecordsPerBatch"] == "10000"
         assert settings["spark.redaction.regex"].endswith("|mine")
         assert settings["spark.redaction.regex"].count("mine") == 1
