@@ -128,7 +128,8 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
     try:
         result = TopicRun(committer, request).advance()
     except (MissingObjectError, ForeignObjectError, BatchLossError) as e:
-        return {"status": "damaged", "error": type(e).__name__, "message": str(e)}, f"{topic_log.topic}: {e}", True
+        shown = {"status": "damaged", "kind": e.kind, "error": type(e).__name__, "message": str(e)}
+        return shown, f"{topic_log.topic}: {e}", True
     if not isinstance(result, TopicResult) or result.verification is None:
         raise TypeError("a verification plans nothing")
     found = result.verification

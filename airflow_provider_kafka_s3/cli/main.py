@@ -10,7 +10,7 @@ import logging
 import platform
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.batch.documents import printable
@@ -179,8 +179,8 @@ def _fail(error: KafkaS3Error, *, as_json: bool) -> int:
     code = USAGE if isinstance(error, ConfigurationError) else FAILED if isinstance(error, TerminalError) else RETRY
     message = message_of(error)
     if as_json:
-        told: dict[str, Any] = {"type": type(error).__name__, "message": message, "terminal": code != RETRY}
-        print(json.dumps({"error": told}, indent=2))
+        shown = {"kind": error.kind, "type": type(error).__name__, "message": message, "terminal": code != RETRY}
+        print(json.dumps({"error": shown}, indent=2))
     print(readable(f"kafka-s3: {type(error).__name__}: {message}"), file=sys.stderr)
     return code
 

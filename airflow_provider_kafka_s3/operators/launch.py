@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3 import exceptions
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, SparkJobError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error
 from airflow_provider_kafka_s3.spark.jars import CONNECTOR, jars_of_spark, missing_jars, pyspark_home, unreadable_jars
 from airflow_provider_kafka_s3.spark.outputs import explain_output
 
@@ -244,9 +243,8 @@ def told_by(result: JobResult | None, said: str, topics: Iterable[str]) -> dict[
         outcome = outcomes.get(topic)
         if outcome is None:
             told[topic] = explain_output(said)
-        elif outcome.status == "error":
-            kind = getattr(exceptions, outcome.error or "", SparkJobError)
-            told[topic] = kind(outcome.message or "the Spark driver did not say why")
+        elif (error := outcome.error) is not None:
+            told[topic] = error
     for error in told.values():
         if _EXPIRED.search(str(error)):
             error.add_note(_EXPIRED_HELP)

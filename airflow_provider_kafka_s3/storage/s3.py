@@ -18,6 +18,8 @@ from isal import isal_zlib
 
 from airflow_provider_kafka_s3.exceptions import (
     KafkaS3Error,
+    KeyAbsent,
+    RangeBeyondEnd,
     UnknownOutcomeError,
     UnsupportedStoreError,
     UploadGone,
@@ -32,7 +34,7 @@ from airflow_provider_kafka_s3.storage.port import (
     check_key,
     refuse_whole,
 )
-from airflow_provider_kafka_s3.storage.s3_errors import KeyAbsent, Kind, RangeBeyondEnd, translate
+from airflow_provider_kafka_s3.storage.s3_errors import Kind, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -17,8 +17,9 @@ from airflow_provider_kafka_s3.exceptions import (
     ConditionalConflict,
     ConfigurationError,
     KafkaS3Error,
+    KeyAbsent,
     PreconditionFailed,
-    StoreAnswer,
+    RangeBeyondEnd,
     ThrottledError,
     TransientError,
     UnknownOutcomeError,
@@ -27,18 +28,10 @@ from airflow_provider_kafka_s3.exceptions import (
     UploadRefused,
 )
 
-__all__ = ["KeyAbsent", "Kind", "RangeBeyondEnd", "translate"]
+__all__ = ["Kind", "translate"]
 
 Kind = Literal["get", "head", "create", "replace", "part", "complete", "other"]
 """What a request is about: it decides what 404, 409 and 412 mean."""
-
-
-class KeyAbsent(StoreAnswer):
-    """404 to a read of a key."""
-
-
-class RangeBeyondEnd(StoreAnswer):
-    """416: the object ends before the range begins."""
 
 
 _CONDITIONAL: Final = ("create", "replace", "complete")

@@ -82,7 +82,7 @@ def test_retention_that_overtakes_a_read_is_named_and_the_way_out_lands_the_rest
         with reading(pipeline, gate, spark, topic) as done:
             kafka_broker.delete_records(topic, {0: MANY - 100})
         outcome = outcome_of(done)
-        assert outcome.error == "DataLossError", outcome
+        assert outcome.kind == "data_loss", outcome
         assert f"offsets are gone from Kafka: topic '{topic}', 0: [0, {MANY - 100}) of batch 1" in str(outcome.message)
         assert "--on-data-loss skip" in str(outcome.message)
         assert pipeline.decision(topic) is None
@@ -112,7 +112,7 @@ def test_a_topic_made_again_in_the_middle_of_a_read_is_never_mixed_with_the_old_
             kafka_broker.create_topic(topic)
             kafka_broker.produce(topic, fresh := messages(MANY, label="new", size=1_000))
         outcome = outcome_of(done)
-        assert outcome.error == "TopicRecreatedError", outcome
+        assert outcome.kind == "topic_recreated", outcome
         assert "kafka-s3 reset" in str(outcome.message)
         assert pipeline.decision(topic) is None
         assert pipeline.data_keys() == []

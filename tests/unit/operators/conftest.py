@@ -56,7 +56,7 @@ class FakeSpark:
         environments: what each of them got on top of the worker's environment.
         specs: what their job files said.
         modes: permissions of each job file and of its folder.
-        failing: topic -> (name of the error, message): these are not executed.
+        failing: topic -> (kind of the error, message): these are not executed.
         crash: what ``spark-submit`` says if it ends without a result.
     """
 
@@ -90,8 +90,8 @@ class FakeSpark:
 
     def _outcome(self, spec: JobSpec, ref: PlanRef) -> TopicOutcome:
         if ref.topic in self.failing:
-            error, message = self.failing[ref.topic]
-            return TopicOutcome(topic=ref.topic, status="error", error=error, message=message)
+            kind, message = self.failing[ref.topic]
+            return TopicOutcome(topic=ref.topic, status="error", kind=kind, message=message)
         store = DurableStore(self.store, Retrier(spec.retry))
         log = TopicLog(store, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
         committer = Committer(log, self.kafka, object_builder(store))
