@@ -1,11 +1,11 @@
 """Full-jitter backoff: the only retry loop of the package, so that attempts are counted in one place.
 
 Standard library only. The wait before retry n (n = 1 is the first *extra* try) is uniform in
-``[0, min(cap, base * 2**(n - 1))]``. Who retries is decided by the type of the error:
+``[0, min(cap, base * 2**(n - 1))]``. The error decides whether there is a retry:
 
-* ``ThrottledError`` is retried, more slowly, until a deadline: the other side works, it only wants less.
-* Any other ``TransientError`` is retried ``max_retries`` times.
-* Everything else is raised at once: terminal errors, and answers (412, 409, a gone upload) that the protocol judges.
+* ``ThrottledError`` is retried, more slowly, until a deadline: the server works, but limits the rate of requests.
+* Any other ``TransientError`` is retried ``max_retries`` times, unless its ``repeatable`` is False.
+* Everything else is raised at once: terminal errors, and responses (412, 409, a gone upload) that the caller handles.
 """
 
 from __future__ import annotations
@@ -131,6 +131,8 @@ class Retrier:
             try:
                 return operation()
             except TransientError as error:
+                if not error.repeatable:
+                    raise
                 now = self._monotonic()
                 delay: float | None
                 if isinstance(error, ThrottledError):

@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan, layout_digest, writer_versions
 from airflow_provider_kafka_s3.batch.planning import View, next_claim, untouched
-from airflow_provider_kafka_s3.batch.source import require_topic_id
+from airflow_provider_kafka_s3.batch.source import require_same_cluster, require_topic_id
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError, TopicNotFoundError, raise_first
 from airflow_provider_kafka_s3.messages import few
@@ -168,13 +168,14 @@ def _require_cluster(committer: Committer, batch: int) -> None:
         live = committer.source.describe(topic).cluster_id
     except TopicNotFoundError as e:
         live = e.cluster_id
-    if landed and live and live != landed:
-        gone = commands.accept_loss(committer.log, batch, other_cluster=True)
-        raise ConfigurationError(
-            f"the Kafka connection leads to cluster {live!r}, topic {topic!r} was landed from {landed!r}, which may "
-            f"have what batch {batch} lacks. Nothing was recorded. Correct the connection. If that cluster is gone for "
-            f"good: {gone}"
-        )
+    gone = commands.accept_loss(committer.log, batch, other_cluster=True)
+    require_same_cluster(
+        topic,
+        landed,
+        live,
+        f"The other cluster may have what batch {batch} lacks. Nothing was recorded. Correct the Kafka connection. If "
+        f"that cluster is gone for good: {gone}",
+    )
 
 
 def accept_deleted(committer: Committer, batch: int, *, reason: str, operator: str) -> tuple[str, ...]:

@@ -126,11 +126,11 @@ class KafkaCluster:
             )
 
         try:
-            return self._ask(ask, what)
+            return self._send(ask, what)
         except TopicNotFoundError as e:
             # The cluster may be the wrong one.
             with contextlib.suppress(KafkaS3Error):
-                e.cluster_id = self._ask(self._cluster_id, what)
+                e.cluster_id = self._send(self._cluster_id, what)
             raise
 
     def _cluster_id(self, client: _Client) -> str | None:
@@ -225,7 +225,7 @@ class KafkaCluster:
                 )
             return answers
 
-        return self._ask(ask, what)
+        return self._send(ask, what)
 
     def _exist(self, client: _Client, topic: str, partitions: Iterable[int], what: str) -> bool:
         from confluent_kafka import TopicCollection
@@ -238,55 +238,58 @@ class KafkaCluster:
         events = ClientEvents()
         return _Client(admin_client(self._config, events), events)
 
-    def _ask(self, question: Callable[[_Client], T], what: str) -> T:
+    def _send(self, request: Callable[[_Client], T], what: str) -> T:
+        """Send a request, repeated by the retrier."""
+        return self._retrier.call(lambda: self._attempt(request, what), what=what)
+
+    def _attempt(self, request: Callable[[_Client], T], what: str) -> T:
+        """One try: while no broker accepts a connection, with a new client each time, for a limited time."""
+        while True:
+            began = time.monotonic()
+            # In a variable: futures of a client that is collected fail with _DESTROY.
+            client = self._client
+            try:
+                response = self._send_by(client, request, what)
+            except Unreachable:
+                self._require_time_left(client.events, what, began)
+                continue
+            client.responded = True
+            self._unreachable_since = None
+            return response
+
+    def _send_by(self, client: _Client, request: Callable[[_Client], T], what: str) -> T:
+        """Send a request by a client, which is replaced if the brokers are unavailable.
+
+        Raises:
+            Unreachable: no broker accepts a connection.
+            KafkaS3Error: any other failure.
+        """
         from confluent_kafka import KafkaException
 
-        def once() -> T:
-            while True:
-                began = time.monotonic()
-                # In a variable: futures of a client that is collected fail with _DESTROY.
-                client = self._client
-                # What was wrong before may be mended by now: a new try is judged by its own events.
-                client.events.denied = None
-                try:
-                    answer = question(client)
-                except KafkaUnavailableError:
-                    self._client = self._connect()
-                    raise
-                except (KafkaException, TimeoutError, Unreachable) as e:
-                    client.admin.poll(0)
-                    said = e.args[0] if isinstance(e, KafkaException) else None
-                    error = to_error(said, client.events, what=what)
-                    if not isinstance(error, KafkaUnavailableError):
-                        raise error from e
-                    self._client = self._connect()
-                    if not client.events.unreachable:
-                        raise error from e
-                    self._look_on(client.events, what, began)
-                else:
-                    client.answered = True
-                    self._unreachable_since = None
-                    return answer
-
+        # The cause of an earlier refusal may be corrected by now.
+        client.events.denied = None
         try:
-            return self._retrier.call(once, what=what)
-        except _NobodyThere as e:
-            raise e.error from None
+            return request(client)
+        except KafkaUnavailableError:
+            self._client = self._connect()
+            raise
+        except (KafkaException, TimeoutError, Unreachable) as e:
+            client.admin.poll(0)
+            error = to_error(e.args[0] if isinstance(e, KafkaException) else None, client.events, what=what)
+            if isinstance(error, KafkaUnavailableError):
+                self._client = self._connect()
+                if client.events.unreachable:
+                    raise Unreachable from e
+            raise error from e
 
-    def _look_on(self, events: ClientEvents, what: str, began: float) -> None:
-        """Return if there is time left to look for a broker, counted over all questions since the last answer."""
+    def _require_time_left(self, events: ClientEvents, what: str, began: float) -> None:
+        """Raise if no broker has accepted a connection for the time limit, which counts from the last response."""
         since = self._unreachable_since = self._unreachable_since or began
-        looked = time.monotonic() - since
-        if looked >= min(self._timeout, _REACH):
-            raise _NobodyThere(unreachable(events, self.bootstrap_servers, what=what, seconds=looked))
-
-
-class _NobodyThere(Exception):
-    """Carries an error past the retrier: brokers were looked for long enough, and its tries would multiply that."""
-
-    def __init__(self, error: KafkaUnavailableError) -> None:
-        super().__init__(str(error))
-        self.error = error
+        elapsed = time.monotonic() - since
+        if elapsed >= min(self._timeout, _REACH):
+            error = unreachable(events, self.bootstrap_servers, what=what, seconds=elapsed)
+            error.repeatable = False
+            raise error from None
 
 
 @dataclass(eq=False)
@@ -300,11 +303,11 @@ class _Client:
 
     admin: AdminClient
     events: ClientEvents
-    answered: bool = False
+    responded: bool = False
 
     def patience(self, timeout: float) -> float:
         """Seconds to wait for an answer, at most ``timeout``."""
-        return min(timeout, _PATIENCE) if self.answered else timeout
+        return min(timeout, _PATIENCE) if self.responded else timeout
 
     def wait(self, future: Any, timeout: float, what: str) -> Any:
         """The answer to a request."""

@@ -193,6 +193,15 @@ def test_everything_else_is_raised_at_once(clock: Clock, error: Exception) -> No
     assert clock.sleeps == []
 
 
+def test_an_error_that_is_not_repeatable_is_raised_at_once(clock: Clock) -> None:
+    """Its operation has made its own repetitions; nothing is noted on it."""
+    error = KafkaUnavailableError("no broker")
+    error.repeatable = False
+    with pytest.raises(KafkaUnavailableError) as caught:
+        make(clock).call(failing(error), what="w")
+    assert (clock.sleeps, getattr(caught.value, "__notes__", [])) == ([], [])
+
+
 def test_hook_and_log_tell_every_retry(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """Each retry is announced before its wait: operation, attempt, delay, elapsed time and reason."""
     seen: list[RetryDetails] = []
