@@ -7,10 +7,9 @@ lists are ever completed, and an upload id works once, so no process that comes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, TypeVar
 
 from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -32,6 +31,7 @@ from airflow_provider_kafka_s3.exceptions import (
     raise_first,
 )
 from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 from airflow_provider_kafka_s3.storage.durable import CompleteAnswer
 from airflow_provider_kafka_s3.storage.port import ObjectInfo
 
@@ -41,7 +41,6 @@ __all__ = [
     "CRC32_METADATA",
     "NONCE_METADATA",
     "Committer",
-    "in_threads",
     "matches",
 ]
 
@@ -74,27 +73,6 @@ class _Unanswered:
     """A listed upload that is pending, and whose Complete gets no usable answer."""
 
     error: KafkaS3Error
-
-
-def in_threads(function: Callable[[T], R], items: Sequence[T], *, threads: int = 64) -> list[R]:
-    """Map over items with a pool of threads; the first error is raised when the ones under way have ended."""
-    if len(items) <= 1:
-        return [function(item) for item in items]
-    with ThreadPoolExecutor(max_workers=min(threads, len(items)), thread_name_prefix="kafka-s3") as pool:
-        futures = [pool.submit(function, item) for item in items]
-        try:
-            return [f.result() for f in futures]
-        finally:
-            for f in futures:
-                f.cancel()
-
-
-class Parallel(Protocol):
-    """Maps over items, several at a time: see :func:`in_threads`."""
-
-    def __call__(self, function: Callable[[T], R], items: Sequence[T], *, threads: int = ...) -> list[R]:
-        """Results in the order of the items; the first error is raised."""
-        ...
 
 
 class Committer:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 import numpy as np
 from isal import isal_zlib
 
+from airflow_provider_kafka_s3.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
@@ -24,7 +25,6 @@ from airflow_provider_kafka_s3.config import MIB, Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
 from airflow_provider_kafka_s3.formats.port import ObjectWriter
 from airflow_provider_kafka_s3.formats.registry import make_format
-from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.keys import validate_key
 from airflow_provider_kafka_s3.layout.split import Append, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
@@ -69,7 +69,7 @@ def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], op
     Args:
         plan: gives layout, topic and generation.
         slice_: one of its slices.
-        batches: all records of the slice in offset order, with the columns ``offset``, ``timestamp`` (ms), ``value``.
+        batches: all records of the slice, see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`.
         open_object: begins an object, such as ``UploadPool.open``.
 
     Returns:

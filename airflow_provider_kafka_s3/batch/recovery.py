@@ -11,7 +11,7 @@ import uuid
 from typing import Literal
 
 from airflow_provider_kafka_s3.batch import commands
-from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
+from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.decided import Recovered, roll_forward
 from airflow_provider_kafka_s3.batch.exits import last_layout
 from airflow_provider_kafka_s3.batch.manifest import MAX_OBJECTS, Manifest, SliceRows
@@ -21,9 +21,10 @@ from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
 from airflow_provider_kafka_s3.batch.source import require_topic_id
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, DataLossError, RecordError
+from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
 
-__all__ = ["execute", "recover"]
+__all__ = ["execute_plan", "recover"]
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ def recover(
     )
     run = TopicRun(committer, request)
     while not isinstance(step := run.advance(), TopicResult):
-        execute(committer, step, run=request.run, on_data_loss=on_data_loss)
+        execute_plan(committer, step, run=request.run, on_data_loss=on_data_loss)
     # A batch that was given up for its debt covers nothing: it is no part of what the run's target needed.
     roll_forward(committer)
     after = committer.log.view()
@@ -73,7 +74,9 @@ def recover(
     return Recovered(tuple(sorted(finished)), tuple(sorted(after.open_plans)))
 
 
-def execute(committer: Committer, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail") -> Manifest:
+def execute_plan(
+    committer: Committer, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail"
+) -> Manifest:
     """Read a plan's slices, upload their objects, decide, and carry the stored decision out.
 
     Args:

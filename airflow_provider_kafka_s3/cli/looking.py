@@ -6,7 +6,7 @@ import uuid
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.commands import parse_offsets
-from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
+from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.exits import last_layout
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import object_builder
@@ -22,6 +22,7 @@ from airflow_provider_kafka_s3.exceptions import (
     ForeignObjectError,
     MissingObjectError,
 )
+from airflow_provider_kafka_s3.parallel import in_threads
 
 __all__ = ["status", "verify"]
 

@@ -1,24 +1,24 @@
-"""Frames: records as they stand in a file of records one after another, made for a whole batch at a time.
+"""Frames: records as they are in a file that is a sequence of records, made for a whole batch at a time.
 
-Arrays are made from buffers here: ``pyarrow.array`` and ``pyarrow.scalar`` import pandas where it is installed, which
-costs a Python worker more than a second and 50 MB.
+``pyarrow.scalar`` is not used here: it imports pandas, see :mod:`airflow_provider_kafka_s3.arrays`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array
 from airflow_provider_kafka_s3.config import OnNull
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.formats.compression import Compression, Compressor
-from airflow_provider_kafka_s3.formats.port import Array, Buffer, Int64Array, Payload, Prepared
+from airflow_provider_kafka_s3.formats.port import Buffer, Payload, Prepared
 
-__all__ = ["FrameWriter", "binary_array", "bounds", "contents", "handle_nulls", "join", "prepared", "record_error"]
+__all__ = ["FrameWriter", "bounds", "contents", "handle_nulls", "join", "prepared", "record_error"]
 
 
 def record_error(batch: pa.RecordBatch, row: int, *, topic: str, partition: int, what: str) -> RecordError:
@@ -54,13 +54,6 @@ def join(values: Array, separator: bytes) -> Array:
         return values
     empty, end = (binary_array([text], large=pa.types.is_large_binary(values.type))[0] for text in (b"", separator))
     return cast("Array", pc.binary_join_element_wise(values, empty, end))
-
-
-def binary_array(values: Sequence[bytes], *, large: bool) -> Array:
-    """Values as an array; ``large`` for 64-bit offsets."""
-    ends = np.cumsum([0, *map(len, values)], dtype=np.int64 if large else np.int32)
-    buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))]
-    return cast("Array", pa.Array.from_buffers(pa.large_binary() if large else pa.binary(), len(values), buffers))
 
 
 def bounds(values: Array) -> Int64Array:

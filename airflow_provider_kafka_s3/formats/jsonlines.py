@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
+from airflow_provider_kafka_s3.arrays import Array, binary_array
 from airflow_provider_kafka_s3.formats.compression import make_compression
 from airflow_provider_kafka_s3.formats.frames import (
     FrameWriter,
-    binary_array,
     bounds,
     contents,
     handle_nulls,
@@ -30,7 +30,7 @@ from airflow_provider_kafka_s3.formats.frames import (
     prepared,
     record_error,
 )
-from airflow_provider_kafka_s3.formats.port import Array, ObjectWriter, Prepared
+from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
 
 __all__ = ["JsonLinesFormat"]
 

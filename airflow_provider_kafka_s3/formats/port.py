@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Array", "Buffer", "Int64Array", "ObjectWriter", "Payload", "Prepared", "RecordFormat", "Rows"]
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+
+__all__ = ["Buffer", "ObjectWriter", "Payload", "Prepared", "RecordFormat", "Rows"]
 
 Buffer: TypeAlias = bytes | memoryview
 """Encoded bytes; a memoryview keeps the Arrow buffer below it alive."""
-Array: TypeAlias = "pa.Array[Any]"
-Int64Array: TypeAlias = npt.NDArray[np.int64]
 Rows: TypeAlias = slice | Int64Array
 """Rows of a prepared batch: a contiguous slice (explicit start and stop, no step), or indices in ascending order."""
-Payload: TypeAlias = "pa.Array[Any] | pa.RecordBatch"
+Payload: TypeAlias = "Array | pa.RecordBatch"
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Prepared:
     """A batch whose every record can be written.
 
     Attributes:
-        records: the records that will be written (columns ``offset``, ``timestamp``, ``value``), in offset order.
+        records: the records that will be written (see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`).
         sizes: bytes of each record in its object before compression, parallel to ``records``.
         payload: what the format's writers take, parallel to ``records``.
         ignored: null values that were left out.
@@ -47,9 +45,7 @@ class Prepared:
         """The payload of some rows; a slice copies nothing."""
         if isinstance(rows, slice):
             return self.payload.slice(rows.start, rows.stop - rows.start)
-        # pyarrow.array would import pandas, which costs a worker more than a second and 50 MB.
-        indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows).data)])
-        return self.payload.take(cast("pa.Int64Array", indices))
+        return self.payload.take(int64_array(rows))
 
 
 class ObjectWriter(Protocol):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA
 from airflow_provider_kafka_s3.exceptions import DataLossError, KafkaS3Error, KafkaUnavailableError
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, consumer, to_error
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
@@ -20,13 +21,7 @@ from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
 
-__all__ = ["RECORD_SCHEMA", "read_records"]
-
-_FIELDS: list[tuple[str, pa.DataType]] = [("offset", pa.int64()), ("timestamp", pa.int64()), ("value", pa.binary())]
-
-RECORD_SCHEMA: Final = pa.schema(_FIELDS)
-"""A batch of records: ``offset`` (strictly increasing), ``timestamp`` (milliseconds since the epoch, -1 = none) and
-``value`` (null = tombstone)."""
+__all__ = ["read_records"]
 
 _BATCH_RECORDS: Final = 10_000
 _BATCH_BYTES: Final = 8 * 1024 * 1024
@@ -68,7 +63,8 @@ def read_records(
         timeout: seconds without any progress until it gives up.
 
     Yields:
-        Batches of :data:`RECORD_SCHEMA` of some 10,000 records or 8 MiB, none of them empty.
+        Batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`, each of some 10,000 records or 8 MiB, none
+        of them empty.
 
     Raises:
         DataLossError: offsets of the range are gone from Kafka. Batches yielded before are right, but not all.
@@ -176,10 +172,8 @@ class _Reader:
     def _batch(self) -> pa.RecordBatch:
         offsets, timestamps, values = zip(*self._rows, strict=True)
         self._rows, self._bytes = [], 0
-        return pa.RecordBatch.from_arrays(
-            [pa.array(offsets, pa.int64()), pa.array(timestamps, pa.int64()), pa.array(values, pa.binary())],
-            schema=RECORD_SCHEMA,
-        )
+        columns = {"offset": offsets, "timestamp": timestamps, "value": values}
+        return pa.RecordBatch.from_pydict(columns, schema=RECORD_SCHEMA)
 
     def _standstill(self) -> KafkaS3Error:
         """Why nothing comes any more."""

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_kafka_s3.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.patterns import DAY_MS, Pattern, compile_pattern
 from airflow_provider_kafka_s3.layout.zones import load_zone
 

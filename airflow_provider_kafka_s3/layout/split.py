@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_kafka_s3.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.config import Layout
-from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.keys import data_key
 from airflow_provider_kafka_s3.layout.partitioners import Codes, make_partitioner
 

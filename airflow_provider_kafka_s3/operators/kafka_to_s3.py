@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from airflow.providers.common.compat.sdk import AirflowSkipException  # noqa: TID253 - light, and loaded
 
+from airflow_provider_kafka_s3.batch.requests import Purpose
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.options import Isolation
@@ -134,7 +135,7 @@ class KafkaToS3Operator(PlanSubmitter):
         format: Format | Mapping[str, Any] | str,  # noqa: A002 - the name that Kafka Connect's users know
         offsets: Literal["incremental", "data_interval"],
         starting_offsets: str | Mapping[Any, Any] | None = None,
-        mode: windows.Mode = "resume",
+        mode: Purpose = "resume",
         on_empty: Literal["success", "skip"] = "success",
         allow_open_window: bool = False,
         partition_length: timedelta | None = None,
@@ -214,7 +215,7 @@ class KafkaToS3Operator(PlanSubmitter):
         parameters.require_choice("on_data_loss", self.on_data_loss, ("fail", "skip"))
         parameters.require_choice("on_future_timestamp", self.on_future_timestamp, ("fail", "read_to_end"))
         parameters.require_choice("on_missing", self.on_missing, ("fail", "ignore"))
-        parameters.require_choice("mode", self.mode, get_args(windows.Mode))
+        parameters.require_choice("mode", self.mode, get_args(Purpose))
         parameters.require_choice("on_empty", self.on_empty, ("success", "skip"))
         windows.require_length(self.partition_length)
         parameters.require_text("on_bad_timestamp", self.on_bad_timestamp)
@@ -329,7 +330,7 @@ class KafkaToS3Operator(PlanSubmitter):
         *,
         run: str,
         window: tuple[int, int] | windows.OffsetRanges | None,
-        mode: windows.Mode,
+        mode: Purpose,
         attempt: str,
     ) -> RunRequest:
         """What the engine is asked to do for one topic; wrong parameters are found by making it."""

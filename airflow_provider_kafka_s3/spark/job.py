@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from airflow_provider_kafka_s3.batch import commands
-from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
+from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import SliceRows
 from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.recovery import execute as execute_here
+from airflow_provider_kafka_s3.batch.recovery import execute_plan
 from airflow_provider_kafka_s3.batch.source import Source, require_topic_id
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
@@ -42,6 +42,7 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain
@@ -240,7 +241,7 @@ class Job:
             error,
             topic.plan.read.count,
         )
-        execute_here(topic.committer, topic.plan, run=self._spec.run, on_data_loss=self._spec.on_data_loss)
+        execute_plan(topic.committer, topic.plan, run=self._spec.run, on_data_loss=self._spec.on_data_loss)
 
     def _fail(self, topic: _Topic, error: KafkaS3Error) -> None:
         """Raise what the failure of a topic's action means, or abandon the batch if the policy says so."""

@@ -13,11 +13,11 @@ from typing import Final, Literal
 import msgspec
 import pyarrow as pa
 
+from airflow_provider_kafka_s3.arrays import binary_array
 from airflow_provider_kafka_s3.batch.manifest import MAX_OBJECTS, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.batch.objects import too_many_objects
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError, error_of_kind, message_of
-from airflow_provider_kafka_s3.formats.frames import binary_array
 
 __all__ = [
     "ROW_DDL",
@@ -84,7 +84,6 @@ def error_row(topic: int, slice_: int, attempt: str, error: KafkaS3Error) -> Row
 
 def to_batch(rows: Sequence[Row]) -> pa.RecordBatch:
     """Rows as Arrow."""
-    # Not by pyarrow.array, which imports pandas: that costs a worker more than a second and 50 MB.
     return pa.RecordBatch.from_arrays([binary_array([*map(msgspec.json.encode, rows)], large=False)], names=["row"])
 
 

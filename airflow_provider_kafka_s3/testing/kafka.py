@@ -13,9 +13,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA
 from airflow_provider_kafka_s3.batch.source import Isolation, TimedOffset
 from airflow_provider_kafka_s3.exceptions import DataLossError, TopicNotFoundError
-from airflow_provider_kafka_s3.kafka.records import RECORD_SCHEMA
 
 __all__ = ["SimulatedKafka", "SimulatedRecord", "SimulatedTopic"]
 
@@ -250,11 +250,9 @@ class SimulatedKafka:
 
 
 def _to_arrow(records: list[SimulatedRecord]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([r.offset for r in records], pa.int64()),
-            pa.array([r.timestamp for r in records], pa.int64()),
-            pa.array([r.value for r in records], pa.binary()),
-        ],
-        schema=RECORD_SCHEMA,
-    )
+    columns = {
+        "offset": [r.offset for r in records],
+        "timestamp": [r.timestamp for r in records],
+        "value": [r.value for r in records],
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=RECORD_SCHEMA)

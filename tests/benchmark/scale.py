@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
+from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.batch.objects import object_builder
@@ -32,6 +32,7 @@ from airflow_provider_kafka_s3.batch.status import topic_status
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.operators.landing import land
+from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client

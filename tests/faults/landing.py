@@ -16,7 +16,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.manifest import Manifest
 from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.recovery import execute
+from airflow_provider_kafka_s3.batch.recovery import execute_plan
 from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
 from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Format, Layout
@@ -137,7 +137,7 @@ class Landing:
 
     def execute(self, plan: Plan, run: str) -> Manifest:
         """What the job does with a plan: read, upload, decide, carry out."""
-        return execute(self.committer, plan, run=run)
+        return execute_plan(self.committer, plan, run=run)
 
     def check(self, **how: Any) -> BucketSummary:
         """Hold the bucket against Kafka, record by record: everything is landed once and nothing is open."""

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     DataLossError,
@@ -15,7 +16,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicNotFoundError,
 )
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
-from airflow_provider_kafka_s3.kafka.records import RECORD_SCHEMA, read_records
+from airflow_provider_kafka_s3.kafka.records import read_records
 from dev.kafka_broker import KafkaBroker, Message
 
 MakeTopic = Callable[..., str]

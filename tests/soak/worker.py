@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.recovery import execute
+from airflow_provider_kafka_s3.batch.recovery import execute_plan
 from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
 from airflow_provider_kafka_s3.config import MIN_PART_SIZE, Format, Layout
@@ -73,7 +73,7 @@ def land(committer: Committer, run: str, window: tuple[int, int] | None = None) 
     )
     attempt = TopicRun(committer, request)
     while not isinstance(step := attempt.advance(), TopicResult):
-        execute(committer, step, run=run)
+        execute_plan(committer, step, run=run)
     return step
 
 

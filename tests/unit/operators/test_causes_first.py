@@ -86,7 +86,7 @@ def stopped() -> None:
 
 def offsets(said: Any) -> Callable[[], object]:
     """Offsets of a run, as somebody has written them."""
-    return lambda: windows.parse_offsets("conf", said)
+    return lambda: windows.parse_topic_offsets("conf", said)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_kafka_s3.config import Partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
-from airflow_provider_kafka_s3.operators.windows import Resolved, parse_offsets, require_length, resolve_window
+from airflow_provider_kafka_s3.operators.windows import Resolved, parse_topic_offsets, require_length, resolve_window
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 JANUARY = ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"]
@@ -144,7 +144,7 @@ def test_a_slip_in_what_is_said_is_told_and_never_passed_over(said: Any, message
 def test_offsets_that_cannot_be_are_refused_with_an_example(said: Any) -> None:
     """The error shows how it is written."""
     with pytest.raises(ConfigurationError, match=r'conf: kafka_s3.offsets: .*write .*"orders": \{"0": \[0, 100\]'):
-        parse_offsets("conf", said)
+        parse_topic_offsets("conf", said)
 
 
 # -- what a run does -----------------------------------------------------------------------------------------------
