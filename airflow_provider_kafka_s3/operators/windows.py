@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from airflow_provider_kafka_s3 import compat
-from airflow_provider_kafka_s3.batch.requests import Purpose
+from airflow_provider_kafka_s3.batch.request import Purpose
 from airflow_provider_kafka_s3.config import Partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.layout.keys import validate_topic

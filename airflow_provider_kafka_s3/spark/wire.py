@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA, Array, int64_array, int64_values
-from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.frames import bounds
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
+from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.recovery import execute
-from airflow_provider_kafka_s3.batch.requests import Mode, RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.batch.request import Mode, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.cli import access, main
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.retry import Retrier
@@ -99,7 +99,7 @@ class World:
         request = RunRequest(run=run, mode=mode, **(said | settings))
         attempt = TopicRun(committer, request)
         while not isinstance(step := attempt.advance(), TopicResult):
-            execute(committer, step, run=run, on_data_loss=request.on_data_loss)
+            execute_plan(committer, step, run=run, on_data_loss=request.on_data_loss)
         return step
 
     def die(self, at: str, run: str = "died", **settings: Any) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.batch.planner import PlannerTask
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.planner import PlannerTask
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
 Mode = Literal["incremental", "data_interval", "recover"]
 OnMissing = Literal["fail", "restore", "ignore"]
 Purpose = Literal["resume", "verify", "restore"]
+"""Of a run: land what is missing; check what is landed; check it and write again what was deleted."""
 """Of a run: land what is missing; check what is landed; check it and write again what was deleted."""
 OnFutureTimestamp = Literal["fail", "read_to_end"]
 Starting = Literal["earliest", "latest"] | Mapping[int, int]
