@@ -28,7 +28,7 @@ from airflow_provider_kafka_s3.formats.registry import make_format
 from airflow_provider_kafka_s3.layout.keys import validate_key
 from airflow_provider_kafka_s3.layout.split import Append, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 
 if TYPE_CHECKING:
@@ -319,6 +319,6 @@ class _Rebuilt:
             except BaseException:
                 pool.abort_all()
                 raise
-            if answer is not CompleteAnswer.DONE:
+            if answer is not CompleteResult.DONE:
                 # Once aborted, the upload cannot bring the object to light later, after somebody deleted it.
                 self.store.abort_uploads([(done.key, done.upload_id)])

@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UploadGone,
 )
 from airflow_provider_kafka_s3.retry import Retrier
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 
 Fault = Callable[[Callable[[], Any]], Any]
@@ -194,16 +194,16 @@ def test_replace_of_another_version_or_a_missing_key_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("faults", "answer", "visible"),
     [
-        ([ok], CompleteAnswer.DONE, True),
-        ([lost_request], CompleteAnswer.UNKNOWN, False),
-        ([lost_response], CompleteAnswer.UNKNOWN, True),
-        ([repeated_by_network], CompleteAnswer.GONE, True),
-        ([conflict], CompleteAnswer.UNKNOWN, False),
-        ([throttled, ok], CompleteAnswer.DONE, True),
-        ([throttled_after_apply], CompleteAnswer.GONE, True),
+        ([ok], CompleteResult.DONE, True),
+        ([lost_request], CompleteResult.UNKNOWN, False),
+        ([lost_response], CompleteResult.UNKNOWN, True),
+        ([repeated_by_network], CompleteResult.GONE, True),
+        ([conflict], CompleteResult.UNKNOWN, False),
+        ([throttled, ok], CompleteResult.DONE, True),
+        ([throttled_after_apply], CompleteResult.GONE, True),
     ],
 )
-def test_complete_reports_the_answer_and_asks_once(faults: list[Fault], answer: CompleteAnswer, visible: bool) -> None:
+def test_complete_reports_the_answer_and_asks_once(faults: list[Fault], answer: CompleteResult, visible: bool) -> None:
     """Only throttling is repeated: between other tries the caller has to look."""
     store = ScriptedStore(complete_upload=faults)
     upload_id = store.inner.create_upload("k")
@@ -218,12 +218,12 @@ def test_complete_tells_an_existing_key_and_refused_parts_apart() -> None:
     safe = durable(store)
     upload_id = safe.create_upload("k")
     part = safe.upload_part("k", upload_id, 1, b"x")
-    assert safe.complete("k", upload_id, []) is CompleteAnswer.REFUSED
+    assert safe.complete("k", upload_id, []) is CompleteResult.REFUSED
     safe.create("k", b"theirs")
-    assert safe.complete("k", upload_id, [part]) is CompleteAnswer.EXISTS
+    assert safe.complete("k", upload_id, [part]) is CompleteResult.EXISTS
     assert safe.upload_exists("k", upload_id)
     safe.abort_upload("k", upload_id)
-    assert safe.complete("k", upload_id, [part]) is CompleteAnswer.GONE
+    assert safe.complete("k", upload_id, [part]) is CompleteResult.GONE
 
 
 def test_everything_that_is_safe_to_repeat_is_repeated() -> None:

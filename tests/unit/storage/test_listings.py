@@ -1,4 +1,4 @@
-"""Pages of a listing, of stores that leave out where the next one begins: all are read, or none is."""
+"""Listings of stores that leave out the position of the next page: they are read to their end, or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UPLOADS = [("a", "1"), ("b", "1"), ("b", "2"), ("b", "3"), ("c", "1")]
 
 
 class Client:
-    """Takes the place of boto3's client: a store that lists two entries a page.
+    """Replaces boto3's client: a store that lists two entries per page.
 
     Attributes:
         omits: what its answers leave out.
@@ -104,5 +104,5 @@ def test_an_empty_page_that_says_nothing_about_the_next_one_is_an_error() -> Non
         def list_multipart_uploads(self, **asked: Any) -> dict[str, Any]:
             return {"IsTruncated": True}
 
-    with pytest.raises(UnsupportedStoreError, match="has more entries"):
+    with pytest.raises(UnsupportedStoreError, match="a truncated listing without the position"):
         list(store(Empty()).pending_uploads(""))

@@ -1,4 +1,4 @@
-"""Sessions of roles that end while a job runs: the next one is begun in time, or when the store says so."""
+"""Role sessions that end while a job runs are renewed before, or when the store reports that they have expired."""
 
 from __future__ import annotations
 
@@ -226,13 +226,15 @@ def test_a_web_identity_assumes_the_role_by_its_file(served: tuple[str, RoleSess
     assert store_of(endpoint, base=None, token_file=str(token)).get("nothing") is None
     assert sessions.given[-1]["WebIdentityToken"] == "identity-1"
     token.unlink()
-    with pytest.raises(TransientError, match="cannot be assumed again: FileNotFoundError"):
+    with pytest.raises(TransientError, match="the role cannot be assumed again: FileNotFoundError"):
         store_of(endpoint, base=None, token_file=str(token)).get("nothing")
 
 
 def test_who_may_not_assume_the_role_is_told_so(served: tuple[str, RoleSessions]) -> None:
     """The base credentials are refused: terminal, and nothing of them is shown."""
     stranger = S3Credentials(access_key_id="AKIASTRANGER", secret_access_key="canary-stranger")
-    with pytest.raises(AccessDeniedError, match=rf"{ARN}.*let the connection's credentials assume the role") as caught:
+    with pytest.raises(
+        AccessDeniedError, match=rf"{ARN}.*allow the connection's credentials to assume the role"
+    ) as caught:
         store_of(served[0], base=stranger).get("nothing")
     assert "canary" not in str(caught.value)

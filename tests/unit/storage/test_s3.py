@@ -26,7 +26,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UnsupportedStoreError,
 )
 from airflow_provider_kafka_s3.retry import Retrier, RetryDetails
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from dev.certificates import Authority, server_context
 from dev.s3_server import ThreadedS3Server
@@ -41,7 +41,7 @@ Fault = Callable[["WSGIApplication", "WSGIEnvironment", "StartResponse"], Iterab
 
 
 class Switch:
-    """Stands between network and store, and does what it is told to the requests that pass."""
+    """A WSGI middleware in front of the store that applies a fault to requests."""
 
     def __init__(self, app: WSGIApplication) -> None:
         self.app = app
@@ -184,7 +184,7 @@ def test_200_with_an_error_inside_is_unknown(wire: Wire, key: str) -> None:
     part = store.upload_part(key, upload_id, 1, b"x")
     body = b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>try again</Message></Error>"
     wire.switch.fault = answering("200 OK", body, Content_Type="application/xml")
-    assert durable(store).complete(key, upload_id, [part]) is CompleteAnswer.UNKNOWN
+    assert durable(store).complete(key, upload_id, [part]) is CompleteResult.UNKNOWN
 
 
 NOT_IMPLEMENTED = answering(
@@ -212,7 +212,7 @@ def test_complete_goes_without_a_condition_where_the_store_has_none(
         upload_id = store.create_upload(f"{key}/{n}")
         part = store.upload_part(f"{key}/{n}", upload_id, 1, b"body")
         wire.switch.seen.clear()
-        assert durable(store).complete(f"{key}/{n}", upload_id, [part]) is CompleteAnswer.DONE
+        assert durable(store).complete(f"{key}/{n}", upload_id, [part]) is CompleteResult.DONE
         assert wire.switch.seen == ["POST"] * (2 - n)
         assert store.get(f"{key}/{n}").body == b"body"  # type: ignore[union-attr]
     assert caplog.text.count("does not implement If-None-Match on Complete") == 1
@@ -308,7 +308,7 @@ def test_damaged_answer_is_not_taken_for_the_object(wire: Wire, key: str) -> Non
         return [b"".join(app(environ, start_response)).replace(b"5", b"6")]
 
     wire.switch.fault = fault
-    with pytest.raises(TransientError, match="damaged"):
+    with pytest.raises(TransientError, match="corrupted in transit"):
         store.get(key)
 
 
@@ -388,7 +388,7 @@ def test_certificates_are_checked_against_the_bundle(tmp_path: Path, key: str, m
             return S3Store(make_client(found, ANY), "over-tls")
 
         store(ca_bundle=bundle).put_new(key, b"secret")
-        with pytest.raises(ConfigurationError, match="check ca_bundle"):
+        with pytest.raises(ConfigurationError, match="check the endpoint's certificate and ca_bundle"):
             store().get(key)
         monkeypatch.setenv("AWS_CA_BUNDLE", bundle)
         assert store().get(key).body == b"secret"  # type: ignore[union-attr]

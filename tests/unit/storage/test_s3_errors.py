@@ -23,10 +23,10 @@ from airflow_provider_kafka_s3.exceptions import (
     UploadGone,
     UploadRefused,
 )
-from airflow_provider_kafka_s3.storage.s3_errors import KeyAbsent, Kind, RangeBeyondEnd, translate
+from airflow_provider_kafka_s3.storage.s3_errors import KeyAbsent, RangeBeyondEnd, RequestKind, translate
 
-ALL: tuple[Kind, ...] = get_args(Kind)
-CONDITIONAL: tuple[Kind, ...] = ("create", "replace", "complete")
+ALL: tuple[RequestKind, ...] = get_args(RequestKind)
+CONDITIONAL: tuple[RequestKind, ...] = ("create", "replace", "complete")
 URL = "https://s3.example/b/k?X-Amz-Signature=5ecre7&uploadId=u"
 
 
@@ -39,7 +39,7 @@ def answer(code: str, status: int, message: str = "what the store said", **heade
     return ClientError(response, "Operation")
 
 
-def meaning(error: Exception, kind: Kind = "create") -> KafkaS3Error:
+def meaning(error: Exception, kind: RequestKind = "create") -> KafkaS3Error:
     """The translation, which must exist."""
     found = translate(error, kind=kind, action="PutObject", where="s3://b/k")
     assert found is not None
@@ -101,7 +101,9 @@ def meaning(error: Exception, kind: Kind = "create") -> KafkaS3Error:
         ("InvalidArgument", 400, ALL, ConfigurationError),
     ],
 )
-def test_answers_of_the_store(code: str, status: int, kinds: tuple[Kind, ...], expected: type[KafkaS3Error]) -> None:
+def test_answers_of_the_store(
+    code: str, status: int, kinds: tuple[RequestKind, ...], expected: type[KafkaS3Error]
+) -> None:
     """Code first, then status, then what the request was about; the message names action, object and code."""
     for kind in kinds:
         found = meaning(answer(code, status), kind)
@@ -197,7 +199,7 @@ def test_bugs_are_not_dressed_up() -> None:
 )
 @pytest.mark.parametrize("code", ["", "status", "SomethingOfItsOwn"], ids=["no-code", "status", "unknown-code"])
 def test_a_status_counts_where_the_code_says_nothing(
-    code: str, status: int, kinds: tuple[Kind, ...], expected: type[KafkaS3Error]
+    code: str, status: int, kinds: tuple[RequestKind, ...], expected: type[KafkaS3Error]
 ) -> None:
     """A proxy has cut the body off, or the store names the case in its own way: the protocol goes on as with S3."""
     for kind in kinds:
@@ -224,7 +226,7 @@ def test_a_status_counts_where_the_code_says_nothing(
     ],
 )
 def test_a_code_counts_whatever_its_status(
-    code: str, status: int, kinds: tuple[Kind, ...], expected: type[KafkaS3Error]
+    code: str, status: int, kinds: tuple[RequestKind, ...], expected: type[KafkaS3Error]
 ) -> None:
     """Complete may answer 200 with an error in its body, and stores choose statuses of their own."""
     for kind in kinds:

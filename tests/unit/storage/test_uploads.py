@@ -25,7 +25,7 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage import uploads
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.port import Part
 from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
@@ -46,7 +46,7 @@ def noise(size: int, seed: int) -> bytes:
 def completed(store: MemoryStore, finished: FinishedUpload) -> bytes:
     """Complete as the driver would, and read the object."""
     answer = durable(store).complete(finished.key, finished.upload_id, finished.parts)
-    assert answer is CompleteAnswer.DONE
+    assert answer is CompleteResult.DONE
     stored = store.get(finished.key)
     assert stored is not None
     return stored.body
@@ -296,7 +296,7 @@ def test_finished_object_takes_no_more(pool: UploadPool) -> None:
     """Writing after the end is a bug and says so."""
     upload = pool.open("k")
     upload.finish()
-    with pytest.raises(ValueError, match="k was finished"):
+    with pytest.raises(ValueError, match="the upload of k is sealed"):
         upload.write(b"x")
 
 
