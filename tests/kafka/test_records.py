@@ -157,11 +157,11 @@ def test_records_deleted_while_they_are_read_are_a_data_loss(
 
 
 def test_offsets_beyond_the_end_are_a_data_loss(kafka_broker: KafkaBroker, make_topic: MakeTopic, read: Read) -> None:
-    """Planned offsets that the log does not have any more: it was cut off or the topic made again."""
+    """Planned offsets that the log does not have any more: it was truncated, or the topic created again."""
     topic = make_topic()
     kafka_broker.produce(topic, messages(*"abc"))
 
-    with pytest.raises(DataLossError, match=r"offsets \[3, 9\).*made again"):
+    with pytest.raises(DataLossError, match=r"offsets \[3, 9\).*created again"):
         read(topic, 0, 9, timeout=1.0)
     with pytest.raises(DataLossError, match=r"offsets \[5, 9\)"):
         read(topic, 5, 9, timeout=1.0)

@@ -1,4 +1,4 @@
-"""librdkafka's failures, said in the package's errors; against its own mock cluster and against nobody."""
+"""librdkafka's failures as errors of the package: with its mock cluster, and without any broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONCE = Retrier(RetryPolicy(max_retries=0))
 
 @pytest.fixture
 def silent() -> Iterator[dict[str, object]]:
-    """The configuration of a client of a broker that takes connections and never answers."""
+    """The configuration of a client of a broker that accepts connections and never responds."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -55,7 +55,7 @@ def servers(producer: Any) -> dict[str, object]:
 
 
 def test_offsets_and_records_of_the_mock_cluster(mock_cluster: Any) -> None:
-    """The same code works without a JVM, which is what fast tests of other rooms rely on."""
+    """The code works without a JVM, which fast tests of other layers depend on."""
     for n in range(3):
         mock_cluster.produce("t", b"v%d" % n, partition=1)
     mock_cluster.flush()
@@ -70,7 +70,7 @@ def test_offsets_and_records_of_the_mock_cluster(mock_cluster: Any) -> None:
 
 
 def test_brokers_that_are_not_there_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transient: where, and why the connection failed, which librdkafka's own answer leaves out."""
+    """Transient; with the address and the reason of the failed connection, which librdkafka's own error does not have."""
     monkeypatch.setattr(records, "_LOOK", 0.5)
     cluster = KafkaCluster(NOBODY, timeout=0.5, retrier=ONCE)
 
@@ -93,7 +93,7 @@ def test_a_host_name_that_nobody_knows_is_transient() -> None:
 
 @pytest.mark.parametrize("servers", ["127.0.0.1:1", "kafka.invalid:9092", "127.0.0.1:1,kafka.invalid:9092"])
 def test_brokers_of_which_none_takes_a_connection_are_looked_for_once(servers: str) -> None:
-    """For the time limit in all, however often requests are repeated and whatever is asked next; each is named."""
+    """For the time limit in all, however often requests are repeated and whatever is requested next; each is named."""
     retried: list[RetryDetails] = []
     retrier = Retrier(RetryPolicy(max_retries=50), on_retry=retried.append)
     cluster = KafkaCluster({"bootstrap.servers": servers}, timeout=1.0, retrier=retrier)
@@ -109,34 +109,34 @@ def test_brokers_of_which_none_takes_a_connection_are_looked_for_once(servers: s
 def test_a_broker_that_takes_connections_again_has_its_time_to_answer(
     silent: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That it refused them before does not count against it: it is asked as often as the policy says."""
+    """That it refused them before has no effect: requests are repeated as often as the policy allows."""
     monkeypatch.setattr("airflow_provider_kafka_s3.kafka.client._FRESH", 0.1)
-    told: list[RetryDetails] = []
-    retrier = Retrier(RetryPolicy(max_retries=1), sleep=lambda _: None, on_retry=told.append)
+    retries: list[RetryDetails] = []
+    retrier = Retrier(RetryPolicy(max_retries=1), sleep=lambda _: None, on_retry=retries.append)
     cluster = KafkaCluster(NOBODY, timeout=1.0, retrier=retrier)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(cluster.describe, "t")
-        # As if the name of the broker led to another address now.
+        described = pool.submit(cluster.describe, "t")
+        # As if the name of the broker had another address now.
         cluster._config |= silent
         with pytest.raises(KafkaUnavailableError, match="Timed out"):
-            asked.result()
-    assert len(told) == 1
+            described.result()
+    assert len(retries) == 1
 
 
 def test_questions_are_repeated_by_the_retrier(silent: dict[str, object]) -> None:
-    """As often as its policy says, and told to its hook."""
-    told: list[RetryDetails] = []
-    retrier = Retrier(RetryPolicy(max_retries=2), sleep=lambda _: None, on_retry=told.append)
+    """As often as its policy allows, and reported to its hook."""
+    retries: list[RetryDetails] = []
+    retrier = Retrier(RetryPolicy(max_retries=2), sleep=lambda _: None, on_retry=retries.append)
 
     with pytest.raises(KafkaUnavailableError):
         KafkaCluster(silent, timeout=0.2, retrier=retrier).describe("t")
 
-    assert [d.attempt for d in told] == [1, 2]
-    assert str(silent["bootstrap.servers"]) in told[0].what
+    assert [d.attempt for d in retries] == [1, 2]
+    assert str(silent["bootstrap.servers"]) in retries[0].what
 
 
 def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatch, silent: dict[str, object]) -> None:
-    """What it knows of the cluster may be a controller that is dead: the next try asks from the beginning."""
+    """Its metadata may name a controller that is down: the next try uses a new client."""
     made: list[object] = []
 
     def make(config: dict[str, object], events: ClientEvents) -> object:
@@ -152,7 +152,7 @@ def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("ask", ["earliest", "ends", "at_timestamp"])
 def test_no_offset_is_no_answer(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
-    """What librdkafka returns for a leader that is silent would read as the end of the partition: nothing new."""
+    """librdkafka's result for a leader that does not respond must not be taken for the end of the partition."""
     from confluent_kafka.admin import ListOffsetsResultInfo
 
     offsets = {0: 5, 1: -1001}
@@ -167,7 +167,7 @@ def test_no_offset_is_no_answer(monkeypatch: pytest.MonkeyPatch, ask: str) -> No
     monkeypatch.setattr("airflow_provider_kafka_s3.kafka.offsets.admin_client", lambda *_: SilentLeader())
     cluster = KafkaCluster(NOBODY, retrier=ONCE)
     more = {"earliest": (), "ends": ("read_committed",), "at_timestamp": (1_000,)}[ask]
-    with pytest.raises(KafkaUnavailableError, match=r"^no answer from the leaders of partition 1: .* 't' "):
+    with pytest.raises(KafkaUnavailableError, match=r"^no response from the leaders of partition 1: .* 't' "):
         getattr(cluster, ask)("t", [0, 1], *more)
     assert getattr(cluster, ask)("t", [0], *more) == {0: (5, -1) if ask == "at_timestamp" else 5}
 
@@ -212,7 +212,7 @@ def test_a_wrong_setting_is_named_before_anybody_is_asked(settings: dict[str, ob
     ],
 )
 def test_errors_are_grouped_by_what_to_do(name: str, kind: type[KafkaS3Error]) -> None:
-    """Terminal where a person has to act, transient where time helps; all are picklable and name the question."""
+    """Terminal where a person has to act, transient where time helps; all are picklable and name the request."""
     from confluent_kafka import KafkaError
 
     error = to_error(KafkaError(getattr(KafkaError, name)), ClientEvents(), what="ask 'x' at host:1")
@@ -242,7 +242,7 @@ def test_errors_are_grouped_by_what_to_do(name: str, kind: type[KafkaS3Error]) -
     ],
 )
 def test_what_tls_and_logins_say_is_told_apart(name: str, reason: str, kind: type[KafkaS3Error]) -> None:
-    """A refusal stays one; a connection that broke in a handshake and a provider that is down pass by themselves."""
+    """A refusal is terminal; a connection that broke in a handshake and a provider that is down are transient."""
     from confluent_kafka import KafkaError
 
     events = ClientEvents()
@@ -267,7 +267,7 @@ def test_a_refusal_explains_every_later_failure() -> None:
 
 
 def test_the_log_says_everything_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A client that cannot connect repeats itself twenty times a second; no line is an error of ours."""
+    """A client that cannot connect logs the same line twenty times a second; no line has the level ERROR."""
     caplog.set_level(logging.DEBUG)
     events = ClientEvents()
 

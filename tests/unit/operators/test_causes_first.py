@@ -105,7 +105,7 @@ def offsets(said: Any) -> Callable[[], object]:
             lambda: raised(of_kafka("_SSL", f"ssl://{HOST}:9092/1: tlsv13 alert certificate required")),
             "the broker refuses the certificate of the client",
         ),
-        (silent_leaders, "no answer from the leaders of partitions 0, 1, 2, 3, 4 and 3995 more"),
+        (silent_leaders, "no response from the leaders of partitions 0, 1, 2, 3, 4 and 3995 more"),
         (no_leader, "a partition has no leader, its brokers are down"),
         (lambda: windows._require_past("data interval", DAY[1], DAY[0], "x"), "ends in the future, at 2026-01-02"),
         (lambda: windows._data_interval({}), "this run has no data interval"),  # type: ignore[typeddict-item]
