@@ -40,7 +40,7 @@ def silent() -> Iterator[dict[str, object]]:
 
 @pytest.fixture
 def mock_cluster() -> Iterator[Any]:
-    """A producer with librdkafka's in-process mock cluster; its topics make themselves, with four partitions."""
+    """A producer with librdkafka's in-process mock cluster; topics are created automatically, with four partitions."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": "mock:1", "test.mock.num.brokers": 1, "log_level": 3})
@@ -70,7 +70,7 @@ def test_offsets_and_records_of_the_mock_cluster(mock_cluster: Any) -> None:
 
 
 def test_brokers_that_are_not_there_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transient; with the address and the reason of the failed connection, which librdkafka's own error does not have."""
+    """Transient, with the address and the reason of the failed connection; librdkafka's own error lacks the reason."""
     monkeypatch.setattr(records, "_LOOK", 0.5)
     cluster = KafkaCluster(NOBODY, timeout=0.5, retrier=ONCE)
 
@@ -92,7 +92,7 @@ def test_a_host_name_that_nobody_knows_is_transient() -> None:
 
 
 @pytest.mark.parametrize("servers", ["127.0.0.1:1", "kafka.invalid:9092", "127.0.0.1:1,kafka.invalid:9092"])
-def test_brokers_of_which_none_takes_a_connection_are_looked_for_once(servers: str) -> None:
+def test_connections_to_brokers_that_refuse_them_are_tried_for_the_time_limit_once(servers: str) -> None:
     """For the time limit in all, however often requests are repeated and whatever is requested next; each is named."""
     retried: list[RetryDetails] = []
     retrier = Retrier(RetryPolicy(max_retries=50), on_retry=retried.append)
@@ -106,7 +106,7 @@ def test_brokers_of_which_none_takes_a_connection_are_looked_for_once(servers: s
     assert retried == []
 
 
-def test_a_broker_that_takes_connections_again_has_its_time_to_answer(
+def test_a_broker_that_accepts_connections_again_has_the_time_limit_to_respond(
     silent: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That it refused them before has no effect: requests are repeated as often as the policy allows."""
@@ -123,7 +123,7 @@ def test_a_broker_that_takes_connections_again_has_its_time_to_answer(
     assert len(retries) == 1
 
 
-def test_questions_are_repeated_by_the_retrier(silent: dict[str, object]) -> None:
+def test_requests_are_repeated_by_the_retrier(silent: dict[str, object]) -> None:
     """As often as its policy allows, and reported to its hook."""
     retries: list[RetryDetails] = []
     retrier = Retrier(RetryPolicy(max_retries=2), sleep=lambda _: None, on_retry=retries.append)
@@ -135,7 +135,7 @@ def test_questions_are_repeated_by_the_retrier(silent: dict[str, object]) -> Non
     assert str(silent["bootstrap.servers"]) in retries[0].what
 
 
-def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatch, silent: dict[str, object]) -> None:
+def test_a_client_that_gets_no_response_is_replaced(monkeypatch: pytest.MonkeyPatch, silent: dict[str, object]) -> None:
     """Its metadata may name a controller that is down: the next try uses a new client."""
     made: list[object] = []
 
@@ -151,8 +151,8 @@ def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("ask", ["earliest", "ends", "at_timestamp"])
-def test_no_offset_is_no_answer(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
-    """librdkafka's result for a leader that does not respond must not be taken for the end of the partition."""
+def test_a_result_without_an_offset_is_an_error(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+    """The result for a leader that does not respond is not taken for the end of the partition."""
     from confluent_kafka.admin import ListOffsetsResultInfo
 
     offsets = {0: 5, 1: -1001}
@@ -181,7 +181,7 @@ def test_no_offset_is_no_answer(monkeypatch: pytest.MonkeyPatch, ask: str) -> No
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.username"),
     ],
 )
-def test_a_wrong_setting_is_named_before_anybody_is_asked(settings: dict[str, object], named: str) -> None:
+def test_a_wrong_setting_is_named_before_any_request(settings: dict[str, object], named: str) -> None:
     """By both clients."""
     for make in (
         lambda: KafkaCluster({**NOBODY, **settings}),
@@ -241,7 +241,9 @@ def test_errors_are_grouped_by_what_to_do(name: str, kind: type[KafkaS3Error]) -
         ),
     ],
 )
-def test_what_tls_and_logins_say_is_told_apart(name: str, reason: str, kind: type[KafkaS3Error]) -> None:
+def test_refusals_by_tls_and_logins_are_distinguished_from_broken_connections(
+    name: str, reason: str, kind: type[KafkaS3Error]
+) -> None:
     """A refusal is terminal; a connection that broke in a handshake and a provider that is down are transient."""
     from confluent_kafka import KafkaError
 
@@ -266,7 +268,7 @@ def test_a_refusal_explains_every_later_failure() -> None:
     assert "Invalid username or password" in str(error)
 
 
-def test_the_log_says_everything_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_message_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """A client that cannot connect logs the same line twenty times a second; no line has the level ERROR."""
     caplog.set_level(logging.DEBUG)
     events = ClientEvents()
