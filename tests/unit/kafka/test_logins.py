@@ -51,7 +51,7 @@ def signer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_token_login_becomes_a_jaas_configuration_and_a_handler() -> None:
-    """Librdkafka gets the settings as they are, Java its own; the secret is in one option, which is marked as secret."""
+    """Librdkafka gets the settings as they are, Java its own; the secret is in one option, marked as secret."""
     options = spark_options({**OIDC, "sasl.oauthbearer.scope": "kafka", "sasl.oauthbearer.extensions": "a=1,b-c=2"})
 
     assert {name: value for name, value in options.items() if name.startswith("kafka.sasl.")} == {
