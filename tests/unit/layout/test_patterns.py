@@ -99,7 +99,7 @@ def test_text_stands_for_itself(pattern: str, path: str) -> None:
 @pytest.mark.parametrize("letter", sorted(set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") - set(LETTERS)))
 def test_letters_without_a_meaning_are_refused(letter: str) -> None:
     """The message names the letter, where it is, and what to write."""
-    with pytest.raises(ConfigurationError, match=rf"pattern .* the letter '{letter}' at character 6 means nothing"):
+    with pytest.raises(ConfigurationError, match=rf"pattern .* the letter '{letter}' at character 6 has no meaning"):
         compile_pattern(f"YYYY/{letter}{letter}")
 
 
