@@ -1,4 +1,4 @@
-"""Credentials that an S3 server refuses: for good, with the action and the object, and without the credentials."""
+"""Credentials that an S3 server refuses: a terminal error with the action and the object, without the credentials."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def server(authority: Authority) -> Iterator[VersityGateway]:
 def test_a_refusal_names_the_action_and_the_object_and_is_not_repeated(
     server: VersityGateway, authority: Authority, credentials: dict[str, Any], code: str
 ) -> None:
-    """Whatever is asked first; a wrong secret and an unknown key."""
+    """Whatever the first request; a wrong secret and an unknown key."""
     told: list[RetryDetails] = []
     settings = S3Settings(
         endpoint_url=server.endpoint,

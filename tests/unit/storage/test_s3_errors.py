@@ -1,4 +1,4 @@
-"""Every failure of an S3 client becomes the one error that says what to do about it, and shows no secret."""
+"""Every failure of an S3 client becomes the error with what to do about it, and shows no secret."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ URL = "https://s3.example/b/k?X-Amz-Signature=5ecre7&uploadId=u"
 
 
 def answer(code: str, status: int, message: str = "what the store said", **headers: str) -> ClientError:
-    """The store's answer, as botocore raises it."""
+    """An error response of the store, as botocore raises it."""
     response: Any = {
         "Error": {"Code": code, "Message": message},
         "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": headers},
@@ -40,7 +40,7 @@ def answer(code: str, status: int, message: str = "what the store said", **heade
 
 
 def meaning(error: Exception, kind: RequestKind = "create") -> KafkaS3Error:
-    """The translation, which must exist."""
+    """The translated error, which must exist."""
     found = translate(error, kind=kind, action="PutObject", where="s3://b/k")
     assert found is not None
     return found
@@ -101,10 +101,10 @@ def meaning(error: Exception, kind: RequestKind = "create") -> KafkaS3Error:
         ("InvalidArgument", 400, ALL, ConfigurationError),
     ],
 )
-def test_answers_of_the_store(
+def test_responses_of_the_store(
     code: str, status: int, kinds: tuple[RequestKind, ...], expected: type[KafkaS3Error]
 ) -> None:
-    """Code first, then status, then what the request was about; the message names action, object and code."""
+    """Code first, then status, then the kind of request; the message names action, object and code."""
     for kind in kinds:
         found = meaning(answer(code, status), kind)
         assert type(found) is expected, kind
@@ -135,7 +135,7 @@ def test_answers_of_the_store(
     ],
 )
 def test_failures_of_the_client(error: Exception, expected: type[KafkaS3Error]) -> None:
-    """What never reached the store is transient, what may have is unknown, what cannot be sent is configuration."""
+    """Not sent is transient, possibly applied is unknown, impossible to send is configuration."""
     found = meaning(error)
     assert type(found) is expected
     assert "PutObject s3://b/k" in str(found)
@@ -153,7 +153,7 @@ def test_failures_of_the_client(error: Exception, expected: type[KafkaS3Error]) 
     ],
 )
 def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], seconds: float | None) -> None:
-    """Both forms of the header count; a date against the store's own clock."""
+    """Both forms of the header are supported; a date is relative to the store's clock."""
     found = meaning(answer("SlowDown", 503, **headers))
     assert isinstance(found, ThrottledError)
     assert found.retry_after == seconds
@@ -169,19 +169,19 @@ def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], seconds: floa
     ],
 )
 def test_messages_show_no_secrets(error: Exception) -> None:
-    """Query strings (signatures, upload ids) and access keys are cut out, whoever wrote them."""
+    """Query strings (signatures, upload IDs) and access keys are removed, whoever wrote them."""
     message = str(meaning(error))
     assert "5ecre7" not in message
     assert "AKIA" not in message
 
 
-def test_long_answers_are_cut() -> None:
-    """A page of HTML in place of an answer does not fill the log."""
+def test_long_responses_are_truncated() -> None:
+    """A page of HTML instead of a response does not fill the log."""
     assert len(str(meaning(answer("500", 500, "<html>" * 10_000)))) < 500
 
 
-def test_bugs_are_not_dressed_up() -> None:
-    """What neither the store nor the network said stays what it is."""
+def test_bugs_are_not_translated() -> None:
+    """An error that neither the store nor the network caused is raised as it is."""
     assert translate(KeyError("x"), kind="get", action="GetObject", where="s3://b/k") is None
 
 
@@ -198,10 +198,10 @@ def test_bugs_are_not_dressed_up() -> None:
     ],
 )
 @pytest.mark.parametrize("code", ["", "status", "SomethingOfItsOwn"], ids=["no-code", "status", "unknown-code"])
-def test_a_status_counts_where_the_code_says_nothing(
+def test_the_status_is_used_if_there_is_no_known_code(
     code: str, status: int, kinds: tuple[RequestKind, ...], expected: type[KafkaS3Error]
 ) -> None:
-    """A proxy has cut the body off, or the store names the case in its own way: the protocol goes on as with S3."""
+    """A proxy has removed the body, or the store has a code of its own: the protocol works as with S3."""
     for kind in kinds:
         assert type(meaning(answer(str(status) if code == "status" else code, status), kind)) is expected, kind
 
@@ -225,14 +225,14 @@ def test_a_status_counts_where_the_code_says_nothing(
         ("AccessDenied", ALL, AccessDeniedError),
     ],
 )
-def test_a_code_counts_whatever_its_status(
+def test_the_code_is_used_whatever_the_status(
     code: str, status: int, kinds: tuple[RequestKind, ...], expected: type[KafkaS3Error]
 ) -> None:
-    """Complete may answer 200 with an error in its body, and stores choose statuses of their own."""
+    """Complete may respond 200 with an error in its body, and stores choose other statuses."""
     for kind in kinds:
         assert type(meaning(answer(code, status), kind)) is expected, kind
 
 
 def test_an_unknown_error_inside_of_a_200_decides_nothing() -> None:
-    """Complete begins its answer before it has ended: whatever the error says, the object may come yet."""
+    """Complete begins its response before it has ended: whatever the error, the object may appear later."""
     assert type(meaning(answer("SomethingOfItsOwn", 200), "complete")) is UnknownOutcomeError
