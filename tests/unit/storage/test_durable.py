@@ -1,4 +1,4 @@
-"""Results of operations on single objects are certain, whatever happens in the network: every outcome of the protocol."""
+"""Results of operations on single objects are certain, whatever the network does: all outcomes of the protocol."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def test_error_of_the_last_part_is_raised_by_finish(store: Observed, pool: Uploa
 
 
 def test_abort_all_leaves_nothing_pending(store: Observed, pool: UploadPool) -> None:
-    """Finished, incomplete and failed uploads of the pool are aborted, and the pool is closed; others and objects stay."""
+    """Finished, incomplete and failed uploads of the pool are aborted, and it is closed; others and objects stay."""
     foreign = store.create_upload("foreign")
     done = pool.open("done")
     done.finish()
