@@ -17,7 +17,7 @@
     │   ├── TopicRecreatedError       the topic is not the one the offsets belong to
     │   ├── RunSupersededError        the run's offsets belong to a closed generation
     │   ├── MissingObjectError        an object of a committed batch is gone
-    │   ├── ForeignObjectError        a key holds an object that is not ours
+    │   ├── ForeignObjectError        there is another object at a key of a batch
     │   └── ControlError              the control documents cannot be trusted
     │       ├── MarkerMissingError
     │       ├── CorruptControlError

@@ -194,10 +194,10 @@ class KafkaCluster:
     def _list_offset_results(
         self, topic: str, partitions: Iterable[int], spec: OffsetSpec, isolation: Isolation, verb: str
     ) -> dict[int, ListOffsetsResultInfo]:
-        wanted = sorted(set(partitions))
-        if not wanted:
+        numbers = sorted(set(partitions))
+        if not numbers:
             return {}
-        what = f"{verb} topic {topic!r} ({_named(wanted)}) at {self.bootstrap_servers}"
+        what = f"{verb} topic {topic!r} ({_named(numbers)}) at {self.bootstrap_servers}"
 
         def request(client: _Client) -> dict[int, ListOffsetsResultInfo]:
             from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -205,7 +205,7 @@ class KafkaCluster:
             timeout = client.patience(self._timeout)
             level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
             futures = client.admin.list_offsets(
-                {TopicPartition(topic, partition): spec for partition in wanted},
+                {TopicPartition(topic, partition): spec for partition in numbers},
                 isolation_level=level,
                 request_timeout=timeout,
             )
@@ -213,7 +213,7 @@ class KafkaCluster:
                 results = {of.partition: client.wait(future, timeout, what) for of, future in futures.items()}
             except KafkaException as e:
                 # The error is the same for partitions that do not exist, and for those whose brokers are down.
-                if e.args[0].name() != "_NOENT" or not self._exist(client, topic, wanted, what):
+                if e.args[0].name() != "_NOENT" or not self._exist(client, topic, numbers, what):
                     raise
                 raise KafkaUnavailableError(
                     f"a partition has no leader, its brokers are down: cannot {what}; try again when they are running"

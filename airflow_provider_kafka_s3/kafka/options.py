@@ -85,9 +85,9 @@ def client_config(config: Mapping[str, object]) -> dict[str, Any]:
     _require_servers(config)
     for name, value in config.items():
         _refuse_protected(name, value)
-    ours = {name: value for name, value in config.items() if name not in OF_OTHERS and name not in PROTECTED}
-    ours.setdefault("bootstrap.servers", config.get("metadata.broker.list"))
-    return {**ours, **python_login(config)}
+    reading = {name: value for name, value in config.items() if name not in OF_OTHERS and name not in PROTECTED}
+    reading.setdefault("bootstrap.servers", config.get("metadata.broker.list"))
+    return {**reading, **python_login(config)}
 
 
 def spark_options(

@@ -135,9 +135,9 @@ class _Reader:
             self._consumer.assign([TopicPartition(self._topic, self._partition, self._position)])
             progress = time.monotonic()
             while self._position < self._end:
-                wanted = min(_FETCH_RECORDS, max(1, _BATCH_BYTES // largest), self._end - self._position)
+                limit = min(_FETCH_RECORDS, max(1, _BATCH_BYTES // largest), self._end - self._position)
                 before = self._position
-                for message in self._consumer.consume(wanted, timeout=_WAIT):
+                for message in self._consumer.consume(limit, timeout=_WAIT):
                     self._take(message)
                 if self._rows:
                     largest = max(1, *(len(value or b"") for _, _, value in self._rows))

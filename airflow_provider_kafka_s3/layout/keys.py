@@ -96,7 +96,7 @@ def validate_delimiters(layout: Layout) -> None:
     """
     if any(c.isdigit() for c in layout.file_delim):
         raise ConfigurationError(
-            f"file_delim={layout.file_delim!r} holds a digit, so partition and offset could not be told apart in file "
+            f"file_delim={layout.file_delim!r} contains a digit, so partition and offset would be ambiguous in file "
             f"names; use '+' or another delimiter without digits"
         )
 

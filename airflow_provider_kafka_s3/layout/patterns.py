@@ -130,21 +130,21 @@ class Pattern:
         return self.format(datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC))
 
     def without_time(self, name: str, *, separators: Sequence[str]) -> str:
-        """The path of what has no time: ``name`` stands where a folder tells one, behind its ``key=`` if it has a key.
+        """The path of records without a valid timestamp: folders with a time are called ``name``, or ``key=name``.
 
         Args:
             name: of such folders.
-            separators: what stands between folders.
+            separators: of folders.
         """
-        told = "\0"
+        field_mark = "\0"
         folders = re.split(
             f"({'|'.join(map(re.escape, separators))})",
-            "".join(field if isinstance(field, str) else told for field in self._fields),
+            "".join(field if isinstance(field, str) else field_mark for field in self._fields),
         )
         for i, folder in enumerate(folders):
-            if told in folder:
+            if field_mark in folder:
                 key, equals, _ = folder.partition("=")
-                folders[i] = f"{key}={name}" if equals and told not in key else name
+                folders[i] = f"{key}={name}" if equals and field_mark not in key else name
         return "".join(folders)
 
 
