@@ -277,7 +277,7 @@ class KafkaToS3Operator(PlanSubmitter):
         with as_task_error(self.log):
             parameters.require_conf(self.conf)
             target = connections.spark_target(self.spark_conn_id)
-            spark_command.require_client_mode(
+            spark_command.require_client_deploy_mode(
                 self._deploy_mode, target.deploy_mode, (self.conf or {}).get("spark.submit.deployMode")
             )
             resolved = run_window.resolve_window(
