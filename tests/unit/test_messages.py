@@ -20,7 +20,7 @@ from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.submit.versions import reinstall
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
-LONG = "a-topic-with-a-name-that-somebody-has-made-as-long-as-kafka-allows." * 3
+LONG = "a-topic-with-a-name-that-is-as-long-as-kafka-allows." * 3
 
 
 def topic_log(topic: str = "orders", topics_dir: str = "topics") -> TopicLog:
@@ -86,9 +86,9 @@ def test_the_log_of_an_object_that_is_gone() -> None:
 def test_quotes_in_a_name_neither_end_a_command_nor_hide_its_end() -> None:
     """A backtick may be part of a name, which then is quoted for the shell."""
     for name in ("a`b", "it's", "a\"b`c'd"):
-        told = topic_log(topics_dir=name).remedies.repair()
-        shown = readable(f"do {told}, then look").splitlines()
-        assert shown == ["do", f"    {told[1:-1]}", "then look"]
+        command = topic_log(topics_dir=name).remedies.repair()
+        shown = readable(f"do {command}, then look").splitlines()
+        assert shown == ["do", f"    {command[1:-1]}", "then look"]
         assert name in shlex.split(shown[1])
 
 

@@ -128,7 +128,7 @@ def test_throttling_ends_at_its_deadline(clock: Clock) -> None:
 
     def operation() -> str:
         if clock.now == 1_000:
-            clock.now += 7  # The first answer takes long; the deadline counts from it, not from the call.
+            clock.now += 7  # The first response takes long; the deadline counts from it, not from the call.
         raise ThrottledError("503")
 
     with pytest.raises(ThrottledError) as caught:

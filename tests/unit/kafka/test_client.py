@@ -158,11 +158,11 @@ def test_a_result_without_an_offset_is_an_error(monkeypatch: pytest.MonkeyPatch,
     offsets = {0: 5, 1: -1001}
 
     class SilentLeader:
-        def list_offsets(self, asked: Iterable[Any], **_: object) -> dict[Any, Future[object]]:
-            answers = {tp: Future[object]() for tp in asked}
-            for tp, future in answers.items():
+        def list_offsets(self, requested: Iterable[Any], **_: object) -> dict[Any, Future[object]]:
+            results = {tp: Future[object]() for tp in requested}
+            for tp, future in results.items():
                 future.set_result(ListOffsetsResultInfo(offsets[tp.partition], -1, -1))
-            return answers
+            return results
 
     monkeypatch.setattr("airflow_provider_kafka_s3.kafka.offsets.admin_client", lambda *_: SilentLeader())
     cluster = KafkaCluster(NOBODY, retrier=ONCE)

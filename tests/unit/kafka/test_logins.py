@@ -35,19 +35,19 @@ MSK: dict[str, object] = {
 @pytest.fixture
 def signer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A package that signs tokens, and the regions that it was called with."""
-    asked: list[str] = []
+    regions: list[str] = []
 
     class Provider:
         @staticmethod
         def generate_auth_token(region: str) -> tuple[str, int]:
-            asked.append(region)
+            regions.append(region)
             return f"token-{region}", 1_700_000_000_500
 
     module: Any = types.ModuleType("aws_msk_iam_sasl_signer")
     module.MSKAuthTokenProvider = Provider
     module.__spec__ = importlib.util.spec_from_loader("aws_msk_iam_sasl_signer", None)
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", module)
-    return asked
+    return regions
 
 
 def test_a_token_login_becomes_a_jaas_configuration_and_a_handler() -> None:
@@ -121,14 +121,14 @@ def test_iam_is_signed_in_python_and_by_a_jar_in_java(signer: list[str], mechani
     """By the mechanism's name or, as with Airflow's provider, the servers' names; with the region and the expiry."""
     config = {**MSK, "sasl.mechanism": mechanism}
 
-    options, told = spark_options(config), client_config(config)
+    options, librdkafka = spark_options(config), client_config(config)
 
     assert options["kafka.sasl.mechanism"] == "AWS_MSK_IAM"
     assert options["kafka.sasl.jaas.config"] == "software.amazon.msk.auth.iam.IAMLoginModule required;"
     handler = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
     assert options["kafka.sasl.client.callback.handler.class"] == handler
-    assert told["sasl.mechanism"] == "OAUTHBEARER"
-    assert told["oauth_cb"]("") == ("token-eu-north-1", 1_700_000_000.5)
+    assert librdkafka["sasl.mechanism"] == "OAUTHBEARER"
+    assert librdkafka["oauth_cb"]("") == ("token-eu-north-1", 1_700_000_000.5)
     assert signer == ["eu-north-1"]
 
 

@@ -161,7 +161,7 @@ def test_create_raises_terminal_errors_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("faults", "answer", "body"),
+    ("faults", "result", "body"),
     [
         ([ok], True, b"new"),
         ([lost_request], False, b"old"),
@@ -175,12 +175,12 @@ def test_create_raises_terminal_errors_at_once() -> None:
     ],
 )
 def test_replace_returns_true_only_if_the_store_confirmed_the_write(
-    faults: list[Fault], answer: bool, body: bytes
+    faults: list[Fault], result: bool, body: bytes
 ) -> None:
     """Every uncertain result is False: the caller has to read the object, which may be its own."""
     store = ScriptedStore(put_if_match=faults)
     etag = store.inner.put_new("k", b"old")
-    assert durable(store).replace("k", b"new", etag) is answer
+    assert durable(store).replace("k", b"new", etag) is result
     assert durable(store).get("k").body == body  # type: ignore[union-attr]
 
 
@@ -194,7 +194,7 @@ def test_replace_of_another_version_or_a_missing_key_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("faults", "answer", "visible"),
+    ("faults", "result", "visible"),
     [
         ([ok], CompleteResult.DONE, True),
         ([lost_request], CompleteResult.UNKNOWN, False),
@@ -205,12 +205,12 @@ def test_replace_of_another_version_or_a_missing_key_changes_nothing() -> None:
         ([throttled_after_apply], CompleteResult.GONE, True),
     ],
 )
-def test_complete_returns_the_result_of_one_request(faults: list[Fault], answer: CompleteResult, visible: bool) -> None:
+def test_complete_returns_the_result_of_one_request(faults: list[Fault], result: CompleteResult, visible: bool) -> None:
     """Only throttled requests are repeated: between other tries the caller has to send a HEAD request."""
     store = ScriptedStore(complete_upload=faults)
     upload_id = store.inner.create_upload("k")
     part = store.inner.upload_part("k", upload_id, 1, b"x")
-    assert durable(store).complete("k", upload_id, [part]) is answer
+    assert durable(store).complete("k", upload_id, [part]) is result
     assert (durable(store).head("k") is not None) is visible
 
 

@@ -101,7 +101,7 @@ def test_an_empty_page_without_the_position_of_the_next_one_is_an_error() -> Non
     """The listing cannot be read to its end."""
 
     class Empty(Client):
-        def list_multipart_uploads(self, **asked: Any) -> dict[str, Any]:
+        def list_multipart_uploads(self, **parameters: Any) -> dict[str, Any]:
             return {"IsTruncated": True}
 
     with pytest.raises(UnsupportedStoreError, match="a truncated listing without the position"):

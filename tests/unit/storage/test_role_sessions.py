@@ -31,7 +31,7 @@ class Sts:
 
     def __init__(self) -> None:
         self.now = NOW
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.error: Exception | None = None
 
     def client(self, base: S3Credentials | None, endpoint: str | None) -> Sts:
@@ -44,10 +44,10 @@ class Sts:
 
     def assume_role(self, **arguments: Any) -> dict[str, Any]:
         """Respond like STS."""
-        self.asked.append(arguments)
+        self.requests.append(arguments)
         if self.error is not None:
             raise self.error
-        given = {"AccessKeyId": f"ASIA{len(self.asked)}", "SecretAccessKey": "s", "SessionToken": "t"}
+        given = {"AccessKeyId": f"ASIA{len(self.requests)}", "SecretAccessKey": "s", "SessionToken": "t"}
         return {"Credentials": {**given, "Expiration": datetime.fromtimestamp(self.now + 3_600, UTC)}}
 
 
@@ -75,7 +75,7 @@ def test_no_request_is_sent_before_a_session_ends() -> None:
 
     for sts.now in (NOW, NOW + 3_200):
         assert going_on.current().access_key_id == "ASIA0"
-    assert sts.asked == []
+    assert sts.requests == []
 
 
 def test_the_next_session_begins_minutes_before_the_end_and_by_one_thread() -> None:
@@ -90,7 +90,7 @@ def test_the_next_session_begins_minutes_before_the_end_and_by_one_thread() -> N
         thread.join()
 
     assert going_on.current().access_key_id == "ASIA1"
-    assert sts.asked == [{"RoleArn": ARN, "RoleSessionName": "tests", "ExternalId": "x", "DurationSeconds": 3600}]
+    assert sts.requests == [{"RoleArn": ARN, "RoleSessionName": "tests", "ExternalId": "x", "DurationSeconds": 3600}]
 
 
 def test_an_expired_session_of_the_store_counts_whatever_the_clock() -> None:
@@ -120,7 +120,7 @@ def test_a_failure_while_the_session_is_valid_is_a_warning_and_retried_later(
     sts.now = NOW + 3_400
     with caplog.at_level(logging.WARNING):
         assert {going_on.current().access_key_id for _ in range(9)} == {"ASIA0"}
-    assert (len(sts.asked), len(caplog.records)) == (1, 1)
+    assert (len(sts.requests), len(caplog.records)) == (1, 1)
     sts.error = None
     sts.now += 31
     assert going_on.current().access_key_id == "ASIA2"
@@ -214,7 +214,7 @@ def test_every_kind_of_request_survives_the_end_of_a_session(
         assert request()
         assert len(sessions.given) == before + number
     assert {info.key for info in store.list("")} == {"marker", "plan", "object"}
-    # One for each, and one for the region that botocore asks for after the answer to HEAD.
+    # One for each, and one for the region that botocore requests after the response to HEAD.
     assert sessions.turned_away == 8
 
 

@@ -276,8 +276,8 @@ def test_names_of_metadata_are_lower_case_whatever_the_response(wire: Wire, key:
     wire.switch.fault = canonicalising
     store = wire.store()
     store.put_new(key, b"body", metadata={"kafka-s3-batch": "Seven"})
-    answers = [store.head(key), store.get(key), store.get(key, start=1, end=2), store.get(key, start=9)]
-    assert [answer and answer.metadata for answer in answers] == [{"kafka-s3-batch": "Seven"}] * 4
+    results = [store.head(key), store.get(key), store.get(key, start=1, end=2), store.get(key, start=9)]
+    assert [result and result.metadata for result in results] == [{"kafka-s3-batch": "Seven"}] * 4
 
 
 @pytest.mark.parametrize("ranged", [False, True])
@@ -333,9 +333,9 @@ def test_request_that_hangs_is_unknown_and_may_be_applied_later(wire: Wire, key:
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         held.wait(30)
-        answer = list(app(environ, start_response))
+        response = list(app(environ, start_response))
         applied.set()
-        return answer
+        return response
 
     wire.switch.fault = fault
     with pytest.raises(UnknownOutcomeError, match="ReadTimeoutError"):

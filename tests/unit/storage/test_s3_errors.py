@@ -30,7 +30,7 @@ CONDITIONAL: tuple[RequestKind, ...] = ("create", "replace", "complete")
 URL = "https://s3.example/b/k?X-Amz-Signature=5ecre7&uploadId=u"
 
 
-def answer(code: str, status: int, message: str = "what the store said", **headers: str) -> ClientError:
+def response(code: str, status: int, message: str = "reason of the store", **headers: str) -> ClientError:
     """An error response of the store, as botocore raises it."""
     response: Any = {
         "Error": {"Code": code, "Message": message},
@@ -106,9 +106,9 @@ def test_responses_of_the_store(
 ) -> None:
     """Code first, then status, then the kind of request; the message names action, object and code."""
     for kind in kinds:
-        found = meaning(answer(code, status), kind)
+        found = meaning(response(code, status), kind)
         assert type(found) is expected, kind
-        assert str(found).startswith(f"{status} {code}: what the store said (PutObject s3://b/k)")
+        assert str(found).startswith(f"{status} {code}: reason of the store (PutObject s3://b/k)")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_failures_of_the_client(error: Exception, expected: type[KafkaS3Error]) 
 )
 def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], seconds: float | None) -> None:
     """Both forms of the header are supported; a date is relative to the store's clock."""
-    found = meaning(answer("SlowDown", 503, **headers))
+    found = meaning(response("SlowDown", 503, **headers))
     assert isinstance(found, ThrottledError)
     assert found.retry_after == seconds
 
@@ -164,8 +164,8 @@ def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], seconds: floa
     [
         b.ReadTimeoutError(endpoint_url=URL),
         b.EndpointConnectionError(endpoint_url=URL),
-        answer("InvalidAccessKeyId", 403, "key AKIAIOSFODNN7EXAMPLE does not exist"),
-        answer("AccessDenied", 403, f"GET {URL} is not allowed"),
+        response("InvalidAccessKeyId", 403, "key AKIAIOSFODNN7EXAMPLE does not exist"),
+        response("AccessDenied", 403, f"GET {URL} is not allowed"),
     ],
 )
 def test_messages_show_no_secrets(error: Exception) -> None:
@@ -177,7 +177,7 @@ def test_messages_show_no_secrets(error: Exception) -> None:
 
 def test_long_responses_are_truncated() -> None:
     """A page of HTML instead of a response does not fill the log."""
-    assert len(str(meaning(answer("500", 500, "<html>" * 10_000)))) < 500
+    assert len(str(meaning(response("500", 500, "<html>" * 10_000)))) < 500
 
 
 def test_bugs_are_not_translated() -> None:
@@ -197,13 +197,13 @@ def test_bugs_are_not_translated() -> None:
         (416, ("get",), RangeBeyondEnd),
     ],
 )
-@pytest.mark.parametrize("code", ["", "status", "SomethingOfItsOwn"], ids=["no-code", "status", "unknown-code"])
+@pytest.mark.parametrize("code", ["", "status", "UnknownCode"], ids=["no-code", "status", "unknown-code"])
 def test_the_status_is_used_if_there_is_no_known_code(
     code: str, status: int, kinds: tuple[RequestKind, ...], expected: type[KafkaS3Error]
 ) -> None:
     """A proxy has removed the body, or the store has a code of its own: the protocol works as with S3."""
     for kind in kinds:
-        assert type(meaning(answer(str(status) if code == "status" else code, status), kind)) is expected, kind
+        assert type(meaning(response(str(status) if code == "status" else code, status), kind)) is expected, kind
 
 
 @pytest.mark.parametrize("status", [0, 200, 400, 418])
@@ -230,9 +230,9 @@ def test_the_code_is_used_whatever_the_status(
 ) -> None:
     """Complete may respond 200 with an error in its body, and stores choose other statuses."""
     for kind in kinds:
-        assert type(meaning(answer(code, status), kind)) is expected, kind
+        assert type(meaning(response(code, status), kind)) is expected, kind
 
 
 def test_an_unknown_error_inside_of_a_200_decides_nothing() -> None:
     """Complete begins its response before it has ended: whatever the error, the object may appear later."""
-    assert type(meaning(answer("SomethingOfItsOwn", 200), "complete")) is UnknownOutcomeError
+    assert type(meaning(response("UnknownCode", 200), "complete")) is UnknownOutcomeError

@@ -45,8 +45,8 @@ def noise(size: int, seed: int) -> bytes:
 
 def completed(store: MemoryStore, finished: FinishedUpload) -> bytes:
     """Complete like the driver, and read the object."""
-    answer = durable(store).complete(finished.key, finished.upload_id, finished.parts)
-    assert answer is CompleteResult.DONE
+    result = durable(store).complete(finished.key, finished.upload_id, finished.parts)
+    assert result is CompleteResult.DONE
     stored = store.get(finished.key)
     assert stored is not None
     return stored.body
