@@ -13,10 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["RECORD_SCHEMA", "Array", "Int64Array", "binary_array", "int64_array", "int64_values"]
+__all__ = ["NO_TIMESTAMP", "RECORD_SCHEMA", "Array", "Int64Array", "binary_array", "int64_array", "int64_values"]
 
 Array: TypeAlias = "pa.Array[Any]"
 Int64Array: TypeAlias = npt.NDArray[np.int64]
+
+NO_TIMESTAMP: Final = -1
+"""Timestamp of a record that has none."""
 
 _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64(), nullable=False),
@@ -25,7 +28,7 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
 ]
 RECORD_SCHEMA: Final = pa.schema(_FIELDS)
 """Of a batch of records of one Kafka partition: ``offset``, strictly increasing; ``timestamp``, in milliseconds since
-the epoch, -1 if the record has none; ``value``, null for a tombstone."""
+the epoch, or :data:`NO_TIMESTAMP`; ``value``, null for a tombstone."""
 
 
 def int64_values(column: Array) -> Int64Array:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA
+from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, RECORD_SCHEMA
 from airflow_provider_kafka_s3.exceptions import DataLossError, KafkaS3Error, KafkaUnavailableError
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, consumer, to_error
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
@@ -157,7 +157,7 @@ class _Reader:
         if error is None and message.offset() < self._end:
             kind, timestamp = message.timestamp()
             value = message.value()
-            self._rows.append((message.offset(), timestamp if kind else -1, value))
+            self._rows.append((message.offset(), timestamp if kind else NO_TIMESTAMP, value))
             self._bytes += len(value or b"")
             self._position = message.offset() + 1
         elif error is None or error.name() == "_PARTITION_EOF":

@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Int64Array, int64_values
+from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, Int64Array, int64_values
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.layout.patterns import DAY_MS, Pattern, compile_pattern
+from airflow_provider_kafka_s3.layout.patterns import DAY_MS, HOUR_MS, Pattern, compile_pattern
 from airflow_provider_kafka_s3.layout.zones import load_zone
 
 __all__ = ["Codes", "DefaultPartitioner", "Partitioner", "TimePartitioner", "make_partitioner"]
@@ -32,14 +32,12 @@ __all__ = ["Codes", "DefaultPartitioner", "Partitioner", "TimePartitioner", "mak
 Codes: TypeAlias = npt.NDArray[np.intp]
 """Per record the index of its path."""
 
-_HOUR_MS: Final = 3_600_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 # Some days from the ends of the calendar, so that local times, and the days before, are valid in any time zone.
 _EARLIEST: Final = (datetime(1, 1, 3, tzinfo=UTC) - _EPOCH) // _MS
 _EARLIEST_BUCKET: Final = _EARLIEST - DAY_MS
 _LATEST: Final = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // _MS
-_NO_TIMESTAMP: Final = -1
 _LONGEST_DURATION: Final = 10_000 * 365 * DAY_MS
 _CACHED: Final = 100_000
 _LARGEST_PARTITION: Final = 2**31 - 1
@@ -98,7 +96,7 @@ def make_partitioner(layout: Layout) -> Partitioner:
         text = f"'year'=YYYY'{quoted}month'=MM'{quoted}day'=dd"
         duration = DAY_MS
         if settings.kind == "hourly":
-            text, duration = f"{text}'{quoted}hour'=HH", _HOUR_MS
+            text, duration = f"{text}'{quoted}hour'=HH", HOUR_MS
     pattern, name = compile_pattern(text), layout.on_bad_timestamp
     untimely = None if name == "fail" else pattern.without_time(name, separators=("/", delim))
     return TimePartitioner(pattern, load_zone(settings.timezone), duration_ms=duration, untimely=untimely)
@@ -173,7 +171,7 @@ class TimePartitioner:
 
     def _bad(self, times: Int64Array, first: int) -> npt.NDArray[np.bool_]:
         """Whether each timestamp is invalid, or its bucket begins before the calendar; ``first`` is the lowest."""
-        bad: npt.NDArray[np.bool_] = (times == _NO_TIMESTAMP) | (times < _EARLIEST) | (times >= _LATEST)
+        bad: npt.NDArray[np.bool_] = (times == NO_TIMESTAMP) | (times < _EARLIEST) | (times >= _LATEST)
         if first < _EARLIEST_BUCKET + self._duration + DAY_MS:
             good = np.flatnonzero(~bad)
             if len(good):
@@ -214,7 +212,7 @@ class TimePartitioner:
         bucket = (time + offset) // width * width
         start, end = max(start, bucket - offset), min(end, bucket - offset + width)
         # The millisecond before 1970 is no valid timestamp.
-        start, end = (max(start, 0), end) if time >= 0 else (start, min(end, _NO_TIMESTAMP))
+        start, end = (max(start, 0), end) if time >= 0 else (start, min(end, NO_TIMESTAMP))
         return start, end, self._path(bucket)
 
     def _path(self, bucket: int) -> str:
@@ -263,7 +261,7 @@ class TimePartitioner:
         time, offset = records.column("timestamp")[row].as_py(), records.column("offset")[row].as_py()
         what = (
             "the record has no timestamp"
-            if time == _NO_TIMESTAMP
+            if time == NO_TIMESTAMP
             else f"the record's timestamp {time} (milliseconds since 1970) is outside the years 1 to 9999"
         )
         return RecordError(

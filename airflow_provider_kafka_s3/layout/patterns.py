@@ -15,10 +15,10 @@ from typing import Final, TypeAlias
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
-__all__ = ["DAY_MS", "Pattern", "compile_pattern"]
+__all__ = ["DAY_MS", "HOUR_MS", "Pattern", "compile_pattern"]
 
 DAY_MS: Final = 86_400_000
-_HOUR_MS: Final = 3_600_000
+HOUR_MS: Final = 3_600_000
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _TWO_DIGITS: Final = 2
@@ -64,11 +64,11 @@ _LETTERS: Final[dict[str, tuple[Callable[[int], _Field], int]]] = {
     "D": (_number(lambda t: t.timetuple().tm_yday), DAY_MS),
     "M": (_month, DAY_MS),
     "d": (_number(lambda t: t.day), DAY_MS),
-    "a": (_text(lambda t: "AM" if t.hour < 12 else "PM"), 12 * _HOUR_MS),
-    "K": (_number(lambda t: t.hour % 12), _HOUR_MS),
-    "h": (_number(lambda t: t.hour % 12 or 12), _HOUR_MS),
-    "H": (_number(lambda t: t.hour), _HOUR_MS),
-    "k": (_number(lambda t: t.hour or 24), _HOUR_MS),
+    "a": (_text(lambda t: "AM" if t.hour < 12 else "PM"), 12 * HOUR_MS),
+    "K": (_number(lambda t: t.hour % 12), HOUR_MS),
+    "h": (_number(lambda t: t.hour % 12 or 12), HOUR_MS),
+    "H": (_number(lambda t: t.hour), HOUR_MS),
+    "k": (_number(lambda t: t.hour or 24), HOUR_MS),
     "m": (_number(lambda t: t.minute), 60_000),
     "s": (_number(lambda t: t.second), 1_000),
     "S": (_fraction, 1),

@@ -9,17 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA
+from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, RECORD_SCHEMA
 from airflow_provider_kafka_s3.batch.source import Isolation, TimedOffset
 from airflow_provider_kafka_s3.exceptions import DataLossError, TopicNotFoundError
 
 __all__ = ["SimulatedKafka", "SimulatedRecord", "SimulatedTopic"]
-
-_NO_TIMESTAMP: Final = -1
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ class SimulatedKafka:
         """Give a topic ``count`` more partitions."""
         self._topic(topic).partitions.extend(_Partition() for _ in range(count))
 
-    def append(self, topic: str, partition: int, value: bytes | None, timestamp: int = _NO_TIMESTAMP) -> int:
+    def append(self, topic: str, partition: int, value: bytes | None, timestamp: int = NO_TIMESTAMP) -> int:
         """Append a record and return its offset."""
         log = self._partition(topic, partition).log
         log.append(SimulatedRecord(len(log), timestamp, value))
