@@ -64,8 +64,9 @@ def refuse_whole(url: str, size: int) -> None:
     """Raise CorruptControlError if an object is too large to be read whole."""
     if size > MAX_WHOLE:
         raise CorruptControlError(
-            f"a control document is corrupt: it has {size:,} bytes, and this package writes at most {MAX_WHOLE:,}. It "
-            f"was not read, and nothing was changed. Restore the object's earlier version (bucket versioning): {url}"
+            f"a control document cannot be trusted: it has {size:,} bytes, and this package writes at most "
+            f"{MAX_WHOLE:,}. It was not read, and nothing was changed. Restore the object's earlier version (bucket "
+            f"versioning): {url}"
         )
 
 

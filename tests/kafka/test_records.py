@@ -133,7 +133,7 @@ def test_deleted_records_are_a_data_loss_that_names_them(
     kafka_broker.produce(topic, messages(*"abcdef"))
     kafka_broker.delete_records(topic, {0: 4})
 
-    with pytest.raises(DataLossError, match=rf"{topic}' partition 0: offsets \[1, 4\).*holds \[4, 6\)"):
+    with pytest.raises(DataLossError, match=rf"{topic}' partition 0: offsets \[1, 4\).*has \[4, 6\)"):
         read(topic, 1, 6)
     assert read(topic, 4, 6) == [(4, b"e"), (5, b"f")]
 
