@@ -33,15 +33,15 @@ class RunLineage:
     returned: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, work: RunContext, returned: Mapping[str, Any] | None = None) -> RunLineage:
+    def of(cls, run: RunContext, returned: Mapping[str, Any] | None = None) -> RunLineage:
         """The lineage of a task."""
         return cls(
             # A cluster has one name, and most clients name it by the first of its brokers.
-            broker=str(work.kafka["bootstrap.servers"]).partition(",")[0].strip(),
-            bucket=work.bucket,
+            broker=str(run.kafka["bootstrap.servers"]).partition(",")[0].strip(),
+            bucket=run.bucket,
             prefixes={
-                topic: f"{run.log.topics_dir}/{topic}" if run.log.topics_dir else topic
-                for topic, run in work.runs.items()
+                topic: f"{topic_run.log.topics_dir}/{topic}" if topic_run.log.topics_dir else topic
+                for topic, topic_run in run.runs.items()
             },
             returned=returned,
         )

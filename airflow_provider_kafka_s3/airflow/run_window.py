@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OffsetRanges",
-    "Resolved",
+    "RunWindow",
     "parse_mode",
     "parse_topic_offsets",
     "parse_window",
@@ -63,7 +63,7 @@ _SCHEDULE_WITH: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resolved:
+class RunWindow:
     """What a run is about.
 
     Attributes:
@@ -126,7 +126,7 @@ def resolve_window(
     partition_length: timedelta | None = None,
     allow_open_window: bool = False,
     now: datetime | None = None,
-) -> Resolved:
+) -> RunWindow:
     """Decide what a run is about.
 
     Explicit offsets or times of the run come first (``conf``, then ``params``), then, for ``data_interval``, the
@@ -158,27 +158,27 @@ def resolve_window(
     if source != "conf" or not explicit:
         _refuse_misplaced(conf)
     if "offsets" in explicit:
-        return Resolved(mode=mode, source=source, offsets=parse_topic_offsets(source, explicit["offsets"]))
+        return RunWindow(mode=mode, source=source, offsets=parse_topic_offsets(source, explicit["offsets"]))
     if "window" in explicit:
         window = parse_window(source, explicit["window"])
         hint = "run it after its end"
     elif offsets == "incremental":
-        return Resolved(mode=mode, source="stored offsets")
+        return RunWindow(mode=mode, source="stored offsets")
     elif (partition := compat.run_partition(context)) is not None:
         source, window = "partition", _partition_window(partition, partitioner or Partitioner(), partition_length)
         hint = "CronPartitionTimetable(…, run_offset=-1) starts a run when its partition has ended"
     elif mode != "resume" and not _has_interval(context):
         # All that is landed can be looked at, too.
-        return Resolved(mode=mode, source="stored offsets")
+        return RunWindow(mode=mode, source="stored offsets")
     else:
         source, window = "data interval", _data_interval(context)
         hint = "run it after its end"
     if not allow_open_window:
         _require_past(source, window[1], now or datetime.now(UTC), hint)
-    return Resolved(mode=mode, source=source, window=(_milliseconds(window[0]), _milliseconds(window[1])))
+    return RunWindow(mode=mode, source=source, window=(_milliseconds(window[0]), _milliseconds(window[1])))
 
 
-def parse_mode(said_by: str, mode: object) -> Purpose:
+def parse_mode(source: str, mode: object) -> Purpose:
     """``"resume"``, ``"verify"`` or ``"restore"``.
 
     Raises:
@@ -186,11 +186,11 @@ def parse_mode(said_by: str, mode: object) -> Purpose:
     """
     known = next((known for known in _MODES if known == mode), None)
     if known is None:
-        raise ConfigurationError(f"{said_by}: {unknown_value(f'mode={mode!r}', mode, _MODES)}")
+        raise ConfigurationError(f"{source}: {unknown_value(f'mode={mode!r}', mode, _MODES)}")
     return known
 
 
-def parse_window(said_by: str, window: object) -> tuple[datetime, datetime]:
+def parse_window(source: str, window: object) -> tuple[datetime, datetime]:
     """Two times with UTC offsets, ``[start, end)``.
 
     Raises:
@@ -198,19 +198,19 @@ def parse_window(said_by: str, window: object) -> tuple[datetime, datetime]:
     """
     if not isinstance(window, list | tuple) or len(window) != 2:
         raise ConfigurationError(
-            f"{said_by}: kafka_s3.window={window!r} must be two times, [start, end], such as "
+            f"{source}: kafka_s3.window={window!r} must be two times, [start, end], such as "
             f'["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"]'
         )
-    start, end = (_time(said_by, at) for at in window)
+    start, end = (_time(source, at) for at in window)
     if start >= end:
         raise ConfigurationError(
-            f"{said_by}: kafka_s3.window [{start.isoformat()}, {end.isoformat()}) is empty; its end is exclusive and "
+            f"{source}: kafka_s3.window [{start.isoformat()}, {end.isoformat()}) is empty; its end is exclusive and "
             f"has to be after its start"
         )
     return start, end
 
 
-def parse_topic_offsets(said_by: str, offsets: object) -> dict[str, dict[int, tuple[int, int]]]:
+def parse_topic_offsets(source: str, offsets: object) -> dict[str, dict[int, tuple[int, int]]]:
     """``{topic: {Kafka partition: [start, end)}}``; partitions may be text, as they are in JSON.
 
     Raises:
@@ -219,7 +219,7 @@ def parse_topic_offsets(said_by: str, offsets: object) -> dict[str, dict[int, tu
 
     def wrong(what: str) -> ConfigurationError:
         return ConfigurationError(
-            f"{said_by}: kafka_s3.offsets: {what}; write {{topic: {{partition: [start, end]}}}}, such as "
+            f"{source}: kafka_s3.offsets: {what}; write {{topic: {{partition: [start, end]}}}}, such as "
             f'{{"orders": {{"0": [0, 100]}}}}'
         )
 
@@ -264,23 +264,23 @@ def require_length(length: object) -> None:
         raise ConfigurationError(f"partition_length={length!r} must be a positive timedelta, or None")
 
 
-def _explicit(said_by: str, said: object) -> Mapping[str, Any]:
+def _explicit(source: str, given: object) -> Mapping[str, Any]:
     """What a run says about its window, None's left out; a name that is not known is a slip that must not pass."""
-    if said is None:
+    if given is None:
         return {}
     known = ", ".join(map(repr, _KNOWN))
-    if not isinstance(said, Mapping):
-        raise ConfigurationError(f"{said_by}: kafka_s3={said!r} must be a mapping; it knows {known}")
-    unknown = sorted(str(name) for name in said if name not in _KNOWN)
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"{source}: kafka_s3={given!r} must be a mapping; it knows {known}")
+    unknown = sorted(str(name) for name in given if name not in _KNOWN)
     if unknown:
         elsewhere = ". mode stands beside kafka_s3, not in it" if _MODE in unknown else ""
         what_is = f"it knows {known}{elsewhere}"
         raise ConfigurationError(
-            f"{said_by}: kafka_s3 has no {', '.join(map(repr, unknown))}{or_nearest(unknown[0], _KNOWN, what_is)}"
+            f"{source}: kafka_s3 has no {', '.join(map(repr, unknown))}{or_nearest(unknown[0], _KNOWN, what_is)}"
         )
-    explicit = {name: value for name, value in said.items() if value is not None}
+    explicit = {name: value for name, value in given.items() if value is not None}
     if len(explicit) > 1:
-        raise ConfigurationError(f"{said_by}: kafka_s3 says both window and offsets; a run is about one of them")
+        raise ConfigurationError(f"{source}: kafka_s3 says both window and offsets; a run is about one of them")
     return explicit
 
 
@@ -316,23 +316,23 @@ def _is_offsets(value: object) -> bool:
     return isinstance(value, Mapping) and bool(value) and all(isinstance(of, Mapping) for of in value.values())
 
 
-def _time(said_by: str, at: object) -> datetime:
+def _time(source: str, at: object) -> datetime:
     help_ = "write it with its offset from UTC, such as '2026-01-01T00:00:00+00:00'"
     if isinstance(at, str):
         try:
             at = datetime.fromisoformat(at)
         except ValueError:
-            raise ConfigurationError(f"{said_by}: kafka_s3.window: {at!r} is not a time; {help_}") from None
+            raise ConfigurationError(f"{source}: kafka_s3.window: {at!r} is not a time; {help_}") from None
     if not isinstance(at, datetime):
-        raise ConfigurationError(f"{said_by}: kafka_s3.window: {at!r} is not a time; {help_}")
+        raise ConfigurationError(f"{source}: kafka_s3.window: {at!r} is not a time; {help_}")
     if at.tzinfo is None:
         raise ConfigurationError(
-            f"{said_by}: kafka_s3.window: {at.isoformat()!r} does not say in which time zone; {help_}"
+            f"{source}: kafka_s3.window: {at.isoformat()!r} does not say in which time zone; {help_}"
         )
     # Far from the ends of the calendar: it is in UTC, too, and Kafka has no records from before 1970.
     if not 1970 <= at.year <= 9998 or at.utctimetuple().tm_year < 1970:
         raise ConfigurationError(
-            f"{said_by}: kafka_s3.window: {at.isoformat()!r} is not in the years 1970 to 9998; {help_}"
+            f"{source}: kafka_s3.window: {at.isoformat()!r} is not in the years 1970 to 9998; {help_}"
         )
     return at
 

@@ -172,7 +172,7 @@ class _Reader:
     def _batch(self) -> pa.RecordBatch:
         offsets, timestamps, values = zip(*self._rows, strict=True)
         self._rows, self._bytes = [], 0
-        columns = {"offset": offsets, "timestamp": timestamps, "value": values}
+        columns = {"offset": list(offsets), "timestamp": list(timestamps), "value": list(values)}
         return pa.RecordBatch.from_pydict(columns, schema=RECORD_SCHEMA)
 
     def _standstill(self) -> KafkaS3Error:

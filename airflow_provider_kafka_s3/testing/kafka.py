@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -247,7 +248,7 @@ class SimulatedKafka:
 
 
 def _to_arrow(records: list[SimulatedRecord]) -> pa.RecordBatch:
-    columns = {
+    columns: dict[str, list[Any]] = {
         "offset": [r.offset for r in records],
         "timestamp": [r.timestamp for r in records],
         "value": [r.value for r in records],

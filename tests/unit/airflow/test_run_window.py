@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pendulum
 import pytest
 
-from airflow_provider_kafka_s3.airflow.run_window import Resolved, parse_topic_offsets, require_length, resolve_window
+from airflow_provider_kafka_s3.airflow.run_window import RunWindow, parse_topic_offsets, require_length, resolve_window
 from airflow_provider_kafka_s3.config import Partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 
@@ -36,7 +36,7 @@ def airflow_3(**said: Any) -> dict[str, Any]:
     return {"dag_run": run, "params": {}, "partition_key": None, "partition_date": None, **said}
 
 
-def resolve(context: Any, *, offsets: Any = "data_interval", **said: Any) -> Resolved:
+def resolve(context: Any, *, offsets: Any = "data_interval", **said: Any) -> RunWindow:
     """Resolve at a known time."""
     return resolve_window(context, offsets=offsets, **{"now": NOW, **said})
 

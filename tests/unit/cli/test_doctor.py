@@ -194,6 +194,8 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedKafka:
 def doctor(endpoint: str, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, tuple[str, str]]:
     """Check -> level and message."""
     where = ("--bucket", BUCKET, "--endpoint-url", endpoint, "--region", "us-east-1", "--bootstrap-server", "b:9092")
+    # Airflow 2 logs to standard output, also what a test did before.
+    capsys.readouterr()
     main.main(["doctor", *where, "--pipeline", "p", "--topic", "orders", "--json", *more])
     return {f["check"]: (f["level"], f["message"]) for f in json.loads(capsys.readouterr().out)["findings"]}
 

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.submit.topic_runs import land
+from airflow_provider_kafka_s3.submit.topic_runs import land_topics
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
 
 if TYPE_CHECKING:
@@ -393,5 +393,5 @@ def test_hundreds_of_topics_are_looked_at_side_by_side() -> None:
 
     submitted: list[int] = []
     runs: Any = {name: Topic(name) for name in topics}
-    landed = land(runs, lambda plans: submitted.append(len(plans)) or {})  # type: ignore[func-returns-value]
+    landed = land_topics(runs, lambda plans: submitted.append(len(plans)) or {})  # type: ignore[func-returns-value]
     assert (submitted, list(landed.results), landed.errors) == ([480], topics, {})
