@@ -12,8 +12,8 @@ from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.airflow.run_window import Mode, OffsetRanges
-    from airflow_provider_kafka_s3.batch.request import RunRequest, Starting
+    from airflow_provider_kafka_s3.airflow.run_window import OffsetRanges
+    from airflow_provider_kafka_s3.batch.request import Purpose, RunRequest, Starting
 
 __all__ = ["RunSettings"]
 
@@ -80,7 +80,7 @@ class RunSettings:
         *,
         run: str,
         window: tuple[int, int] | OffsetRanges | None,
-        mode: Mode,
+        mode: Purpose,
         attempt: str,
     ) -> RunRequest:
         """What the engine is asked to do for one topic; wrong parameters are found by making it."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from airflow_provider_kafka_s3.airflow import compat
 from airflow_provider_kafka_s3.airflow.settings import unknown_value
+from airflow_provider_kafka_s3.batch.request import Purpose
 from airflow_provider_kafka_s3.config import Partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.layout.keys import validate_topic
@@ -24,25 +25,22 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 __all__ = [
-    "Mode",
     "OffsetRanges",
     "RunWindow",
     "parse_mode",
-    "parse_offsets",
+    "parse_topic_offsets",
     "parse_window",
     "require_length",
     "resolve_window",
 ]
 
-Mode = Literal["resume", "verify", "restore"]
-"""What a run does: land what is missing; only check what is landed; check, and write again what was deleted."""
-
 OffsetRanges = Mapping[int, tuple[int, int]]
 """Kafka partition -> ``[start, end)``."""
 
-Source = Literal["stored offsets", "conf", "params", "partition", "data interval"]
+WindowSource = Literal["stored offsets", "conf", "params", "partition", "data interval"]
+"""Where the window or the offsets of a run come from."""
 
-_MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+_MODES: Final[tuple[Purpose, ...]] = get_args(Purpose)
 _MODE: Final = "mode"
 _OURS: Final = "kafka_s3"
 _KNOWN: Final = ("window", "offsets")
@@ -76,8 +74,8 @@ class RunWindow:
         offsets: ``[start, end)`` per topic and Kafka partition; None: none were given.
     """
 
-    mode: Mode
-    source: Source
+    mode: Purpose
+    source: WindowSource
     window: tuple[int, int] | None = None
     offsets: Mapping[str, OffsetRanges] | None = None
 
@@ -123,7 +121,7 @@ def resolve_window(
     context: Context,
     *,
     offsets: Literal["incremental", "data_interval"],
-    mode: Mode = "resume",
+    mode: Purpose = "resume",
     partitioner: Partitioner | None = None,
     partition_length: timedelta | None = None,
     allow_open_window: bool = False,
@@ -155,12 +153,12 @@ def resolve_window(
         mode = parse_mode("params", asked)
 
     # The whole of conf's `kafka_s3` replaces the whole of that of params, as Airflow itself merges the two.
-    source: Source = "conf" if conf.get(_OURS) is not None else "params"
+    source: WindowSource = "conf" if conf.get(_OURS) is not None else "params"
     explicit = _explicit(source, (conf if source == "conf" else params).get(_OURS))
     if source != "conf" or not explicit:
         _refuse_misplaced(conf)
     if "offsets" in explicit:
-        return RunWindow(mode=mode, source=source, offsets=parse_offsets(source, explicit["offsets"]))
+        return RunWindow(mode=mode, source=source, offsets=parse_topic_offsets(source, explicit["offsets"]))
     if "window" in explicit:
         window = parse_window(source, explicit["window"])
         hint = "run it after its end"
@@ -180,7 +178,7 @@ def resolve_window(
     return RunWindow(mode=mode, source=source, window=(_milliseconds(window[0]), _milliseconds(window[1])))
 
 
-def parse_mode(source: str, mode: object) -> Mode:
+def parse_mode(source: str, mode: object) -> Purpose:
     """``"resume"``, ``"verify"`` or ``"restore"``.
 
     Raises:
@@ -212,7 +210,7 @@ def parse_window(source: str, window: object) -> tuple[datetime, datetime]:
     return start, end
 
 
-def parse_offsets(source: str, offsets: object) -> dict[str, dict[int, tuple[int, int]]]:
+def parse_topic_offsets(source: str, offsets: object) -> dict[str, dict[int, tuple[int, int]]]:
     """``{topic: {Kafka partition: [start, end)}}``; partitions may be text, as they are in JSON.
 
     Raises:

@@ -28,6 +28,8 @@ __all__ = [
 Mode = Literal["incremental", "data_interval", "recover"]
 OnMissing = Literal["fail", "restore", "ignore"]
 Purpose = Literal["resume", "verify", "restore"]
+"""Of a run: land what is missing; check what is landed; check it and write again what was deleted."""
+"""Of a run: land what is missing; check what is landed; check it and write again what was deleted."""
 OnFutureTimestamp = Literal["fail", "read_to_end"]
 Starting = Literal["earliest", "latest"] | Mapping[int, int]
 RequestedWindow = tuple[int, int] | Mapping[int, tuple[int, int]]

@@ -24,6 +24,7 @@ from airflow_provider_kafka_s3.airflow.lineage import RunLineage
 from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
 from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, spark_settings
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, task_error
+from airflow_provider_kafka_s3.batch.request import Purpose
 from airflow_provider_kafka_s3.config import MIB, Format, Partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error
 from airflow_provider_kafka_s3.kafka.options import Isolation
@@ -156,7 +157,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         format: Format | Mapping[str, Any] | str,  # noqa: A002 - the name that Kafka Connect's users know
         offsets: Literal["incremental", "data_interval"],
         starting_offsets: str | Mapping[Any, Any] | None = None,
-        mode: run_window.Mode = "resume",
+        mode: Purpose = "resume",
         on_empty: Literal["success", "skip"] = "success",
         allow_open_window: bool = False,
         partition_length: timedelta | None = None,
@@ -248,7 +249,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_choice("on_data_loss", self.on_data_loss, ("fail", "skip"))
         parameters.require_choice("on_future_timestamp", self.on_future_timestamp, ("fail", "read_to_end"))
         parameters.require_choice("on_missing", self.on_missing, ("fail", "ignore"))
-        parameters.require_choice("mode", self.mode, get_args(run_window.Mode))
+        parameters.require_choice("mode", self.mode, get_args(Purpose))
         parameters.require_choice("on_empty", self.on_empty, ("success", "skip"))
         run_window.require_length(self.partition_length)
         parameters.require_text("on_bad_timestamp", self.on_bad_timestamp)
@@ -297,7 +298,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
             parameters.require_conf(self.conf)
             spark = spark_settings(self)
             target = connections.spark_target(self.spark_conn_id)
-            spark_command.require_client_mode(
+            spark_command.require_client_deploy_mode(
                 spark.deploy_mode, target.deploy_mode, spark.conf.get("spark.submit.deployMode")
             )
             resolved = run_window.resolve_window(

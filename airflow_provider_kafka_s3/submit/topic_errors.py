@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3 import exceptions
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error
 from airflow_provider_kafka_s3.submit.driver_output import explain_output
 
 if TYPE_CHECKING:
@@ -42,9 +41,8 @@ def topic_errors(outcome: JobOutcome, topics: Iterable[str]) -> dict[str, KafkaS
         ended = by_topic.get(topic)
         if ended is None:
             errors[topic] = explain_output(outcome.output)
-        elif ended.status == "error":
-            kind = getattr(exceptions, ended.error or "", SparkJobError)
-            errors[topic] = kind(ended.message or "the Spark driver did not say why")
+        elif (error := ended.error) is not None:
+            errors[topic] = error
     for error in errors.values():
         if _EXPIRED.search(str(error)):
             error.add_note(_EXPIRED_HELP)

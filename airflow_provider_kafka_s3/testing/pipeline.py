@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from unittest import mock
 
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TopicNotFoundError, message_of
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TopicNotFoundError
 from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
@@ -185,9 +185,7 @@ class _SimulatedJob:
                 plan, _ = pipeline.log.require_plan(ref.batch)
                 pipeline.execute(plan, run=spec.run, on_data_loss=spec.on_data_loss)
             except KafkaS3Error as e:
-                outcomes.append(
-                    TopicOutcome(topic=ref.topic, status="error", error=type(e).__name__, message=message_of(e))
-                )
+                outcomes.append(TopicOutcome.failed(ref.topic, e))
             else:
                 outcomes.append(TopicOutcome(topic=ref.topic, status="decided"))
         return JobOutcome(JobResult(topics=tuple(outcomes)), "")

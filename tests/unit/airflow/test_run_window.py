@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pendulum
 import pytest
 
-from airflow_provider_kafka_s3.airflow.run_window import RunWindow, parse_offsets, require_length, resolve_window
+from airflow_provider_kafka_s3.airflow.run_window import RunWindow, parse_topic_offsets, require_length, resolve_window
 from airflow_provider_kafka_s3.config import Partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 
@@ -144,7 +144,7 @@ def test_a_slip_in_what_is_said_is_told_and_never_passed_over(said: Any, message
 def test_offsets_that_cannot_be_are_refused_with_an_example(said: Any) -> None:
     """The error shows how it is written."""
     with pytest.raises(ConfigurationError, match=r'conf: kafka_s3.offsets: .*write .*"orders": \{"0": \[0, 100\]'):
-        parse_offsets("conf", said)
+        parse_topic_offsets("conf", said)
 
 
 # -- what a run does -----------------------------------------------------------------------------------------------

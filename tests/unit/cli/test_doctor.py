@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.cli import access, main
+from airflow_provider_kafka_s3.cli.findings import Finding, guarded
 from airflow_provider_kafka_s3.cli.machine_checks import check_jars, pyspark_findings
 from airflow_provider_kafka_s3.cli.store_checks import clock_finding, lifecycle_findings
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError
 from airflow_provider_kafka_s3.spark.connector import connector_package
 from airflow_provider_kafka_s3.storage.s3 import S3Settings, make_client
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -29,6 +31,16 @@ ABORT = {"ID": "abort", "Status": "Enabled", "AbortIncompleteMultipartUpload": {
 def levels(*rules: dict[str, Any]) -> list[str]:
     """What is found about a pipeline in ``topics``."""
     return [finding.level for finding in lifecycle_findings(rules, "topics")]
+
+
+def test_an_error_of_a_check_is_a_finding_with_its_kind() -> None:
+    """Programs compare the kind, people read class and message."""
+
+    def fail() -> list[Finding]:
+        raise AccessDeniedError("403 of s3://lake")
+
+    (found,) = guarded("uploads", fail)
+    assert (found.level, found.kind, found.message) == ("error", "access_denied", "AccessDeniedError: 403 of s3://lake")
 
 
 def test_a_bucket_whose_only_rule_aborts_uploads_after_a_week_is_fine() -> None:

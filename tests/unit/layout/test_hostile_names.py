@@ -1,4 +1,4 @@
-"""Names that Kafka, a DAG author or whoever triggers a run may choose: none leaves its prefix, no two share a key."""
+"""Names that Kafka, a DAG author or a trigger of a run may contain: none leaves its prefix, no two share a key."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def control_keys(topics_dir: str, pipeline: str, topic: str) -> set[str]:
 def test_no_two_topics_of_no_two_pipelines_share_a_control_document(
     topics_dir: str, pipeline: str, topic: str, other_pipeline: str, other_topic: str
 ) -> None:
-    """And none is an owner's or the doctor's, or lies outside its own folder."""
+    """And none is an owner's or the doctor's, or is outside of its own folder."""
     mine, theirs = control_keys(topics_dir, pipeline, topic), control_keys(topics_dir, other_pipeline, other_topic)
     assert (mine == theirs) if (pipeline, topic) == (other_pipeline, other_topic) else not mine & theirs
     prefix = keys.control_prefix(topics_dir, pipeline, topic)
@@ -90,7 +90,7 @@ def test_no_two_topics_share_an_object(
     delims: tuple[str, str],
     where: tuple[int, int, int, int, int, int],
 ) -> None:
-    """Under one layout; and each is read back as what it is, by its own topic only, and lies below its prefix."""
+    """Under one layout; each key is below its prefix, and is parsed correctly, with its own topic only."""
     own = {"path_format": "'a-x'/'a'YYYY", "duration_ms": 1} if kind == "time" else {}
     layout = Layout(
         topics_dir=topics_dir,
@@ -130,7 +130,7 @@ def test_no_two_topics_share_an_object(
 def test_a_layout_names_objects_below_its_prefix_or_is_refused(
     pattern: str, delim: str, file_delim: str, topics_dir: str, extension: str
 ) -> None:
-    """Patterns, delimiters, prefixes and extensions: whatever they hold, a key is a safe one or an error."""
+    """Patterns, delimiters, prefixes and extensions: whatever they contain, a key is safe, or there is an error."""
     try:
         layout = Layout(
             topics_dir=topics_dir,
@@ -149,15 +149,15 @@ def test_a_layout_names_objects_below_its_prefix_or_is_refused(
     assert key.isprintable() or "\u202e" in key
 
 
-def test_names_that_look_alike_stay_apart() -> None:
-    """Case, dots and dashes count: no two of these share anything."""
+def test_similar_names_have_different_keys() -> None:
+    """Case, dots and dashes matter: no two of these share a key."""
     for one, other in itertools.combinations(NASTY, 2):
         assert not control_keys("topics", "p", one) & control_keys("topics", "p", other)
         assert keys.owner_key("topics", one) != keys.owner_key("topics", other)
 
 
 @pytest.mark.parametrize("topic", [".", "..", "_kafka_s3", "_kafka_s3x", "a" * 250, "", "a/b", "a\n", "ä", "a b"])
-def test_names_that_are_no_topics_or_ours_are_refused_everywhere(topic: str) -> None:
+def test_illegal_and_reserved_names_are_refused_everywhere(topic: str) -> None:
     """Before a key is made of them."""
     layout = Layout(format=Format(kind="json"))
     for make in (

@@ -155,7 +155,7 @@ def test_a_failing_topic_neither_stops_nor_undoes_the_others(bench: Bench) -> No
     for topic in ("orders", "clicks"):
         bench.kafka.create_topic(topic)
         bench.fill(topic, [{"n": 1}])
-    bench.spark.failing["clicks"] = ("RecordError", "topic 'clicks' partition 0 offset 0: not JSON")
+    bench.spark.failing["clicks"] = ("record", "topic 'clicks' partition 0 offset 0: not JSON")
     task = bench.task(topics="orders, clicks")
     with pytest.raises(AirflowFailException) as failed:
         bench.run(task)
@@ -176,7 +176,7 @@ def test_one_transient_error_makes_the_task_worth_a_retry(bench: Bench) -> None:
     for topic in ("orders", "clicks"):
         bench.kafka.create_topic(topic)
         bench.fill(topic, [{"n": 1}])
-    bench.spark.failing = {"clicks": ("RecordError", "not JSON"), "orders": ("KafkaUnavailableError", "no broker")}
+    bench.spark.failing = {"clicks": ("record", "not JSON"), "orders": ("kafka_unavailable", "no broker")}
     with pytest.raises(AirflowException) as failed:
         bench.run(bench.task(topics="orders,clicks"))
     assert not isinstance(failed.value, AirflowFailException)
@@ -208,7 +208,7 @@ def test_the_task_s_error_names_the_ways_out_of_credentials_that_end_during_a_jo
 
     bench.kafka.create_topic("orders")
     bench.fill("orders", [{"n": 1}])
-    bench.spark.failing["orders"] = ("TransientError", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
+    bench.spark.failing["orders"] = ("transient", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
     with pytest.raises(AirflowException, match=r"ExpiredToken.*DurationSeconds.*aws_conn_id=None"):
         bench.run(bench.task())
 

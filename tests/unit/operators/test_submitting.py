@@ -391,7 +391,7 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"on_bad_timestamp": "unknown"}, "on_bad_timestamp='unknown' has no effect"),
         ({"upload": {"threads": 0}}, "upload threads=0 must be 1 or more"),
         ({"part_size": 1}, "part_size=1 is below S3's minimum"),
-        ({"file_delim": "0"}, "file_delim='0' holds a digit"),
+        ({"file_delim": "0"}, "file_delim='0' contains a digit"),
         ({"topics": ["a", "b"], "starting_offsets": {0: 1}}, "do not tell which of the topics"),
         ({"partitioner": {"kind": "time", "path_format": "QQ", "duration_ms": 1}}, "path_format|pattern"),
     ],
