@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_kafka_s3.layout.keys import data_prefix
+
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.operators.work import Work
 
@@ -40,8 +42,7 @@ class RunLineage:
             broker=str(work.kafka["bootstrap.servers"]).partition(",")[0].strip(),
             bucket=work.bucket,
             prefixes={
-                topic: f"{run.log.topics_dir}/{topic}" if run.log.topics_dir else topic
-                for topic, run in work.runs.items()
+                topic: data_prefix(run.request.layout, topic).removesuffix("/") for topic, run in work.runs.items()
             },
             returned=returned,
         )
