@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffset, TopicView
-from airflow_provider_kafka_s3.batch.status import owned_topics
 from airflow_provider_kafka_s3.cli.stored_connections import read_connection
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore

@@ -8,16 +8,24 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_kafka_s3.batch import commands, decided, exits, gc, recovery
-from airflow_provider_kafka_s3.batch import repair as marker_repair
-from airflow_provider_kafka_s3.batch.commands import format_batches, parse_batches, parse_offsets
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.planning import recovery_target
+from airflow_provider_kafka_s3.batch.roll_forward import roll_forward
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import FAILED, FINDINGS, OK, Answer, count, size, table
+from airflow_provider_kafka_s3.documents.notation import format_batches, parse_batches, parse_offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.maintenance import gc
+from airflow_provider_kafka_s3.maintenance import repair as marker_repair
+from airflow_provider_kafka_s3.maintenance.abandon import abandon as abandon_batch
+from airflow_provider_kafka_s3.maintenance.accept_loss import absent, accept_deleted, accept_gone
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss as accept_lost_objects
+from airflow_provider_kafka_s3.maintenance.named_batch import require_plan
+from airflow_provider_kafka_s3.maintenance.recover import recover as recover_topic
+from airflow_provider_kafka_s3.maintenance.reset import live_topic_id
+from airflow_provider_kafka_s3.maintenance.reset import reset as reset_topic
 
 __all__ = ["abandon", "accept_loss", "collect", "recover", "repair", "reset"]
 
@@ -25,7 +33,7 @@ __all__ = ["abandon", "accept_loss", "collect", "recover", "repair", "reset"]
 def abandon(access: Access) -> Answer:
     """Give an undecided batch up."""
     said, committer = access.said, access.committer()
-    plan = exits.require_plan(committer, said.batch)
+    plan = require_plan(committer, said.batch)
     data: dict[str, Any] = {"batch": plan.batch, "offsets": plan.claim.to_wire(), "dry_run": said.dry_run}
     if said.dry_run:
         decision = committer.log.read_manifest(plan.batch)
@@ -40,7 +48,7 @@ def abandon(access: Access) -> Answer:
                 f"would be abandoned, its offsets released as {said.release}" if decision is None else "nothing to do",
             ],
         )
-    decision = exits.abandon(committer, plan.batch, release=said.release, reason=said.reason, operator=said.operator)
+    decision = abandon_batch(committer, plan.batch, release=said.release, reason=said.reason, operator=said.operator)
     later = {
         "debt": "the next incremental run, or kafka-s3 recover, plans its offsets again"
         if plan.tail
@@ -69,7 +77,7 @@ def accept_loss(access: Access) -> Answer:
         if said.dry_run:
             left = offsets - committer.log.view().marker.covered
             return Answer({"offsets": left.to_wire(), "dry_run": True}, [f"would be recorded as lost: {left}"])
-        lost = exits.accept_gone(committer, offsets, **record)
+        lost = accept_gone(committer, offsets, **record)
         line = f"recorded as lost: {lost}" if lost else "these offsets are covered already; nothing was changed"
         return Answer({"offsets": lost.to_wire(), "dry_run": False}, [line])
     keys: dict[str, list[str]] = {}
@@ -78,14 +86,14 @@ def accept_loss(access: Access) -> Answer:
     for batch in sorted(set(said.batch)):
         pending: tuple[str, ...] = ()
         if said.dry_run:
-            seen = exits.absent(committer, batch)
+            seen = absent(committer, batch)
             # Of a complete batch, nobody completes an upload any more.
             found, pending = ((*seen.gone, *seen.waiting), ()) if said.deleted else (seen.gone, seen.waiting)
             lines += [f"batch {batch}: {count(len(found), 'object')} absent, with an upload that is gone"]
         elif said.deleted:
-            found = exits.accept_deleted(committer, batch, **record)
+            found = accept_deleted(committer, batch, **record)
         else:
-            found = exits.accept_loss(committer, batch, **record, other_cluster=said.other_cluster)
+            found = accept_lost_objects(committer, batch, **record, other_cluster=said.other_cluster)
         if not said.dry_run:
             lines += [f"batch {batch} is complete, {count(len(found), 'object')} accepted as lost"]
         lines += [f"  {access.store.url(key)}" for key in found]
@@ -106,7 +114,7 @@ def reset(access: Access) -> Answer:
     """Turn to the topic that was created again."""
     said, committer = access.said, access.committer()
     view = committer.log.view()
-    live = exits.live_topic_id(committer, view)
+    live = live_topic_id(committer, view)
     data: dict[str, Any] = {"stored_topic_id": view.topic_id, "live_topic_id": live, "dry_run": said.dry_run}
     if said.dry_run:
         if live == view.topic_id and view.open_reset is None:
@@ -122,7 +130,7 @@ def reset(access: Access) -> Answer:
                 f"batches that nobody decided would be recorded as lost: {undecided or 'none'}",
             ],
         )
-    done = exits.reset(committer, operator=said.operator)
+    done = reset_topic(committer, operator=said.operator)
     generation = committer.log.require_marker()[0].generation
     line = (
         f"generation {generation} begins with topic id {live}; the next run starts with the topic's first record"
@@ -150,9 +158,9 @@ def recover(access: Access) -> Answer:
             ],
         )
     if said.decided_only:
-        done = decided.roll_forward(committer)
+        done = roll_forward(committer)
     else:
-        done = recovery.recover(committer, operator=said.operator, on_data_loss=said.on_data_loss, wait=said.wait)
+        done = recover_topic(committer, operator=said.operator, on_data_loss=said.on_data_loss, wait=said.wait)
     lines = [f"finished batches: {', '.join(map(str, done.batches)) or 'none'}"]
     if done.undecided:
         lines.append(f"not decided, so left to a run or to kafka-s3 recover: {', '.join(map(str, done.undecided))}")
@@ -225,8 +233,8 @@ def _choice(access: Access, topic_log: TopicLog, done: marker_repair.Repaired) -
     decided = [gone.batch for gone in done.recorded]
     older = ("--gone-before", said.gone_before, "--batches", format_batches(decided)) if decided else ()
     everything = format_batches([*decided, *(gone.batch for gone in unsure)])
-    stay = commands.repair(topic_log, *again, "--gone-before", _when(max(last, latest) + 1), "--batches", everything)
-    restore = commands.repair(topic_log, *again, *older, "--restore-gone")
+    stay = topic_log.remedies.repair(*again, "--gone-before", _when(max(last, latest) + 1), "--batches", everything)
+    restore = topic_log.remedies.repair(*again, *older, "--restore-gone")
     return [
         (
             f"{_told(unsure)} are gone, and their uploads too: they were never completed, or somebody deleted them "

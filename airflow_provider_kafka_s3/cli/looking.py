@@ -5,23 +5,23 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
-from airflow_provider_kafka_s3.batch.commands import parse_offsets
-from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
-from airflow_provider_kafka_s3.batch.exits import last_layout
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.runs import TopicRun
-from airflow_provider_kafka_s3.batch.status import BatchStatus, TopicStatus, topic_status
+from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, ranges, size, table
+from airflow_provider_kafka_s3.documents.notation import parse_offsets
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     ConfigurationError,
     ForeignObjectError,
     MissingObjectError,
 )
+from airflow_provider_kafka_s3.inspect.status import BatchStatus, TopicStatus, topic_status
+from airflow_provider_kafka_s3.parallel import in_threads
 
 __all__ = ["status", "verify"]
 
@@ -121,7 +121,7 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
         run=f"operator:verify:{uuid.uuid4()}",
         mode="incremental" if window is None else "data_interval",
         window=window,
-        layout=last_layout(committer, topic_log.view().next),
+        layout=topic_log.last_layout(topic_log.view().next),
         starting="earliest",
         purpose="restore" if access.said.restore and not access.said.dry_run else "verify",
     )

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from airflow_provider_kafka_s3 import __version__
-from airflow_provider_kafka_s3.batch.documents import printable
 from airflow_provider_kafka_s3.cli import acting, doctor, looking
 from airflow_provider_kafka_s3.cli.access import Access, add_options
 from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer
+from airflow_provider_kafka_s3.documents.codec import printable
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError, message_of
 from airflow_provider_kafka_s3.messages import readable
 

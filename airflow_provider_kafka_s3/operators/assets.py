@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -23,7 +23,7 @@ from airflow_provider_kafka_s3.retry import RetryPolicy
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_kafka_s3.batch.requests import RunRequest, Starting
+    from airflow_provider_kafka_s3.batch.request import RunRequest, Starting
     from airflow_provider_kafka_s3.operators.work import Work
     from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
@@ -338,7 +338,7 @@ class KafkaToS3Operator(PlanSubmitter):
         attempt: str,
     ) -> RunRequest:
         """What the engine is asked to do for one topic; wrong parameters are found by making it."""
-        from airflow_provider_kafka_s3.batch.requests import RunRequest
+        from airflow_provider_kafka_s3.batch.request import RunRequest
 
         # A window is landed whole: a cap on it would leave a gap that no later run looks for.
         most = self.max_records_per_run if window is None or self.offsets == "data_interval" else None

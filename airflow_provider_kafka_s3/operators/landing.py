@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3.batch.commit import in_threads
-from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.exceptions import SparkJobError
+from airflow_provider_kafka_s3.parallel import in_threads
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.batch.plan import Plan
-    from airflow_provider_kafka_s3.batch.runs import TopicRun
+    from airflow_provider_kafka_s3.batch.run import TopicRun
+    from airflow_provider_kafka_s3.documents.plan import Plan
 
 __all__ = ["Landed", "Submit", "land"]
 

@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.batch.requests import Starting
+    from airflow_provider_kafka_s3.batch.request import Starting
 
 __all__ = [
     "has_template",

@@ -9,7 +9,7 @@ from airflow_provider_kafka_s3.exceptions import TerminalError, message_of
 from airflow_provider_kafka_s3.messages import count, size
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.batch.requests import BatchSummary, TopicResult, Verification
+    from airflow_provider_kafka_s3.batch.request import BatchSummary, TopicResult, Verification
     from airflow_provider_kafka_s3.operators.windows import Resolved
 
 __all__ = ["failure", "said", "to_xcom"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_kafka_s3.batch.plan import Plan
+    from airflow_provider_kafka_s3.documents.plan import Plan
     from airflow_provider_kafka_s3.operators.remote import RemoteJob
     from airflow_provider_kafka_s3.operators.work import Work
 

@@ -23,9 +23,9 @@ from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_kafka_s3.batch.plan import Plan
-    from airflow_provider_kafka_s3.batch.planner import PlannerTask, TaskHasEnded
-    from airflow_provider_kafka_s3.batch.runs import TopicRun
+    from airflow_provider_kafka_s3.batch.run import TopicRun
+    from airflow_provider_kafka_s3.documents.plan import Plan
+    from airflow_provider_kafka_s3.documents.planner import PlannerTask, TaskHasEnded
     from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
     from airflow_provider_kafka_s3.operators.windows import Resolved
     from airflow_provider_kafka_s3.storage.port import ObjectStore
@@ -113,10 +113,10 @@ def prepare(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> Wo
         TransientError: credentials cannot be asked for now.
     """
     from airflow_provider_kafka_s3.batch.commit import Committer
+    from airflow_provider_kafka_s3.batch.encode import object_builder
     from airflow_provider_kafka_s3.batch.log import TopicLog
-    from airflow_provider_kafka_s3.batch.objects import object_builder
-    from airflow_provider_kafka_s3.batch.planner import PlannerTask
-    from airflow_provider_kafka_s3.batch.runs import TopicRun
+    from airflow_provider_kafka_s3.batch.run import TopicRun
+    from airflow_provider_kafka_s3.documents.planner import PlannerTask
     from airflow_provider_kafka_s3.kafka.options import spark_options
     from airflow_provider_kafka_s3.kafka.source import KafkaSource
     from airflow_provider_kafka_s3.layout.zones import zone_database_version

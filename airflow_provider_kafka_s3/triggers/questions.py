@@ -83,7 +83,7 @@ class LagQuestion:
     def ask(self) -> Answer:
         """See :class:`Question`; the result is the lag per topic."""
         from airflow_provider_kafka_s3.batch.log import TopicLog
-        from airflow_provider_kafka_s3.batch.waiting import lag
+        from airflow_provider_kafka_s3.inspect.lag import lag
         from airflow_provider_kafka_s3.operators.work import open_store
         from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
         from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -129,7 +129,7 @@ class WindowQuestion:
 
     def ask(self) -> Answer:
         """See :class:`Question`; the result is the window, and per topic which partitions have passed or are quiet."""
-        from airflow_provider_kafka_s3.batch.waiting import window_state
+        from airflow_provider_kafka_s3.inspect.lag import window_state
 
         start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (self.start, self.end))
         now = datetime.now(UTC)

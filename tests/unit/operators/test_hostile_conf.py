@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.batch.commands import parse_offsets as parse_option
-from airflow_provider_kafka_s3.batch.requests import RunRequest
+from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.documents.notation import parse_offsets as parse_option
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.operators.windows import Resolved, resolve_window
 

@@ -32,7 +32,7 @@ sys.meta_path.insert(0, NotOnExecutors())
 import airflow_provider_kafka_s3
 assert airflow_provider_kafka_s3.__file__.startswith(sys.argv[1]), airflow_provider_kafka_s3.__file__
 import pyarrow as pa
-from airflow_provider_kafka_s3.batch.objects import write_slice
+from airflow_provider_kafka_s3.batch.encode import write_slice
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -52,8 +52,8 @@ with UploadPool(DurableStore(MemoryStore(), Retrier()), part_size=5 << 20) as po
 
 PLAN = """
 import pickle, sys
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice, layout_digest
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import UploadSettings

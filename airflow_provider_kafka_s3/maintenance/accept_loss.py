@@ -1,121 +1,24 @@
-"""Ways out of dead ends: what a person decides when the protocol cannot go on by itself.
-
-Each is safe at any time, beside any number of running drivers, and harmless when repeated.
-"""
+"""Record objects and offsets as lost. Safe beside any number of running drivers, and harmless when repeated."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Literal
 
-from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.decided import finish_reset
-from airflow_provider_kafka_s3.batch.log import RunRecord
-from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan, layout_digest, writer_versions
-from airflow_provider_kafka_s3.batch.planning import View, next_claim, untouched
-from airflow_provider_kafka_s3.batch.source import require_topic_id
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
+from airflow_provider_kafka_s3.batch.planning import next_claim, untouched
+from airflow_provider_kafka_s3.batch.roll_forward import finish_reset
+from airflow_provider_kafka_s3.documents.manifest import Amend
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan, layout_digest, writer_versions
+from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError, TopicNotFoundError, raise_first
+from airflow_provider_kafka_s3.maintenance.named_batch import require_committed
 from airflow_provider_kafka_s3.messages import few
 
-__all__ = [
-    "Absent",
-    "abandon",
-    "absent",
-    "accept_deleted",
-    "accept_gone",
-    "accept_loss",
-    "last_layout",
-    "live_topic_id",
-    "record_gone",
-    "require_plan",
-    "reset",
-]
-
-
-def abandon(
-    committer: Committer, batch: int, *, release: Literal["debt", "lost"], reason: str, operator: str
-) -> Manifest:
-    """Give an undecided batch up.
-
-    Args:
-        committer: of the topic.
-        batch: its number.
-        release: ``debt``: its offsets are planned again, with the configuration of then; ``lost``: the gap is accepted.
-        reason: why, for the record.
-        operator: who says so, for the record.
-
-    Raises:
-        ConfigurationError: the batch is committed already and can only be rolled forward.
-    """
-    plan = require_plan(committer, batch)
-    decision = committer.abandon(plan, release=release, reason=reason, operator=operator, run=f"operator:{operator}")
-    if decision.status != "abandoned":
-        raise ConfigurationError(
-            f"batch {batch} of topic {plan.topic!r} is decided ({decision.status}) and can only be rolled forward: "
-            f"{commands.recover(committer.log)}. Nothing was changed. The decision: {committer.log.manifest_url(batch)}"
-        )
-    committer.resolve(plan, decision)
-    return decision
-
-
-def reset(committer: Committer, *, operator: str) -> bool:
-    """Turn the pipeline to the live incarnation of its topic; False if it is there already.
-
-    What older batches decided is carried out first, what they did not decide is recorded as lost: their topic is gone.
-    """
-    while True:
-        view = committer.log.view()
-        if (pending := view.open_reset) is not None:
-            finish_reset(committer, view, pending)
-            continue
-        live = live_topic_id(committer, view)
-        if live == view.topic_id:
-            return False
-        committer.log.create_plan(
-            Plan(
-                batch=view.next,
-                type="reset",
-                topic=committer.log.topic,
-                topic_id=view.topic_id,
-                generation=view.marker.generation,
-                run=f"operator:{operator}",
-                tail=False,
-                isolation="read_committed",
-                slices=(),
-                skipped=NO_OFFSETS,
-                layout=None,
-                layout_sha256="",
-                start=view.start_of_log,
-                new_topic_id=live,
-            )
-        )
-        view = committer.log.view()
-        if (pending := view.open_reset) is not None:
-            finish_reset(committer, view, pending)
-            return True
-
-
-def live_topic_id(committer: Committer, view: View) -> str:
-    """Incarnation of the live topic, which can be told from the one that was landed.
-
-    Raises:
-        ConfigurationError: one of the two has no id, and the other has: the brokers were upgraded.
-    """
-    topic = committer.log.topic
-    live = committer.source.describe(topic).topic_id or ""
-    if bool(live) != bool(view.topic_id):
-        raise ConfigurationError(
-            f"nobody can tell whether topic {topic!r} is another one than was landed: its stored offsets have topic id "
-            f"{view.topic_id or 'none'}, the live topic has {live or 'none'}. Nothing was changed. If it was created "
-            f"again, land it with another pipeline and topics_dir; if not, there is nothing to do"
-        )
-    return live
+__all__ = ["Absent", "absent", "accept_deleted", "accept_gone", "accept_loss", "record_gone"]
 
 
 def accept_loss(
@@ -140,8 +43,8 @@ def accept_loss(
         BatchLossError: objects are not lost, but can only be written by another installation. Nothing was recorded.
         KafkaS3Error: something went wrong with an object that may not be lost; all others were seen to first.
     """
-    plan, decision = _committed(committer, batch)
-    done = committer.complete(plan, decision, accepting=True)
+    plan, decision = require_committed(committer, batch)
+    done = committer.objects.complete(plan, decision, accepting=True)
     if done is None:
         return ()
     lost, errors = done
@@ -155,7 +58,7 @@ def accept_loss(
     if lost and not other_cluster:
         _require_cluster(committer, batch)
     recorded = record_gone(committer, batch, {one.entry.key for one in lost}, reason=reason, operator=operator)
-    committer.give_up(lost)
+    committer.objects.abort_refused(lost)
     # Every other object was seen just now, so nothing has to be looked at again.
     committer.resolve(plan, decision)
     return recorded
@@ -169,7 +72,7 @@ def _require_cluster(committer: Committer, batch: int) -> None:
     except TopicNotFoundError as e:
         live = e.cluster_id
     if landed and live and live != landed:
-        gone = commands.accept_loss(committer.log, batch, other_cluster=True)
+        gone = committer.log.remedies.accept_loss(batch, other_cluster=True)
         raise ConfigurationError(
             f"the Kafka connection leads to cluster {live!r}, topic {topic!r} was landed from {landed!r}, which may "
             f"have what batch {batch} lacks. Nothing was recorded. Correct the connection. If that cluster is gone for "
@@ -187,13 +90,13 @@ def accept_deleted(committer: Committer, batch: int, *, reason: str, operator: s
         ConfigurationError: the batch is not complete.
         ForeignObjectError: a key holds something else.
     """
-    plan, decision = _committed(committer, batch)
+    plan, decision = require_committed(committer, batch)
     if not committer.log.require_marker()[0].is_resolved(batch):
         raise ConfigurationError(
             f"batch {batch} of topic {plan.topic!r} is not complete: what is absent may still come. Complete it: "
-            f"{commands.recover(committer.log)}"
+            f"{committer.log.remedies.recover()}"
         )
-    intact = committer.are_intact(plan, decision.objects)
+    intact = committer.objects.are_intact(plan, decision.objects)
     absent = {entry.key for entry, there in zip(decision.objects, intact, strict=True) if not there}
     return record_gone(committer, batch, absent, reason=reason, operator=operator)
 
@@ -255,17 +158,17 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
             owners = [n for n, plan in sorted(view.open_plans.items()) if plan.claim & claimed]
             raise ConfigurationError(
                 f"topic {topic!r}: offsets {claimed} belong to open batches {owners}; nothing was recorded. Give these "
-                f"up first: {', '.join(commands.abandon(topic_log, n) for n in owners)}"
+                f"up first: {', '.join(topic_log.remedies.abandon(n) for n in owners)}"
             )
         begin = untouched(view, left)
         if between := Offsets({p: [(begin[p], left.end(p) or 0)] for p in left}) - left:
             raise ConfigurationError(
                 f"topic {topic!r}: offsets {between} lie below these and were never landed; runs would go on behind "
                 f"them and leave them out. Nothing was recorded. Accept all of them: "
-                f"{commands.accept_gone(topic_log, left | between)}"
+                f"{topic_log.remedies.accept_gone(left | between)}"
             )
         claim, tail = next_claim(view, left, max_records=None)
-        layout = last_layout(committer, view.next)
+        layout = topic_log.last_layout(view.next)
         # No plan without the record of its run, as in every run.
         topic_log.create_run(
             RunRecord(
@@ -300,15 +203,6 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
             recorded |= claim
 
 
-def last_layout(committer: Committer, upcoming: int) -> Layout:
-    """The layout of the latest batch below ``upcoming``; a plain one if there is none, for a batch without objects."""
-    for batch in range(upcoming - 1, 0, -1):
-        plan, _ = committer.log.require_plan(batch)
-        if plan.layout is not None:
-            return plan.layout
-    return Layout(topics_dir=committer.log.topics_dir, format=Format(kind="json"))
-
-
 @dataclass(frozen=True)
 class Absent:
     """Keys of a committed batch that are not there and not accepted as lost.
@@ -329,9 +223,9 @@ def absent(committer: Committer, batch: int) -> Absent:
         ConfigurationError: the batch is not committed.
         ForeignObjectError: a key holds something else.
     """
-    plan, decision = _committed(committer, batch)
+    plan, decision = require_committed(committer, batch)
     accepted = committer.log.amended_keys(batch)[0]
-    intact = committer.are_intact(plan, decision.objects)
+    intact = committer.objects.are_intact(plan, decision.objects)
     left = [e for e, there in zip(decision.objects, intact, strict=True) if not there and e.key not in accepted]
     pending = committer.parallel(lambda entry: committer.store.upload_exists(entry.key, entry.upload_id), left)
     found = list(zip(left, pending, strict=True))
@@ -339,31 +233,3 @@ def absent(committer: Committer, batch: int) -> Absent:
         gone=tuple(entry.key for entry, waits in found if not waits),
         waiting=tuple(entry.key for entry, waits in found if waits),
     )
-
-
-def require_plan(committer: Committer, batch: int) -> Plan:
-    """The plan of a batch that a person named.
-
-    Raises:
-        ConfigurationError: there is no such batch.
-    """
-    plan = committer.log.read_plan(batch)
-    if plan is None:
-        raise ConfigurationError(
-            f"topic {committer.log.topic!r} has no batch {batch}; nothing was changed. Its plan would be "
-            f"{committer.log.plan_url(batch)}"
-        )
-    return plan
-
-
-def _committed(committer: Committer, batch: int) -> tuple[Plan, Manifest]:
-    plan = require_plan(committer, batch)
-    decision = committer.log.read_manifest(batch)
-    if decision is None:
-        raise ConfigurationError(
-            f"batch {batch} of topic {plan.topic!r} is not decided, so it has lost nothing yet; abandon it instead: "
-            f"{commands.abandon(committer.log, batch)}"
-        )
-    if decision.status != "commit":
-        raise ConfigurationError(f"batch {batch} of topic {plan.topic!r} has no objects: it is {decision.status}")
-    return plan, decision

@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from airflow_provider_kafka_s3.batch.documents import Document
-from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.config import MAX_PARTS
+from airflow_provider_kafka_s3.documents.codec import Document
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout.keys import data_key_parser, validate_key
 from airflow_provider_kafka_s3.storage.port import Part
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_kafka_s3.batch.documents import Document, corrupt, decode
+from airflow_provider_kafka_s3.documents.codec import Document, corrupt, decode
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 

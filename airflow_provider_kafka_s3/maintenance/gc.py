@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_kafka_s3.batch.commit import in_threads
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.manifest import Manifest
 from airflow_provider_kafka_s3.batch.nesting import of_inner_topics
-from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.storage.port import PendingUpload
 
 __all__ = ["DEFAULT_AGE", "Garbage", "collect", "find_garbage"]

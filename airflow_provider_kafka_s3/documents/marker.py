@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from airflow_provider_kafka_s3.batch.documents import MAX_BATCH, MAX_PARTITION, Document
-from airflow_provider_kafka_s3.batch.manifest import Manifest
-from airflow_provider_kafka_s3.batch.offsets import Offsets, Ranges, coalesce, intersect, ranges_from_wire, subtract
-from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.documents.codec import MAX_BATCH, MAX_PARTITION, Document
+from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.offsets import Offsets, Ranges, coalesce, intersect, ranges_from_wire, subtract
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
 
 __all__ = ["ClosedGeneration", "Marker", "PartitionState", "fold"]

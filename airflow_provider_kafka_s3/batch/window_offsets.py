@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.planning import Window
-from airflow_provider_kafka_s3.batch.requests import OnFutureTimestamp, RequestedWindow, RunRequest
+from airflow_provider_kafka_s3.batch.request import OnFutureTimestamp, RequestedWindow, RunRequest
 from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffset
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 

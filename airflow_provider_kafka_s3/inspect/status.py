@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from airflow_provider_kafka_s3.batch.commit import in_threads
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.manifest import Manifest
-from airflow_provider_kafka_s3.batch.marker import Marker
-from airflow_provider_kafka_s3.batch.offsets import Offsets, Ranges, subtract
-from airflow_provider_kafka_s3.batch.owners import decode_owner
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.planning import View, incremental_target
+from airflow_provider_kafka_s3.batch.planning import incremental_target
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.batch.view import View
+from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import Offsets, Ranges, subtract
+from airflow_provider_kafka_s3.documents.owner import decode_owner
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import ObjectInfo
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_kafka_s3.batch.bounds import is_future
+from airflow_provider_kafka_s3.batch.incarnation import refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.planning import incremental_target
-from airflow_provider_kafka_s3.batch.source import Isolation, Source, refuse_shorter_log, require_topic_id
+from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.batch.window_offsets import is_future
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.batch.log import TopicLog

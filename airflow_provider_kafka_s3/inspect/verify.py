@@ -14,23 +14,19 @@ from typing import Final
 
 from isal import isal_zlib
 
-from airflow_provider_kafka_s3.batch import commands
-from airflow_provider_kafka_s3.batch.bounds import window_of
-from airflow_provider_kafka_s3.batch.commit import CONTENT_METADATA, CRC32_METADATA, Committer, matches
-from airflow_provider_kafka_s3.batch.log import RunRecord
-from airflow_provider_kafka_s3.batch.manifest import ObjectEntry
-from airflow_provider_kafka_s3.batch.marker import Marker
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.requests import BatchSummary, RunRequest, TopicResult, Verification
-from airflow_provider_kafka_s3.batch.source import require_topic_id
-from airflow_provider_kafka_s3.batch.verify import (
-    Covering,
-    covering_downward,
-    covering_upward,
-    missing_objects,
-)
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
+from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
+from airflow_provider_kafka_s3.batch.object_metadata import CONTENT_METADATA, CRC32_METADATA, matches
+from airflow_provider_kafka_s3.batch.presence import missing_objects
+from airflow_provider_kafka_s3.batch.request import BatchSummary, RunRequest, TopicResult, Verification
+from airflow_provider_kafka_s3.batch.window_offsets import window_of
 from airflow_provider_kafka_s3.config import MIB
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ForeignObjectError, UnknownOutcomeError
 from airflow_provider_kafka_s3.messages import few
 
@@ -212,7 +208,7 @@ class _Inspection:
         )
 
     def _restore(self, plan: Plan, entries: list[ObjectEntry]) -> None:
-        for entry, built in self.committer.rebuild(plan, entries):
+        for entry, built in self.committer.objects.rebuild(plan, entries):
             where = self.committer.store.url(entry.key)
             if isinstance(built, str):
                 partition = plan.slices[entry.slices[0]].partition
@@ -223,7 +219,7 @@ class _Inspection:
                 )
                 continue
             try:
-                self.committer.put_again(plan, entry, built, only_unresolved=False)
+                self.committer.objects.put_again(plan, entry, built, only_unresolved=False)
             except ForeignObjectError:
                 self.damaged.append(f"{where} of batch {plan.batch} (something else came to lie there meanwhile)")
             else:
@@ -244,7 +240,7 @@ class _Inspection:
                 f"{len(self.lost)} objects of topic {topic!r} are gone and cannot be written again from Kafka: "
                 f"{few(self.lost)}. Bring them back, with their metadata, from a backup or an earlier version (if the "
                 f"bucket keeps versions), or accept that they are gone: for this run with on_missing='ignore', for "
-                f"good by {commands.accept_deleted(self.committer.log, self.lost_batches)}"
+                f"good by {self.committer.log.remedies.accept_deleted(self.lost_batches)}"
             )
         if self.missing and self.request.on_missing == "ignore":
             log.warning(

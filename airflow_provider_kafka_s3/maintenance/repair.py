@@ -16,13 +16,12 @@ from typing import Final
 import msgspec
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.documents import encode, write_stamp
-from airflow_provider_kafka_s3.batch.exits import record_gone
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry
-from airflow_provider_kafka_s3.batch.marker import Marker, fold
-from airflow_provider_kafka_s3.batch.owners import decode_owner
-from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
+from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
+from airflow_provider_kafka_s3.documents.marker import Marker, fold
+from airflow_provider_kafka_s3.documents.owner import decode_owner
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     CorruptControlError,
@@ -31,6 +30,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TransientError,
 )
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.accept_loss import record_gone
 from airflow_provider_kafka_s3.storage.port import StoredObject
 
 __all__ = ["Gone", "GoneRule", "Repaired", "repair"]
@@ -296,7 +296,7 @@ def _decided(
         found = list(zip(some, decisions, strict=True))
         unseen = [(p, decision) for p, decision in found if known is None or not known.is_resolved(p.batch)]
         entries = [(plan, entry) for plan, decision in unseen if decision for entry in decision.objects]
-        intact = committer.parallel(lambda item: committer.is_intact(*item), entries)
+        intact = committer.parallel(lambda item: committer.objects.is_intact(*item), entries)
         missing: dict[int, list[ObjectEntry]] = {}
         for (plan, entry), there in zip(entries, intact, strict=True):
             if not there:
@@ -320,7 +320,7 @@ def _gone(committer: Committer, plan: Plan, absent: Sequence[ObjectEntry]) -> tu
     if not absent or any(committer.parallel(lambda e: store.upload_exists(e.key, e.upload_id), absent)):
         return absent, None
     # An upload that a driver completes between the two looks is gone, too.
-    there = committer.are_intact(plan, absent)
+    there = committer.objects.are_intact(plan, absent)
     absent = [entry for entry, here in zip(absent, there, strict=True) if not here]
     if not absent:
         return absent, None

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from airflow_provider_kafka_s3 import __version__
-from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     CorruptControlError,

@@ -11,16 +11,28 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from airflow_provider_kafka_s3.batch import commands
-from airflow_provider_kafka_s3.batch.bounds import pipeline_start, window_of
+from airflow_provider_kafka_s3.batch.adoption import Patience
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.decided import finish_decided, finish_reset
-from airflow_provider_kafka_s3.batch.inspection import inspect
-from airflow_provider_kafka_s3.batch.log import RunRecord
-from airflow_provider_kafka_s3.batch.marker import Marker
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.batch.patience import Patience
-from airflow_provider_kafka_s3.batch.plan import (
+from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
+from airflow_provider_kafka_s3.batch.incarnation import refuse_shorter_log, require_topic_id
+from airflow_provider_kafka_s3.batch.planning import (
+    Claimable,
+    Window,
+    claimable,
+    incremental_target,
+    interval_target,
+    next_claim,
+    recovery_target,
+)
+from airflow_provider_kafka_s3.batch.presence import require_objects
+from airflow_provider_kafka_s3.batch.request import BatchSummary, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.roll_forward import finish_decided, finish_reset
+from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.batch.view import View
+from airflow_provider_kafka_s3.batch.window_offsets import pipeline_start, window_of
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.plan import (
     MAX_SLICES,
     Plan,
     cut_slices,
@@ -29,20 +41,8 @@ from airflow_provider_kafka_s3.batch.plan import (
     layout_digest,
     writer_versions,
 )
-from airflow_provider_kafka_s3.batch.planner import TaskHasEnded
-from airflow_provider_kafka_s3.batch.planning import (
-    Claimable,
-    View,
-    Window,
-    claimable,
-    incremental_target,
-    interval_target,
-    next_claim,
-    recovery_target,
-)
-from airflow_provider_kafka_s3.batch.requests import BatchSummary, RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.source import Isolation, refuse_shorter_log, require_topic_id
-from airflow_provider_kafka_s3.batch.verify import Covering, covering_downward, covering_upward, verify
+from airflow_provider_kafka_s3.documents.planner import TaskHasEnded
+from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import (
     KafkaUnavailableError,
     LogTamperedError,
@@ -51,6 +51,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
+from airflow_provider_kafka_s3.inspect.verify import inspect
 from airflow_provider_kafka_s3.layout.keys import data_prefix, is_hidden
 
 __all__ = ["TopicRun"]
@@ -358,7 +359,7 @@ class TopicRun:
             earliest=earliest,
             ends=ends,
             on_data_loss=self.request.on_data_loss,
-            accept=lambda gone: commands.accept_gone(self.log, gone),
+            accept=self.log.remedies.accept_gone,
         )
 
     def _finish(self, plan: Plan) -> Plan | None:
@@ -403,7 +404,9 @@ class TopicRun:
 
         verified = restored = 0
         if look:
-            verified, restored = verify(self.committer, one_by_one(), target, on_missing=self.request.on_missing)
+            verified, restored = require_objects(
+                self.committer, one_by_one(), target, on_missing=self.request.on_missing
+            )
         else:
             collections.deque(one_by_one(), maxlen=0)
         self._wrote = self._wrote or bool(restored)

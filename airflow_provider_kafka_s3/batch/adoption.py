@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.manifest import Manifest
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.planner import TaskHasEnded, process_is_gone
+from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.planner import TaskHasEnded, process_is_gone
 
 __all__ = ["Patience"]
 

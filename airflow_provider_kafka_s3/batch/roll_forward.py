@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.manifest import Manifest
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.planning import View
+from airflow_provider_kafka_s3.batch.view import View
+from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     ControlError,
     KafkaS3Error,
@@ -143,5 +142,5 @@ def finish_decided(
     else:
         told = f"completed now, since they were decided before: batches {list(done.batches)}" if done.batches else ""
     if told or isinstance(error, TopicNotFoundError):
-        how = f"what is decided of the topic is completed without Kafka by {commands.recover_decided(committer.log)}"
+        how = f"what is decided of the topic is completed without Kafka by {committer.log.remedies.recover_decided()}"
         error.add_note(f"{told}; {how}" if told else how)
