@@ -110,7 +110,7 @@ class Access:
                 f"either"
             )
         if connection or (not explicit and (connection := self._option("aws_conn_id"))):
-            from airflow_provider_kafka_s3.operators import connections
+            from airflow_provider_kafka_s3.airflow import connections
 
             access = read_connection(connection, connections.s3_access, "aws_conn_id")
             return open_store(access.settings, access.credentials, self.bucket)
@@ -159,7 +159,7 @@ class Access:
             return {"bootstrap.servers": value}
         if ways[0] == "kafka_config":
             return _read_config(value)
-        from airflow_provider_kafka_s3.operators import connections
+        from airflow_provider_kafka_s3.airflow import connections
 
         return read_connection(value, connections.kafka_config, "kafka_conn_id")
 

@@ -15,9 +15,9 @@ from airflow_provider_kafka_s3.batch.presence import missing_objects
 from airflow_provider_kafka_s3.exceptions import SparkJobError, message_of
 from airflow_provider_kafka_s3.messages import count, either, or_nearest, readable, size
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
-from airflow_provider_kafka_s3.spark.versions import reinstall
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.submit.versions import reinstall
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
 LONG = "a-topic-with-a-name-that-somebody-has-made-as-long-as-kafka-allows." * 3

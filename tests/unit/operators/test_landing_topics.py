@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.operators.landing import land
+from airflow_provider_kafka_s3.submit.topic_runs import land
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
 
 if TYPE_CHECKING:
