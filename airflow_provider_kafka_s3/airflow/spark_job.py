@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowException  # noqa: TID253
 from airflow_provider_kafka_s3.airflow import connections, links
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error
 from airflow_provider_kafka_s3.submit import spark_command
+from airflow_provider_kafka_s3.submit.connector import connector_packages
 from airflow_provider_kafka_s3.submit.jars import require_jars
 from airflow_provider_kafka_s3.submit.processes import kill_job
 from airflow_provider_kafka_s3.submit.topic_errors import topic_errors
@@ -32,7 +33,15 @@ __all__ = ["PlanSubmitter"]
 _OURS: Final = ("application", "application_args", "java_class", "conn_id")
 """Parameters of SparkSubmitOperator that this operator decides itself."""
 
-_CHANGED_TO_SUBMIT: Final = ("application", "application_args", "conf", "env_vars", "py_files", "_spark_binary")
+_CHANGED_TO_SUBMIT: Final = (
+    "application",
+    "application_args",
+    "conf",
+    "env_vars",
+    "packages",
+    "py_files",
+    "_spark_binary",
+)
 """Attributes of SparkSubmitOperator that tell it what to submit; afterwards they are the user's again."""
 
 _OUTPUT: Final = 500
@@ -164,6 +173,16 @@ class PlanSubmitter(SparkSubmitOperator):
         if not self._spark_binary and not target.spark_binary:
             self._spark_binary = spark_command.find_spark_submit(local=target.is_local)
         conf = {name: str(value) for name, value in (self.conf or {}).items()}
+        packages = connector_packages(
+            self._spark_binary or target.spark_binary or "spark-submit",
+            spark_command.environment_of(env),
+            named=(self.packages, self.jars, self.driver_class_path),
+            conf=conf,
+            properties_file=self.properties_file,
+        )
+        if packages is not None:
+            self.log.info("neither jars nor packages name Spark's Kafka connector: packages=%r is used", packages)
+            self.packages = packages
         if target.is_local:
             env |= spark_command.python_of_local_master(conf, env)
         else:
