@@ -12,6 +12,7 @@ from airflow_provider_kafka_s3.batch.log import prove_conditions
 from airflow_provider_kafka_s3.cli.findings import Finding, Level, good, guarded
 from airflow_provider_kafka_s3.documents.codec import canonical
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, PreconditionFailed
+from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.s3_errors import translate
 
@@ -238,12 +239,13 @@ def _removes(rule: Mapping[str, Any]) -> bool:
 
 
 def _names(access: Access) -> Iterator[Finding]:
-    hidden = {
-        log.topic: keys.data_prefix(layout, log.topic)
-        for log in access.topic_logs()
-        if log.topic.startswith(("_", ".")) and (layout := _layout(log)) is not None
-        if keys.is_hidden(layout, log.topic)
-    }
+    said = access.said
+    hidden = {}
+    for pipeline, topic in owned_topics(access.store, topics_dir=access.topics_dir, pipeline=said.pipeline):
+        if topic.startswith(("_", ".")) and (not said.topic or topic in said.topic):
+            layout = _layout(access.topic_log(pipeline, topic))
+            if layout is not None and keys.is_hidden(layout, topic):
+                hidden[topic] = keys.data_prefix(layout, topic)
     for topic, prefix in hidden.items():
         yield Finding(
             "names",
