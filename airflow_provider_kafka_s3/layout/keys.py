@@ -175,7 +175,7 @@ def is_hidden(layout: Layout, topic: str) -> bool:
 
 def topic_of_folder(folder: str) -> str:
     """The topic that a folder may belong to: its name without a ``topic_prefix``, or a text that no topic is called."""
-    return _END_OF_FOLDER.findall(folder)[0]
+    return str(_END_OF_FOLDER.findall(folder)[0])
 
 
 def parse_data_key(layout: Layout, topic: str, key: str) -> tuple[int, int, int] | None:
