@@ -6,6 +6,7 @@ says by then. Field names are those of Kafka Connect's S3 sink where it has the 
 
 from __future__ import annotations
 
+import re
 import unicodedata
 import zoneinfo
 from typing import Final, Literal
@@ -166,6 +167,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         rotation: see :class:`Rotation`.
         directory_delim: between the folders of a key.
         file_delim: between topic, partition and offset of a file name.
+        topic_prefix: put before the topic, in its folder and in file names, such as ``topic=``: readers skip names that
+            begin with ``_`` or ``.``, as names of topics may. Ends in a character that topics are not named with.
         offset_pad_width: offsets in file names are zero-padded to this width; wider ones are not cut.
         part_size: bytes of one part of an upload, 5 MiB at least and 512 MiB at most.
         on_bad_timestamp: what a time partitioner does with a record whose timestamp is no time (none, or outside the
@@ -180,13 +183,14 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rotation: Rotation = Rotation()
     directory_delim: str = "/"
     file_delim: str = "+"
+    topic_prefix: str = ""
     offset_pad_width: int = 10
     part_size: int = 8 * MIB
     on_bad_timestamp: str = "fail"
     zone_database: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("topics_dir", "directory_delim", "file_delim"):
+        for name in ("topics_dir", "directory_delim", "file_delim", "topic_prefix"):
             _reject_control_characters(name, getattr(self, name))
         parts = self.topics_dir.split("/")
         _require(
@@ -210,12 +214,28 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             f"part_size={self.part_size} is above 512 MiB, and a task holds several parts in memory; use a smaller "
             f"one, such as the default of 8 MiB, which is enough for objects of 70 GiB",
         )
+        self._check_topic_prefix()
         self._check_on_bad_timestamp()
         limit = self.part_size * (MAX_PARTS - 1_000)
         _require(
             self.rotation.max_bytes <= limit,
             f"max_bytes={self.rotation.max_bytes} does not fit into {MAX_PARTS} parts of {self.part_size} bytes; "
             f"use max_bytes of at most {limit} or a larger part_size",
+        )
+
+    def _check_topic_prefix(self) -> None:
+        prefix = self.topic_prefix
+        if prefix == "":
+            return
+        _require(
+            "/" not in prefix and prefix[0] not in "._" and prefix == prefix.strip(),
+            f"topic_prefix={prefix!r} must not hold '/', have spaces around it, or begin with '.' or '_': readers skip "
+            f"such names. Use a prefix such as 'topic='",
+        )
+        _require(
+            re.fullmatch("[A-Za-z0-9._-]", prefix[-1]) is None,
+            f"topic_prefix={prefix!r} ends in a character that topics are named with: the objects of a topic 'x' would "
+            f"be named as those of a topic {prefix + 'x'!r}. Use a prefix such as 'topic='",
         )
 
     def _check_on_bad_timestamp(self) -> None:

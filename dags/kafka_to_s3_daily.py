@@ -18,13 +18,6 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 
-# Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
-CONNECTOR = (
-    {"jars": os.environ["SPARK_KAFKA_JARS"]}
-    if "SPARK_KAFKA_JARS" in os.environ
-    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
-)
-
 with DAG(
     dag_id="kafka_to_s3_daily",
     schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
@@ -42,5 +35,4 @@ with DAG(
         offsets="data_interval",
         format={"kind": "json", "compression": "gzip"},
         partitioner="daily",
-        **CONNECTOR,
     )

@@ -13,13 +13,6 @@ from airflow.providers.common.compat.sdk import DAG
 
 from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 
-# Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
-CONNECTOR = (
-    {"jars": os.environ["SPARK_KAFKA_JARS"]}
-    if "SPARK_KAFKA_JARS" in os.environ
-    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
-)
-
 with DAG(
     dag_id="kafka_to_s3_hourly",
     schedule="@hourly",
@@ -39,5 +32,4 @@ with DAG(
         starting_offsets="earliest",
         format={"kind": "json", "compression": "gzip"},
         partitioner="hourly",
-        **CONNECTOR,
     )

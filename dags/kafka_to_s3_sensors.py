@@ -18,12 +18,6 @@ from airflow_provider_kafka_s3.sensors.window_closed import KafkaWindowClosedSen
 BUCKET = os.environ.get("KAFKA_TO_S3_BUCKET", "lake")
 RETRIES = {"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True}
 
-# Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
-CONNECTOR = (
-    {"jars": os.environ["SPARK_KAFKA_JARS"]}
-    if "SPARK_KAFKA_JARS" in os.environ
-    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
-)
 
 with DAG(
     dag_id="kafka_to_s3_complete_hours",
@@ -49,7 +43,6 @@ with DAG(
         offsets="data_interval",
         format="json",
         partitioner="hourly",
-        **CONNECTOR,
     )
     complete >> land_hour
 
@@ -84,6 +77,5 @@ with DAG(
         format="json",
         on_empty="skip",
         trigger_rule="none_failed",
-        **CONNECTOR,
     )
     enough >> land_events

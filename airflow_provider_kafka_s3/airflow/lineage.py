@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_kafka_s3.layout.keys import data_prefix
+
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.airflow.run_context import RunContext
 
@@ -40,7 +42,7 @@ class RunLineage:
             broker=str(run.kafka["bootstrap.servers"]).partition(",")[0].strip(),
             bucket=run.bucket,
             prefixes={
-                topic: f"{topic_run.log.topics_dir}/{topic}" if topic_run.log.topics_dir else topic
+                topic: data_prefix(topic_run.request.layout, topic).removesuffix("/")
                 for topic, topic_run in run.runs.items()
             },
             returned=returned,

@@ -56,6 +56,7 @@ _TYPES: Final[Mapping[str, tuple[Any, str]]] = {
     "on_bad_timestamp": (str, ""),
     "directory_delim": (str, ""),
     "file_delim": (str, ""),
+    "topic_prefix": (str, ""),
     "offset_pad_width": (int, "of digits"),
     "part_size": (int, "of bytes"),
     "max_records_per_run": (int | None, "of records"),

@@ -39,6 +39,7 @@ class RunSettings:
     on_bad_timestamp: str
     directory_delim: str
     file_delim: str
+    topic_prefix: str
     offset_pad_width: int
     part_size: int
     upload: UploadSettings
@@ -67,6 +68,7 @@ class RunSettings:
             ),
             directory_delim=self.directory_delim,
             file_delim=self.file_delim,
+            topic_prefix=self.topic_prefix,
             offset_pad_width=self.offset_pad_width,
             part_size=self.part_size,
             on_bad_timestamp=self.on_bad_timestamp,

@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
 from airflow_provider_kafka_s3.spark.package_zip import package_zip
 from airflow_provider_kafka_s3.spark.spec import JobResult
 from airflow_provider_kafka_s3.submit import spark_command
+from airflow_provider_kafka_s3.submit.connector import connector_packages
 from airflow_provider_kafka_s3.submit.job import JobOutcome
 from airflow_provider_kafka_s3.submit.job_script import job_script
 from airflow_provider_kafka_s3.submit.masters import require_listening
@@ -135,8 +136,18 @@ class SparkSubmitJob:
         else:
             conf |= spark_command.python_of_driver(conf, env)
             py_files = ",".join(filter(None, [py_files, str(package_zip(application.parent))]))
+        packages = settings.packages or connector_packages(
+            command or target.spark_binary or "spark-submit",
+            spark_command.environment_of(env),
+            named=(settings.jars, settings.driver_class_path),
+            conf=conf,
+            properties_file=settings.properties_file,
+        )
+        if packages != settings.packages:
+            self._log.info("neither jars nor packages name Spark's Kafka connector: packages=%r is used", packages)
         given = {name: getattr(settings, name) for name in _NAMED} | {
             "conf": with_job_conf(conf) | {APPLICATION_FILE: str(application)},
+            "packages": packages,
             "spark_binary": command,
             "py_files": py_files,
             "application_args": ["--job-file", self._job_file],

@@ -25,6 +25,7 @@ __all__ = [
     "data_key_parser",
     "data_prefix",
     "encode_part",
+    "is_hidden",
     "manifest_key",
     "marker_key",
     "owner_key",
@@ -34,6 +35,7 @@ __all__ = [
     "probe_key",
     "run_key",
     "run_name",
+    "topic_of_folder",
     "validate_delimiters",
     "validate_key",
     "validate_pipeline",
@@ -44,6 +46,8 @@ CONTROL_DIR: Final = "_kafka_s3"
 """Folder of the control documents; Spark, Hive and Athena skip names that begin with an underscore."""
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+# No topic_prefix ends in one of these.
+_END_OF_FOLDER: Final = re.compile(r"[A-Za-z0-9._-]*\Z")
 _PIPELINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # Control characters, surrogates, and the two code points that XML 1.0 excludes: S3 lists keys as XML.
 _BAD_CHARACTER: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -134,7 +138,7 @@ def data_key(
     """The key of the object that begins with a record.
 
     Args:
-        layout: with prefix, delimiters, padding and extension.
+        layout: with prefixes, delimiters, padding and extension.
         topic: name of the Kafka topic.
         encoded_partition: result of the partitioner.
         partition: the Kafka partition.
@@ -147,17 +151,31 @@ def data_key(
     """
     validate_topic(topic)
     validate_delimiters(layout)
-    name = layout.file_delim.join((topic, str(partition), str(first_offset).zfill(layout.offset_pad_width)))
+    named = f"{layout.topic_prefix}{topic}"
+    name = layout.file_delim.join((named, str(partition), str(first_offset).zfill(layout.offset_pad_width)))
     if generation:
         name = f"{name}{layout.file_delim}g{generation}"
-    folders = (topic, encoded_partition) if not layout.topics_dir else (layout.topics_dir, topic, encoded_partition)
-    return validate_key(layout.directory_delim.join((*folders, name + layout.format.object_extension)))
+    return validate_key(
+        f"{data_prefix(layout, topic)}{encoded_partition}{layout.directory_delim}{name}{layout.format.object_extension}"
+    )
 
 
 def data_prefix(layout: Layout, topic: str) -> str:
     """The prefix of all data keys of a topic."""
-    folders = (layout.topics_dir, topic, "") if layout.topics_dir else (topic, "")
+    named = f"{layout.topic_prefix}{topic}"
+    folders = (layout.topics_dir, named, "") if layout.topics_dir else (named, "")
     return layout.directory_delim.join(folders)
+
+
+def is_hidden(layout: Layout, topic: str) -> bool:
+    """Whether the names of a topic's objects begin with ``_`` or ``.``: Spark, Hive, Athena and Trino skip such."""
+    name = data_prefix(layout, topic).removesuffix(layout.directory_delim).rpartition("/")[2]
+    return name.startswith(("_", "."))
+
+
+def topic_of_folder(folder: str) -> str:
+    """The topic that a folder may belong to: its name without a ``topic_prefix``, or a text that no topic is called."""
+    return str(_END_OF_FOLDER.findall(folder)[0])
 
 
 def parse_data_key(layout: Layout, topic: str, key: str) -> tuple[int, int, int] | None:
@@ -175,7 +193,8 @@ def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, in
     """See :func:`parse_data_key`, for many keys."""
     delim, extension = re.escape(layout.file_delim), re.escape(layout.format.object_extension)
     digits = "([0-9]{1,20})"
-    name = f"{re.escape(topic)}{delim}{digits}{delim}{digits}(?:{delim}g{digits})?{extension}"
+    named = re.escape(f"{layout.topic_prefix}{topic}")
+    name = f"{named}{delim}{digits}{delim}{digits}(?:{delim}g{digits})?{extension}"
     # The delimiter of folders may also be a part of names, so the key is parsed from its end.
     ending = re.compile(f"{re.escape(layout.directory_delim)}{name}\\Z")
     prefix = data_prefix(layout, topic)

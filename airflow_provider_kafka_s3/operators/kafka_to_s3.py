@@ -101,6 +101,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         topics_dir: prefix of all keys. (templated)
         directory_delim: between the folders of a key.
         file_delim: between topic, partition and offset in a file name.
+        topic_prefix: put before the topic in its folder and in file names, such as ``"topic="``. Readers skip names
+            that begin with ``_`` or ``.``, as those of a topic ``_orders`` do.
         offset_pad_width: digits of the offset in a file name.
         part_size: bytes of one part of an upload.
         upload: how a Spark task uploads, such as ``{"threads": 4, "memory": 268435456, "spill_dir": "/mnt/fast"}``: a
@@ -169,6 +171,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         topics_dir: str = "topics",
         directory_delim: str = "/",
         file_delim: str = "+",
+        topic_prefix: str = "",
         offset_pad_width: int = 10,
         part_size: int = 8 * MIB,
         upload: UploadSettings | Mapping[str, Any] | None = None,
@@ -217,6 +220,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.on_bad_timestamp = on_bad_timestamp
         self.directory_delim = directory_delim
         self.file_delim = file_delim
+        self.topic_prefix = topic_prefix
         self.offset_pad_width = offset_pad_width
         self.part_size = part_size
         self.upload = parameters.parse_upload(upload)

@@ -118,7 +118,7 @@ def require_jars(jars: str, *, more: bool, command: str | None, local: bool, env
     if brought is not None and (missing := missing_jars(jars, brought)):
         raise ConfigurationError(
             f"jars: {', '.join(missing)} is not among them. Spark's Kafka connector consists of "
-            f"{', '.join(CONNECTOR_JARS)}: add the path, or use packages= instead of jars="
+            f"{', '.join(CONNECTOR_JARS)}: add the path, or leave jars= out, and Spark fetches them"
         )
 
 

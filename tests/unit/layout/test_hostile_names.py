@@ -45,6 +45,7 @@ pipelines = (legal | st.sampled_from([n.strip("_-.") or "x" for n in NASTY])).fi
     lambda name: name[0].isalnum() and len(name) <= 128
 )
 prefixes = st.sampled_from(["topics", "", "a/b", "raw topics"])
+topic_prefixes = st.sampled_from(["", "topic=", "=", "t+", "a_=", "a=b-é", "1~"])
 numbers = st.integers(0, 2**31 - 1)
 offsets = st.integers(0, 2**63 - 1)
 
@@ -80,6 +81,7 @@ def test_no_two_topics_of_no_two_pipelines_share_a_control_document(
     other=topics,
     kind=st.sampled_from(["default", "daily", "hourly", "time"]),
     delims=st.sampled_from([("/", "+"), ("/", "-"), ("/x/", "."), ("=", "+"), ("_", "#")]),
+    topic_prefix=topic_prefixes,
     where=st.tuples(numbers, offsets, st.integers(0, 9), numbers, offsets, st.integers(0, 9)),
 )
 def test_no_two_topics_share_an_object(
@@ -88,6 +90,7 @@ def test_no_two_topics_share_an_object(
     other: str,
     kind: str,
     delims: tuple[str, str],
+    topic_prefix: str,
     where: tuple[int, int, int, int, int, int],
 ) -> None:
     """Under one layout; each key is below its prefix, and is parsed correctly, with its own topic only."""
@@ -98,6 +101,7 @@ def test_no_two_topics_share_an_object(
         partitioner=Partitioner(kind=kind, **own),  # type: ignore[arg-type]
         directory_delim=delims[0],
         file_delim=delims[1],
+        topic_prefix=topic_prefix,
     )
     path = make_partitioner(layout).longest
     made = {}
@@ -117,6 +121,33 @@ def test_no_two_topics_share_an_object(
     assert len(set(made.values())) == len(made)
     if topic != other:
         assert keys.parse_data_key(layout, other, made[topic, *where[:3]]) is None
+
+
+@given(topics, topic_prefixes, topics, topic_prefixes, st.sampled_from(["+", "-", "=", "_x"]))
+def test_no_two_topics_share_an_object_whatever_prefix_each_has(
+    topic: str, prefix: str, other: str, other_prefix: str, delim: str
+) -> None:
+    """Two pipelines may name the objects of their topics differently under one ``topics_dir``."""
+    one, two = (
+        Layout(format=Format(kind="json"), file_delim=delim, topic_prefix=chosen) for chosen in (prefix, other_prefix)
+    )
+    mine, theirs = keys.data_prefix(one, topic), keys.data_prefix(two, other)
+    assert (mine == theirs) == ((prefix, topic) == (other_prefix, other))
+    assert not theirs.startswith(mine) or mine == theirs
+    assert keys.topic_of_folder(mine.rstrip("/").rpartition("/")[2]) == topic
+    key = keys.data_key(one, topic=topic, encoded_partition="x", partition=1, first_offset=2, generation=3)
+    assert keys.parse_data_key(one, topic, key) == (1, 2, 3)
+    assert (keys.parse_data_key(two, other, key) is None) == (mine != theirs)
+
+
+@given(topics, topic_prefixes)
+def test_readers_skip_no_object_of_a_topic_with_a_prefix(topic: str, prefix: str) -> None:
+    """Neither its folder nor its file; without one they skip those of topics that begin with ``_`` or ``.``."""
+    layout = Layout(format=Format(kind="json"), topic_prefix=prefix)
+    key = keys.data_key(layout, topic=topic, encoded_partition="x=1", partition=0, first_offset=0, generation=0)
+    skipped = [part for part in key.split("/") if part.startswith(("_", "."))]
+    assert len(skipped) == (2 if prefix == "" and topic[0] in "_." else 0)
+    assert keys.is_hidden(layout, topic) == bool(skipped)
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import logging
 import os
@@ -95,6 +96,33 @@ def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
         assert command[command.index("--packages") + 1] == "g:a:1"
         assert command[command.index("--executor-memory") + 1] == "2g"
     assert task.conf == conf
+
+
+def test_a_job_that_names_no_connector_gets_that_of_its_spark(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of pyspark, or of the Spark that the job chooses; what names one, or may, is left as it is."""
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH"):
+        monkeypatch.delenv(name, raising=False)
+
+    def packages(run: str, **parameters: Any) -> str | None:
+        orders.fill("orders", [{"n": run}])
+        task = orders.task(**parameters)
+        orders.run(task, run_id=run)
+        assert task.packages == parameters.get("packages")
+        command = orders.spark.commands[-1]
+        return command[command.index("--packages") + 1] if "--packages" in command else None
+
+    connector = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+    assert packages("r1") == f"{connector}:{importlib.metadata.version('pyspark')}"
+    own = tmp_path / "spark"
+    (own / "jars").mkdir(parents=True)
+    (own / "jars" / "spark-core_2.13-4.1.7.jar").touch()
+    assert packages("r2", env_vars={"SPARK_HOME": str(own)}) == f"{connector}:4.1.7"
+    assert packages("r3", packages="g:a:1") == "g:a:1"
+    assert packages("r4", jars="s3a://lake/everything.jar") is None
+    assert packages("r5", driver_class_path="/opt/jars/*") is None
+    assert packages("r6", conf={"spark.jars.packages": "g:a:1"}) is None
 
 
 def test_lineage_settings_of_the_base_class_reach_every_job(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
