@@ -10,16 +10,18 @@ import ssl
 import sys
 import threading
 import urllib.parse
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from typing import TYPE_CHECKING
+
+from werkzeug.test import run_wsgi_app
 
 from dev.ports import HOST
 from dev.supervisor import Startable
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
+    from werkzeug.datastructures import Headers
 
 __all__ = ["WsgiServer"]
 
@@ -56,21 +58,8 @@ class _Handler(BaseHTTPRequestHandler):
         if body is None:
             self.close_connection = True
             return
-        status, headers, written = "", list[tuple[str, str]](), list[bytes]()
-
-        def start_response(line: str, fields: list[tuple[str, str]], *_: object) -> Callable[[bytes], object]:
-            nonlocal status, headers
-            status, headers = line, fields
-            return written.append
-
-        chunks = self.server.app(self._environ(body), start_response)
-        try:
-            content = b"".join([*written, *chunks])
-        finally:
-            close = getattr(chunks, "close", None)
-            if close is not None:
-                close()
-        self._answer(status, headers, content)
+        chunks, status, headers = run_wsgi_app(self.server.app, self._environ(body), buffered=True)
+        self._answer(status, headers, b"".join(chunks))
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = serve  # noqa: N815 - names of the base class
 
@@ -117,16 +106,14 @@ class _Handler(BaseHTTPRequestHandler):
         environ.pop("HTTP_TRANSFER_ENCODING", None)
         return environ
 
-    def _answer(self, status: str, headers: list[tuple[str, str]], content: bytes) -> None:
+    def _answer(self, status: str, headers: Headers, content: bytes) -> None:
         code, _, reason = status.partition(" ")
         self.send_response(int(code), reason)
-        names = set()
         for name, value in headers:
             self.send_header(name, value)
-            names.add(name.lower())
-        if "content-length" not in names and code not in ("204", "304"):
+        if "Content-Length" not in headers and code not in ("204", "304"):
             self.send_header("Content-Length", str(len(content)))
-        if "connection" in names and "close" in dict(headers).get("Connection", ""):
+        if "close" in headers.get("Connection", ""):
             self.close_connection = True
         self.end_headers()
         if content and self.command != "HEAD":

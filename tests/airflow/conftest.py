@@ -22,6 +22,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import msgspec
 import psutil
 import pytest
+from werkzeug import Response
 
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
@@ -83,8 +84,7 @@ class Gate:
         """Serve a request, later if it has to wait."""
         self._wait(environ["REQUEST_METHOD"], environ["PATH_INFO"])
         if any(part in environ["PATH_INFO"] for part in self._refused):
-            start_response("403 Forbidden", [("Content-Type", "application/xml")])
-            return [b"" if environ["REQUEST_METHOD"] == "HEAD" else _DENIED]
+            return Response(_DENIED, 403, mimetype="application/xml")(environ, start_response)
         return self._application(environ, start_response)
 
     def _wait(self, method: str, path: str) -> None:
