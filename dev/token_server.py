@@ -70,9 +70,10 @@ class TokenServer(WsgiServer):
         if (request.method, request.path) != ("POST", _PATH):
             return 404, {"error": "not_found"}
         # Id and secret are in the header or, as some clients have it, in the form.
-        login = request.authorization or request.form
-        client = login.get("username") or login.get("client_id", "")
-        secret = login.get("password") or login.get("client_secret", "")
+        if (login := request.authorization) is not None:
+            client, secret = login.get("username") or "", login.get("password") or ""
+        else:
+            client, secret = request.form.get("client_id", ""), request.form.get("client_secret", "")
         expected = self._clients.get(client)
         if expected is None or not hmac.compare_digest(expected.encode(), secret.encode()):
             return 401, {"error": "invalid_client", "error_description": "not the secret of this client"}
