@@ -24,10 +24,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dev.java import find_java
 from dev.kafka_security import KafkaSecurity
 from dev.kafka_tools import BrokerError, KafkaTools, Message
 from dev.ports import HOST, free_ports, listens
-from dev.supervisor import ServerProcess, supervised
+from dev.supervisor import ServerProcess, end_by_eof, supervised
 from dev.waiting import wait_for_start
 
 if TYPE_CHECKING:
@@ -67,20 +68,11 @@ def _port_in_use(port: int) -> bool:
     return False
 
 
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if not java or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME={home} holds none" if home else "it is not on PATH and JAVA_HOME is not set"
-        raise BrokerError(f"no Java to run Kafka with: {where}; install openjdk-17-jre-headless")
-    return java
-
-
 class KafkaBroker(KafkaTools, ServerProcess):
     """One Kafka broker in a process group of its own, whose id is :attr:`pid`.
 
-    :meth:`start` returns when the broker serves metadata. It raises a :class:`BrokerError` if there are no jars or no
-    Java, if the port is taken, or, with the end of the log, if the broker ends or does not answer.
+    :meth:`start` returns when the broker serves metadata. It raises a :class:`BrokerError` if there are no jars, if the
+    port is taken, or, with the end of the log, if the broker ends or does not answer.
 
     Args:
         port: port of the plain listener; None takes a free one.
@@ -147,15 +139,9 @@ class KafkaBroker(KafkaTools, ServerProcess):
     def stop(self) -> None:
         """Stop the broker and delete its data; a broker that is not running is fine."""
         self.__dict__.pop("admin", None)
-        if self._process is not None:
-            process, self._process = self._process, None
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        process, self._process = self._process, None
+        if process is not None:
+            end_by_eof(process)
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
@@ -215,7 +201,7 @@ class KafkaBroker(KafkaTools, ServerProcess):
 
     def _java_command(self) -> list[str]:
         return [
-            _java(),
+            find_java(),
             f"-Dlog4j2.configurationFile={self._directory}/log4j2.xml",
             "-Djava.awt.headless=true",
             *self._security.java_options,
@@ -332,7 +318,7 @@ def main(arguments: list[str] | None = None) -> int:
                 pass
             if not broker.running:
                 raise BrokerError(f"the Kafka broker died; its log ends with:\n{broker.last_lines()}")
-    except (BrokerError, TimeoutError) as e:
+    except (RuntimeError, TimeoutError) as e:
         print(f"kafka_broker: {e}", file=sys.stderr)
         return 2
     return 0

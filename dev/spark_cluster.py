@@ -11,7 +11,6 @@ import contextlib
 import importlib.util
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ import httpx
 import psutil
 
 from dev.ports import free_ports
-from dev.supervisor import Startable, supervised
+from dev.supervisor import Startable, end_by_eof, supervised
 from dev.waiting import wait_for_start
 
 __all__ = ["WORKER_PYTHON", "SparkCluster", "spark_home"]
@@ -68,11 +67,7 @@ class SparkCluster(Startable):
             assert process.stdin is not None
             process.stdin.close()
         for process in processes:
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            end_by_eof(process)
         folders, self._folders = self._folders, []
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import abc
+import os
+import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from tenacity import Retrying, retry_if_exception_message, stop_after_attempt
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["ServerProcess", "Startable", "end", "supervised"]
+__all__ = ["ServerProcess", "Startable", "end", "end_by_eof", "supervised"]
 
 _PORT_TAKEN: Final = retry_if_exception_message(match="(?is).*address already in use")
 
@@ -102,4 +104,20 @@ def end(process: subprocess.Popen[bytes], patience: float = 10.0) -> None:
         process.wait(patience)
     except subprocess.TimeoutExpired:
         process.kill()
+        process.wait()
+
+
+def end_by_eof(process: subprocess.Popen[Any], patience: float = 20.0) -> None:
+    """End a process, and all of its group, that ends when its standard input is closed.
+
+    Args:
+        process: leader of its group.
+        patience: seconds until the group is killed.
+    """
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -31,6 +31,7 @@ from dev.airflow_home import AirflowHome, DagRun
 from dev.airflow_servers import AirflowServers
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
+from dev.supervisor import end_by_eof
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -153,13 +154,7 @@ class Worker:
     ) -> None:
         """Stop it, and Spark with it."""
         assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        end_by_eof(self._process)
         self._results.close()
 
     def run(
@@ -243,11 +238,8 @@ class Worker:
 
     def database(self) -> str:
         """All that Airflow has stored, as SQL."""
-        connection = sqlite3.connect(self.home.folder / "airflow.db", timeout=30)
-        try:
+        with contextlib.closing(sqlite3.connect(self.home.folder / "airflow.db", timeout=30)) as connection:
             return "\n".join(connection.iterdump())
-        finally:
-            connection.close()
 
     def kill_task(self) -> None:
         """Do what Airflow does to stop a task; its handler of the signal calls the operator's ``on_kill``."""
@@ -256,14 +248,8 @@ class Worker:
 
     def _xcoms(self, dag_id: str, run_id: str) -> dict[str, Any]:
         """What each task of a run returned; of a mapped one, what one of its instances returned."""
-        connection = sqlite3.connect(self.home.folder / "airflow.db", timeout=30)
-        try:
-            rows = connection.execute(
-                "SELECT task_id, value FROM xcom WHERE dag_id = ? AND run_id = ? AND key = 'return_value'",
-                (dag_id, run_id),
-            ).fetchall()
-        finally:
-            connection.close()
+        sql = "SELECT task_id, value FROM xcom WHERE dag_id = ? AND run_id = ? AND key = 'return_value'"
+        rows = self.home.query(sql, dag_id, run_id)
         return {task: json.loads(value) for task, value in rows}
 
 

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from dev.supervisor import Startable, supervised
+from dev.waiting import wait_until
 
 STARTER = """
 import subprocess, sys, pathlib
@@ -71,10 +72,12 @@ def test_a_server_ends_and_its_folder_goes_when_its_starter_is_killed(tmp_path: 
     ) as starter:
         assert starter.stdout is not None
         supervisor = psutil.Process(int(starter.stdout.readline()))
-        tree: list[psutil.Process] = []
-        while not any(child.name() == "sleep" for child in tree):
-            assert supervisor.is_running()
+
+        def whole_tree() -> list[psutil.Process]:
             tree = supervisor.children(recursive=True)
+            return tree if "sleep" in {process.name() for process in tree} else []
+
+        tree = wait_until(whole_tree, "the server to run")
         starter.kill()
     assert psutil.wait_procs([supervisor, *tree], timeout=10)[1] == []
     assert not folder.exists()
