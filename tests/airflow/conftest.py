@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import msgspec
@@ -31,11 +31,9 @@ from dev.airflow_home import AirflowHome, DagRun
 from dev.airflow_servers import AirflowServers
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
-from dev.supervisor import end_by_eof
+from dev.supervisor import Startable, end_by_eof
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from mypy_boto3_s3 import S3Client
 
 BUCKET: Final = "airflow-lake"
@@ -121,7 +119,7 @@ class TaskRun:
     java_starts: int
 
 
-class Worker:
+class Worker(Startable):
     """An Airflow in a process of its own, see ``airflow_worker.py``."""
 
     def __init__(self, home: AirflowHome) -> None:
@@ -130,8 +128,7 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
         self._results: Any = None
 
-    def __enter__(self) -> Self:
-        """Start it."""
+    def _start(self) -> None:
         reading, writing = os.pipe()
         with self.log_file.open("w") as log:
             self._process = subprocess.Popen(
@@ -147,15 +144,13 @@ class Worker:
             )
         os.close(writing)
         self._results = os.fdopen(reading)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
         """Stop it, and Spark with it."""
-        assert self._process is not None
-        end_by_eof(self._process)
-        self._results.close()
+        process, self._process = self._process, None
+        if process is not None:
+            end_by_eof(process)
+            self._results.close()
 
     def run(
         self,
