@@ -173,7 +173,7 @@ class SparkCluster(Startable):
 
 
 def _registered_workers(master: httpx.Client) -> int:
-    """How many workers the master knows; 0 as long as it does not answer."""
+    """The number of workers that have registered; 0 while the master does not answer."""
     try:
         return int(master.get("/json/").raise_for_status().json()["aliveworkers"])
     except (httpx.HTTPError, ValueError):

@@ -1,4 +1,4 @@
-"""A small OpenID provider: clients that know their secret get a token, which a Kafka broker verifies by its keys.
+"""A small OpenID provider: a client with its secret gets a token, which a Kafka broker verifies by the keys of a file.
 
 It has the one grant for machines, ``client_credentials``.
 """

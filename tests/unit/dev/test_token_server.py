@@ -1,4 +1,4 @@
-"""The OpenID provider of the tests: who knows the secret gets a token that its keys verify."""
+"""The OpenID provider of the tests: a client with its secret gets a token that the published keys verify."""
 
 from __future__ import annotations
 

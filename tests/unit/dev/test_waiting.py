@@ -1,4 +1,4 @@
-"""Waiting for what sends no event."""
+"""Waiting for a state of another process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_state_that_does_not_come_is_named() -> None:
 def test_a_server_that_ends_before_it_is_ready_is_an_error_with_its_status_and_log(
     server: subprocess.Popen[bytes],
 ) -> None:
-    """Whoever waits does not wait for the time limit."""
+    """At once, not at the time limit."""
     assert server.stdin is not None
     server.stdin.close()
 
