@@ -38,7 +38,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 .DELETE_ON_ERROR:
 # Output of two installations at once tells nobody anything, and the steps are few.
 .NOTPARALLEL:
-.PHONY: help demo test test-3.3 test-2.11 test-spark lint format bench simulate mutants faults soak lock setup setup-3.3 \
+.PHONY: help demo test unit test-3.3 test-2.11 test-spark lint format bench simulate mutants faults soak lock setup setup-3.3 \
   setup-2.11 setup-spark jars browser versitygw check clean
 
 help: ## list the targets
@@ -51,6 +51,9 @@ test: lint test-3.3 test-2.11 test-spark ## set up, lint and run every test (ARG
 
 test-3.3: setup-3.3 browser versitygw ## every test but those of an older Airflow
 	@$(RUN) $(PYTEST) $(ARGS)
+
+unit: setup-3.3 versitygw ## the tests of tests/unit alone
+	@$(RUN) $(PYTEST) tests/unit $(ARGS)
 
 # What ARGS choose may not depend on Airflow at all: then there is nothing to run a second time.
 test-2.11: setup-2.11 ## the tests that depend on Airflow, with Airflow 2.11

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from dev import flights
 from dev.airflow_home import AirflowHome, DagRun, spark_defaults
-from dev.kafka_broker import BrokerError, KafkaBroker
+from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             demo.say_how_to_look(kept=options.keep)
             if options.keep:
                 _wait_for_interrupt()
-    except (BrokerError, DemoError, RuntimeError) as e:
+    except (DemoError, RuntimeError, TimeoutError) as e:
         print(f"\nThe demo failed: {e}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

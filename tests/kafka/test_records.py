@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
 from airflow_provider_kafka_s3.kafka.records import read_records
 from dev.kafka_broker import KafkaBroker, Message
+from dev.waiting import wait_until
 
 MakeTopic = Callable[..., str]
 Read = Callable[..., list[tuple[int, bytes | None]]]
@@ -180,7 +181,7 @@ def test_compacted_records_are_no_loss(kafka_broker: KafkaBroker, make_topic: Ma
         kafka_broker.produce(topic, [Message(b"new", key=b"k", partition=0)])
         return read(topic, 0, 7) == [(6, b"other")]
 
-    kafka_broker.wait_until(compacted, f"the compaction of {topic}")
+    wait_until(compacted, f"the compaction of {topic}")
 
     assert read(topic, 0, 6) == []
     assert read(topic, 3, 7) == [(6, b"other")]

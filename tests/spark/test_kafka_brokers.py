@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.testing.invariants import read_source, snapshot
 from dev.kafka_cluster import KafkaCluster
 from dev.s3_server import ThreadedS3Server
+from dev.waiting import wait_until
 from tests.spark.pipeline import MakePipeline, Pipeline
 from tests.spark.probes import Gate
 from tests.spark.reading import JSON, check, messages, outcome_of, reading, values
@@ -78,7 +79,7 @@ def test_a_leader_that_dies_during_a_read_costs_nothing_but_time(
         pipeline.source = KafkaSource(config, timeout=4.0)
         with reading(pipeline, gate, spark, topic) as done:
             cluster.other.kill()
-            cluster.wait_until(lambda: cluster.leader(topic) == 1, "another leader")
+            wait_until(lambda: cluster.leader(topic) == 1, "another leader")
         assert outcome_of(done).status == "decided", done
         assert pipeline.lines() == values(sent)
         check(pipeline, topic, read_source(pipeline.source, topic))
@@ -109,10 +110,10 @@ def test_a_broker_that_dies_during_a_read_fails_it_soon_and_a_retry_lands_all(
         source = pipeline.source
         refuses_to_plan(pipeline, cluster, topic)
         cluster.revive()
-        cluster.wait_until(lambda: cluster.leader(topic) == 2, "the leader")
+        wait_until(lambda: cluster.leader(topic) == 2, "the leader")
         with cluster.other.paused():
             refuses_to_plan(pipeline, cluster, topic)
-        cluster.wait_until(lambda: cluster.leader(topic) == 2, "the leader")
+        wait_until(lambda: cluster.leader(topic) == 2, "the leader")
         pipeline.source = source
         pipeline.land(spark, topic)
         assert pipeline.lines() == values(sent)

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.testing.invariants import read_source
 from dev.kafka_broker import KafkaBroker, Message
+from dev.waiting import wait_until
 from tests.spark.pipeline import MakePipeline, Pipeline
 from tests.spark.probes import WorkerMemory
 from tests.spark.reading import JSON, check
@@ -96,7 +97,7 @@ def test_compaction_leaves_holes_that_are_no_loss(
         return sorted(o for offsets in held.values() for o in offsets[0] if o < len(keys)) == [3, 4, 7]
 
     source = KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers})
-    kafka_broker.wait_until(compacted, f"the compaction of {topic}")
+    wait_until(compacted, f"the compaction of {topic}")
     window = {0: (0, len(keys))}
     settings = {"max_slice_records": 2, "window": window, "mode": "data_interval"}
     pipeline = land_both(topic, layout=JSON, settings=settings)

@@ -6,7 +6,6 @@ import pickle
 import re
 import socket
 import threading
-import time
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -118,18 +117,20 @@ def durable(store: S3Store, **how: Any) -> DurableStore:
 
 def test_five_seconds_of_503_pass_with_the_defaults(wire: Wire, key: str) -> None:
     """A store that throttles all requests for five seconds delays a write; nothing is lost."""
-    end = time.monotonic() + 5
-    seen: list[RetryDetails] = []
+    now, seen = 0.0, list[RetryDetails]()
+
+    def pass_time(seconds: float) -> None:
+        nonlocal now
+        now += seconds
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if time.monotonic() < end:
+        if now < 5:
             return answering("503 Slow Down")(app, environ, start_response)
         return app(environ, start_response)
 
     wire.switch.fault = fault
-    safe = durable(wire.store(), on_retry=seen.append)
+    safe = durable(wire.store(), sleep=pass_time, monotonic=lambda: now, on_retry=seen.append)
     assert safe.create(key, b"body") == b"body"
-    assert time.monotonic() >= end
     assert seen
     assert all(details.throttled for details in seen)
     assert safe.get(key).body == b"body"  # type: ignore[union-attr]
