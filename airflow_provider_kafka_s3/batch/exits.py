@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan, layout_digest, writer_versions
 from airflow_provider_kafka_s3.batch.planning import View, next_claim, untouched
 from airflow_provider_kafka_s3.batch.source import require_topic_id
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError, TopicNotFoundError, raise_first
 from airflow_provider_kafka_s3.messages import few
 
@@ -306,7 +306,7 @@ def last_layout(committer: Committer, upcoming: int) -> Layout:
         plan, _ = committer.log.require_plan(batch)
         if plan.layout is not None:
             return plan.layout
-    return Layout(topics_dir=committer.log.topics_dir, format=Format(kind="json"))
+    return Layout(topics_dir=committer.log.topics_dir, format=JsonLines())
 
 
 @dataclass(frozen=True)

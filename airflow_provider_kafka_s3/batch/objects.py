@@ -20,7 +20,7 @@ from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADAT
 from airflow_provider_kafka_s3.batch.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
-from airflow_provider_kafka_s3.config import MIB, Layout
+from airflow_provider_kafka_s3.config import MIB, ByTime, Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
 from airflow_provider_kafka_s3.formats.port import ObjectWriter
 from airflow_provider_kafka_s3.formats.registry import make_format
@@ -194,7 +194,7 @@ def _layout(plan: Plan) -> Layout:
 def _require_zone_database(plan: Plan, layout: Layout) -> None:
     """Local time may differ between releases of the database, and a plan's objects must not."""
     partitioner, mine = layout.partitioner, zone_database_version()
-    if partitioner.kind == "default" or partitioner.timezone == "UTC" or layout.zone_database in ("", mine):
+    if not isinstance(partitioner, ByTime) or partitioner.timezone == "UTC" or layout.zone_database in ("", mine):
         return
     raise ConfigurationError(
         f"batch {plan.batch} of topic {plan.topic!r} was planned with time zone database {layout.zone_database}, and "

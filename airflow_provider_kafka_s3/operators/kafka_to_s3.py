@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from airflow.providers.common.compat.sdk import AirflowSkipException  # noqa: TID253 - light, and loaded
 
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import (
+    MIB,
+    Format,
+    Layout,
+    Naming,
+    Partitioner,
+    Rotation,
+    parse_format,
+    parse_partitioner,
+)
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.layout import keys
@@ -65,7 +74,7 @@ class KafkaToS3Operator(PlanSubmitter):
         starting_offsets: where a topic begins that has no stored offsets yet: ``"earliest"``, ``"latest"``,
             ``{partition: offset}`` or ``{topic: {partition: offset}}``. Required for ``"incremental"``, refused for
             ``"data_interval"``, whose windows say where to begin.
-        partitioner: ``"default"``, ``"daily"``, ``"hourly"``, or settings: a
+        partitioner: ``"partition"``, ``"daily"``, ``"hourly"``, or settings: a
             :class:`~airflow_provider_kafka_s3.config.Partitioner` or a mapping of its fields. Times are those of the
             records.
         flush_size: records of a Kafka partition after which its open objects are closed; None: no limit.
@@ -138,7 +147,7 @@ class KafkaToS3Operator(PlanSubmitter):
         on_empty: Literal["success", "skip"] = "success",
         allow_open_window: bool = False,
         partition_length: timedelta | None = None,
-        partitioner: Partitioner | Mapping[str, Any] | str = "default",
+        partitioner: Partitioner | Mapping[str, Any] | str = "partition",
         flush_size: int | None = None,
         max_bytes: int = 1024 * MIB,
         max_open_objects: int = 400,
@@ -172,8 +181,8 @@ class KafkaToS3Operator(PlanSubmitter):
         self.bucket = bucket
         self.pipeline = pipeline
         self.topics_dir = topics_dir
-        self.format = parameters.parse_format(format)
-        self.partitioner = parameters.parse_partitioner(partitioner)
+        self.format = parse_format(format)
+        self.partitioner = parse_partitioner(partitioner)
         self.offsets = offsets
         self.starting_offsets = starting_offsets
         self.mode = mode
@@ -256,9 +265,11 @@ class KafkaToS3Operator(PlanSubmitter):
             rotation=Rotation(
                 flush_size=self.flush_size, max_bytes=self.max_bytes, max_open_objects=self.max_open_objects
             ),
-            directory_delim=self.directory_delim,
-            file_delim=self.file_delim,
-            offset_pad_width=self.offset_pad_width,
+            naming=Naming(
+                directory_delim=self.directory_delim,
+                file_delim=self.file_delim,
+                offset_pad_width=self.offset_pad_width,
+            ),
             part_size=self.part_size,
             on_bad_timestamp=self.on_bad_timestamp,
             zone_database=zone_database,

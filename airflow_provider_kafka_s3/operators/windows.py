@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from airflow_provider_kafka_s3 import compat
-from airflow_provider_kafka_s3.config import Partitioner
+from airflow_provider_kafka_s3.config import ByTime, Partitioner
+from airflow_provider_kafka_s3.config.values import unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.layout.keys import validate_topic
 from airflow_provider_kafka_s3.messages import or_nearest
-from airflow_provider_kafka_s3.operators.settings import unknown_value
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -167,7 +167,7 @@ def resolve_window(
     elif offsets == "incremental":
         return Resolved(mode=mode, source="stored offsets")
     elif (partition := compat.run_partition(context)) is not None:
-        source, window = "partition", _partition_window(partition, partitioner or Partitioner(), partition_length)
+        source, window = "partition", _partition_window(partition, partitioner, partition_length)
         hint = "CronPartitionTimetable(…, run_offset=-1) starts a run when its partition has ended"
     elif mode != "resume" and not _has_interval(context):
         # All that is landed can be looked at, too.
@@ -357,19 +357,19 @@ def _data_interval(context: Context) -> tuple[datetime, datetime]:
 
 
 def _partition_window(
-    partition: compat.RunPartition, partitioner: Partitioner, length: timedelta | None
+    partition: compat.RunPartition, partitioner: Partitioner | None, length: timedelta | None
 ) -> tuple[datetime, datetime]:
     """From the date of a partition on, for its length; whole days are days of the calendar, however long."""
     from airflow_provider_kafka_s3.layout.zones import load_zone
 
-    length = length or _duration(partitioner)
+    by_time = partitioner if isinstance(partitioner, ByTime) else None
+    length = length or (by_time.duration if by_time is not None else None)
     if length is None:
         raise ConfigurationError(
-            f"nothing says how long the partition {partition.key or partition.date} of this run is: "
-            f"partitioner={partitioner.kind!r} has no duration. Set partition_length, such as "
-            f"partition_length=timedelta(hours=1)"
+            f"nothing says how long the partition {partition.key or partition.date} of this run is: the partitioner "
+            f"has no duration. Set partition_length, such as partition_length=timedelta(hours=1)"
         )
-    zone = load_zone(partitioner.timezone)
+    zone = load_zone(by_time.timezone if by_time is not None else "UTC")
     start = partition.date
     if start is None:
         try:
@@ -390,12 +390,6 @@ def _partition_window(
     # A day whose midnight the clocks skip begins later, and ends at midnight all the same.
     local = midnight if midnight.astimezone(UTC) == start else local
     return start, (local + length).astimezone(UTC)
-
-
-def _duration(partitioner: Partitioner) -> timedelta | None:
-    if partitioner.kind == "time" and partitioner.duration_ms is not None:
-        return timedelta(milliseconds=partitioner.duration_ms)
-    return {"daily": _DAY, "hourly": timedelta(hours=1)}.get(partitioner.kind)
 
 
 def _require_past(source: str, end: datetime, now: datetime, hint: str) -> None:

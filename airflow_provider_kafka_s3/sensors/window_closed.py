@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
+from airflow_provider_kafka_s3.config import parse_partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.operators import parameters, windows
@@ -64,7 +65,7 @@ class KafkaWindowClosedSensor(AskingSensor):
         topics: str | Sequence[str],
         grace: timedelta | float = timedelta(minutes=10),
         isolation: Isolation = "read_committed",
-        partitioner: Partitioner | Mapping[str, Any] | str = "default",
+        partitioner: Partitioner | Mapping[str, Any] | str = "partition",
         partition_length: timedelta | None = None,
         kafka_conn_id: str = "kafka_default",
         **kwargs: Any,
@@ -75,7 +76,7 @@ class KafkaWindowClosedSensor(AskingSensor):
             parameters.require_types({"grace": grace})
         self.grace = grace.total_seconds() if isinstance(grace, timedelta) else float(grace)
         self.isolation = isolation
-        self.partitioner = parameters.parse_partitioner(partitioner)
+        self.partitioner = parse_partitioner(partitioner)
         self.partition_length = partition_length
         self.kafka_conn_id = kafka_conn_id
         parameters.require_choice("isolation", isolation, get_args(Isolation))

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from airflow_provider_kafka_s3.config import MIB
+from airflow_provider_kafka_s3.config.values import Value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
@@ -32,7 +34,7 @@ class PlanRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     batch: int
 
 
-class UploadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UploadSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a task uploads, see :class:`~airflow_provider_kafka_s3.storage.uploads.UploadPool`.
 
     Attributes:
@@ -41,15 +43,9 @@ class UploadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         spill_dir: folder on the executors for these files; None: the executor's temporary folder.
     """
 
-    threads: int = 2
-    memory: int = 64 * MIB
+    threads: Annotated[int, Meta(ge=1)] = 2
+    memory: Annotated[int, Meta(ge=MIB, description="bytes")] = 64 * MIB
     spill_dir: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ConfigurationError(f"upload threads={self.threads} must be 1 or more")
-        if self.memory < MIB:
-            raise ConfigurationError(f"upload memory={self.memory} bytes must be 1 MiB or more")
 
 
 class ConnectServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,6 +19,7 @@ import msgspec
 
 from airflow_provider_kafka_s3.batch.objects import write_slice
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.config import ByTime
 from airflow_provider_kafka_s3.exceptions import SparkJobError, SparkTimestampError, TerminalError
 from airflow_provider_kafka_s3.layout.arrays import int64_values
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
@@ -123,7 +124,7 @@ class SliceTask:
         plan = self._plans[topic]
         assert plan.layout is not None, "a reset has no slices"
         records = self._wire.records(batches)
-        if plan.layout.partitioner.kind != "default":
+        if isinstance(plan.layout.partitioner, ByTime):
             records = _faithful(records, plan.topic, slice_)
         store = DurableStore(S3Store(_client(self._s3, self._credentials), self._bucket), Retrier(self._retry))
         with UploadPool(

@@ -29,7 +29,7 @@ from airflow_provider_kafka_s3.batch.repair import repair
 from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
 from airflow_provider_kafka_s3.batch.status import topic_status
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout, RawBytes
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.operators.landing import land
 from airflow_provider_kafka_s3.retry import Retrier
@@ -49,7 +49,7 @@ RECORDS_PER_TOPIC: Final = 10
 
 _TOPIC: Final = "events"
 _PIPELINE: Final = "lake"
-_LAYOUT: Final = Layout(format=Format(kind="bytes"))
+_LAYOUT: Final = Layout(format=RawBytes())
 _MEGABYTE: Final = 1_000_000
 _ROUNDS: Final = 25
 
@@ -227,7 +227,7 @@ def _topics(config: dict[str, Any]) -> dict[str, Any]:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     kafka = {"bootstrap.servers": config["bootstrap_servers"]}
-    pipeline = Pipeline(kafka=kafka, endpoint=config["endpoint"], layout=Layout(format=Format(kind="json")))
+    pipeline = Pipeline(kafka=kafka, endpoint=config["endpoint"], layout=Layout(format=JsonLines()))
     first, *topics = config["topics"]
     warm = pipeline.execute(spark, first, run="warm")
     assert all(outcome.status == "decided" for outcome in warm.values())

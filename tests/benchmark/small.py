@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.operators.remote import RemoteJob
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
 from dev.airflow_home import SPARK_JARS
@@ -29,7 +29,7 @@ def small_runs(config: dict[str, Any]) -> dict[str, float]:
     Args:
         config: ``bootstrap_servers``, ``endpoint``, ``topic`` and ``rounds``.
     """
-    layout = Layout(format=Format(kind="json"))
+    layout = Layout(format=JsonLines())
 
     def run(execute: Callable[[JobSpec, Path], JobResult | None], **more: Any) -> float:
         kafka = {"bootstrap.servers": config["bootstrap_servers"]}

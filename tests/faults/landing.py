@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.recovery import execute
 from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
-from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Format, Layout
+from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Layout, parse_format
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -62,7 +62,7 @@ class Topic:
     @property
     def layout(self) -> Layout:
         """Of its objects."""
-        return Layout(topics_dir=self.topics_dir, format=Format(kind=self.format), part_size=MIN_PART_SIZE)
+        return Layout(topics_dir=self.topics_dir, format=parse_format(self.format), part_size=MIN_PART_SIZE)
 
     @property
     def control(self) -> str:

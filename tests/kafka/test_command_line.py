@@ -16,7 +16,7 @@ from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.requests import RunRequest
 from airflow_provider_kafka_s3.batch.runs import TopicRun
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -56,7 +56,7 @@ def test_a_batch_that_its_planner_left_is_landed_by_the_command_line(
         bucket = S3Store(make_client(S3Settings(endpoint_url=server.endpoint, region="us-east-1"), credentials), "lake")
         store = DurableStore(bucket, Retrier())
         log = TopicLog(store, topics_dir="topics", pipeline="p", topic=topic)
-        layout = Layout(format=Format(kind="json", compression="gzip"))
+        layout = Layout(format=JsonLines(compression="gzip"))
         request = RunRequest(run="left", mode="incremental", layout=layout, starting="earliest", attempt="try 1 on w")
         assert isinstance(TopicRun(Committer(log, source, object_builder(store)), request).advance(), Plan)
 

@@ -16,7 +16,7 @@ from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.batch.recovery import execute
 from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.retry import Retrier
@@ -53,7 +53,7 @@ class Pipeline:
                 "run": run,
                 "mode": "incremental" if window is None else "data_interval",
                 "window": window,
-                "layout": Layout(format=Format(kind="json")),
+                "layout": Layout(format=JsonLines()),
                 "starting": "earliest" if window is None else None,
                 **settings,
             }

@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
 from airflow_provider_kafka_s3.batch.requests import Mode, RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
 from airflow_provider_kafka_s3.batch.source import Source
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import Layout, RawBytes
 from airflow_provider_kafka_s3.exceptions import DataLossError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
@@ -46,7 +46,7 @@ R = TypeVar("R")
 TOPIC = "events"
 PIPELINE = "pipeline"
 TOPICS_DIR = "topics"
-LAYOUT = Layout(topics_dir=TOPICS_DIR, format=Format(kind="bytes"))
+LAYOUT = Layout(topics_dir=TOPICS_DIR, format=RawBytes())
 CONTROL = keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
 
 

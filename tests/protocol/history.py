@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.batch.marker import Marker, PartitionState
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.batch.owners import Owner
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import Layout, RawBytes
 from airflow_provider_kafka_s3.layout import keys
 
 __all__ = ["RECORD", "batch_of", "checksum_of", "documents_of", "marker_of"]
@@ -40,7 +40,7 @@ def batch_of(
         layout: None: raw bytes below ``topics``.
         objects: that the records are spread over evenly.
     """
-    layout = layout or Layout(format=Format(kind="bytes"))
+    layout = layout or Layout(format=RawBytes())
     ((partition, ((start, end),)),) = claim.items()
     plan = Plan(
         batch=number,

@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.recovery import execute
 from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
-from airflow_provider_kafka_s3.config import MIN_PART_SIZE, Format, Layout
+from airflow_provider_kafka_s3.config import MIN_PART_SIZE, JsonLines, Layout
 from airflow_provider_kafka_s3.exceptions import TerminalError, TransientError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
@@ -35,7 +35,7 @@ for _name in ("boto3", "botocore.client", "confluent_kafka", "confluent_kafka.ad
 
 TOPICS_DIR = "topics"
 PIPELINE = "soak"
-LAYOUT = Layout(topics_dir=TOPICS_DIR, format=Format(kind="json", compression="gzip"), part_size=MIN_PART_SIZE)
+LAYOUT = Layout(topics_dir=TOPICS_DIR, format=JsonLines(compression="gzip"), part_size=MIN_PART_SIZE)
 
 
 def client_of(told: dict[str, Any]) -> S3Client:

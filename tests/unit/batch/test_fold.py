@@ -13,10 +13,10 @@ from airflow_provider_kafka_s3.batch.manifest import Manifest
 from airflow_provider_kafka_s3.batch.marker import Marker, fold
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.batch.plan import Plan, cut_slices, layout_digest
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
 
-LAYOUT = Layout(format=Format(kind="json"))
+LAYOUT = Layout(format=JsonLines())
 
 Fate = Literal["commit", "debt", "lost"]
 

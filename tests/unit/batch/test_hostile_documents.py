@@ -412,8 +412,7 @@ def test_a_plan_with_a_pattern_that_explodes_is_an_error_of_its_batch(scene: Sce
     body = scene.body(key)
     body["layout"] |= {
         "partitioner": {"kind": "time", "path_format": "S" * 1_000_000, "duration_ms": 1},
-        "directory_delim": "/(a+)+$",
-        "file_delim": "(a+)+$",
+        "naming": {"directory_delim": "/(a+)+$", "file_delim": "(a+)+$", "offset_pad_width": 10},
     }
     bucket = scene.with_document(key, signed(body))
     started = time.process_time()

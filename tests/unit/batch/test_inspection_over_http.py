@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import object_builder, write_slice
 from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import MIB, Hourly, Layout, RawBytes
 from airflow_provider_kafka_s3.exceptions import ForeignObjectError, MissingObjectError
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -24,9 +24,7 @@ from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from dev.s3_server import S3Server
 
 HOUR = 3_600_000
-LAYOUT = Layout(
-    format=Format(kind="bytes", separator=""), partitioner=Partitioner(kind="hourly"), part_size=5 * MIB, topics_dir="t"
-)
+LAYOUT = Layout(format=RawBytes(separator=""), partitioner=Hourly(), part_size=5 * MIB, topics_dir="t")
 
 
 def run(store: DurableStore, kafka: SimulatedKafka, key: str, **settings: Any) -> TopicResult:

@@ -12,7 +12,7 @@ from airflow_provider_kafka_s3.batch.objects import object_builder, write_slice
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Rotation
+from airflow_provider_kafka_s3.config import MIB, Layout, RawBytes, Rotation
 from airflow_provider_kafka_s3.operators.landing import land
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -21,7 +21,7 @@ from airflow_provider_kafka_s3.storage.uploads import UploadPool
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from dev.s3_server import S3Server
 
-LAYOUT = Layout(format=Format(kind="bytes"), rotation=Rotation(flush_size=1), part_size=5 * MIB, topics_dir="t")
+LAYOUT = Layout(format=RawBytes(), rotation=Rotation(flush_size=1), part_size=5 * MIB, topics_dir="t")
 OBJECTS = 66
 
 

@@ -8,6 +8,7 @@ import pytest
 from airflow_provider_kafka_s3.batch import gc, log
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.config import Naming
 from airflow_provider_kafka_s3.exceptions import PipelineConflictError
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
@@ -36,7 +37,7 @@ class World:
         return engine
 
     def lands(self, topics_dir: str, topic: str, *, delim: str = "/", store: FaultyStore | None = None) -> None:
-        layout = msgspec.structs.replace(LAYOUT, topics_dir=topics_dir, directory_delim=delim)
+        layout = msgspec.structs.replace(LAYOUT, topics_dir=topics_dir, naming=Naming(directory_delim=delim))
         assert self.engine(topics_dir, topic, store).run("run", layout=layout).status == "ok"
 
     def check(self, topics_dir: str, topic: str) -> int:

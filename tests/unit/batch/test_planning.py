@@ -24,11 +24,11 @@ from airflow_provider_kafka_s3.batch.planning import (
     next_claim,
     recovery_target,
 )
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.exceptions import DataLossError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "planning.json").read_text())["cases"]
-LAYOUT = Layout(format=Format(kind="json"))
+LAYOUT = Layout(format=JsonLines())
 
 
 def offsets(*ranges: tuple[int, int], partition: int = 0) -> Offsets:

@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.batch.repair import repair
 from airflow_provider_kafka_s3.batch.requests import TopicResult
 from airflow_provider_kafka_s3.batch.status import topic_status
 from airflow_provider_kafka_s3.batch.waiting import lag
+from airflow_provider_kafka_s3.config import Naming
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     DataLossError,
@@ -398,7 +399,7 @@ def test_a_batch_keeps_the_layout_it_was_planned_with() -> None:
     world = World()
     world.records(2)
     world.dies_after_planning("first")
-    world.run("first", layout=msgspec.structs.replace(LAYOUT, file_delim="-"))
+    world.run("first", layout=msgspec.structs.replace(LAYOUT, naming=Naming(file_delim="-")))
     assert [i.key for i in world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")] == [
         f"{TOPICS_DIR}/{TOPIC}/parity=0/{TOPIC}+0+0000000000.bin"
     ]
@@ -692,6 +693,6 @@ def test_a_rerun_with_another_layout_says_so(caplog: pytest.LogCaptureFixture) -
     world.records(3)
     world.dies_after_planning("first")
     with caplog.at_level(logging.WARNING):
-        world.run("first", layout=msgspec.structs.replace(LAYOUT, file_delim="-"))
+        world.run("first", layout=msgspec.structs.replace(LAYOUT, naming=Naming(file_delim="-")))
     assert "the layout has changed" in caplog.text
     world.check()

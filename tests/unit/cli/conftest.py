@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.batch.recovery import execute
 from airflow_provider_kafka_s3.batch.requests import Mode, RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.runs import TopicRun
 from airflow_provider_kafka_s3.cli import access, main
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout, RawBytes
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -28,8 +28,8 @@ from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Simulat
 
 # A prefix that a shell would split.
 TOPIC, PIPELINE, TOPICS_DIR = "orders", "orders-to-lake", "raw topics"
-BYTES = Layout(topics_dir=TOPICS_DIR, format=Format(kind="bytes"))
-JSON = Layout(topics_dir=TOPICS_DIR, format=Format(kind="json"))
+BYTES = Layout(topics_dir=TOPICS_DIR, format=RawBytes())
+JSON = Layout(topics_dir=TOPICS_DIR, format=JsonLines())
 
 
 def no_wait() -> Retrier:

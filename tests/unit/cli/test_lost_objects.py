@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_kafka_s3.cli import access
-from airflow_provider_kafka_s3.config import Format, Layout, Rotation
+from airflow_provider_kafka_s3.config import Layout, RawBytes, Rotation
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.unit.cli.conftest import TOPIC, TOPICS_DIR, World, commands_in
 
-ONE_EACH = Layout(topics_dir=TOPICS_DIR, format=Format(kind="bytes"), rotation=Rotation(flush_size=1))
+ONE_EACH = Layout(topics_dir=TOPICS_DIR, format=RawBytes(), rotation=Rotation(flush_size=1))
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.commands import parse_offsets as parse_option
 from airflow_provider_kafka_s3.batch.requests import RunRequest
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.operators.windows import Resolved, resolve_window
 
-LAYOUT = Layout(format=Format(kind="json"))
+LAYOUT = Layout(format=JsonLines())
 TOPIC = "orders"
 
 names = st.sampled_from([TOPIC, "payments", "_kafka_s3", "..", "../x", "a" * 250, "a b", "", ".*", "orders,payments"])

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import (
+    Daily,
+    Hourly,
+    JsonLines,
+    Layout,
+    RawBytes,
+    parse_format,
+    parse_partitioner,
+)
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.operators import parameters
 from airflow_provider_kafka_s3.retry import RetryPolicy
@@ -47,34 +56,48 @@ def test_topics_that_cannot_be_are_refused(given: object, message: str) -> None:
 
 def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
     """All three forms make the same settings."""
-    assert parameters.parse_format("json") == Format(kind="json")
-    gzip = Format(kind="bytes", compression="gzip")
-    assert parameters.parse_format({"kind": "bytes", "compression": "gzip"}) == gzip
-    assert parameters.parse_format(gzip) is gzip
-    assert parameters.parse_partitioner("hourly") == Partitioner(kind="hourly")
-    berlin = Partitioner(kind="daily", timezone="Europe/Berlin")
-    assert parameters.parse_partitioner({"kind": "daily", "timezone": "Europe/Berlin"}) == berlin
+    assert parse_format("json") == JsonLines()
+    gzip = RawBytes(compression="gzip")
+    assert parse_format({"kind": "bytes", "compression": "gzip"}) == gzip
+    assert parse_format(gzip) is gzip
+    assert parse_partitioner("hourly") == Hourly()
+    berlin = Daily(timezone="Europe/Berlin")
+    assert parse_partitioner({"kind": "daily", "timezone": "Europe/Berlin"}) == berlin
 
 
 @pytest.mark.parametrize(
     ("parse", "given", "message"),
     [
-        (parameters.parse_format, "avro", "^format='avro' is not known; use 'json' or 'bytes'$"),
+        (parse_format, "avro", "^format='avro' is not known; use 'json' or 'bytes'$"),
         (
-            parameters.parse_format,
+            parse_format,
             {"kind": "json", "compresion": "gzip"},
-            "format has no 'compresion'; did you mean 'compression'",
+            "format: kind 'json' has no 'compresion'; did you mean 'compression'. It has kind, compression, compr",
         ),
         (
-            parameters.parse_format,
+            parse_format,
             {"kind": "json", "compression_level": 9},
-            "compression_level=9 is not an ISA-L level",
+            "^format: compression_level=9 must be a whole number from 0 to 3: a level of ISA-L",
         ),
-        (parameters.parse_format, 7, "must be a name, a mapping of settings or a Format"),
-        (parameters.parse_partitioner, {"kind": "time"}, "give a pattern such as"),
-        (parameters.parse_partitioner, {"kind": "daily", "timezone": "Mars/Base"}, "use an IANA name"),
-        (parameters.parse_upload, {"threads": 0}, "upload threads=0 must be 1 or more"),
-        (parameters.parse_upload, {"memory": 1}, "upload memory=1 bytes must be 1 MiB or more"),
+        (parse_format, 7, "^format=7 must be 'json' or 'bytes', a mapping of settings or a JsonLines or RawBytes$"),
+        (
+            parse_partitioner,
+            {"kind": "time"},
+            "kind 'time' needs 'path_format', which must be text that is not empty, such as",
+        ),
+        (parse_partitioner, {"timezone": "UTC"}, "^partitioner has no 'kind', which must be 'partition', 'daily'"),
+        (
+            parse_partitioner,
+            {"kind": "daily", "path_format": "YYYY"},
+            "^partitioner: kind 'daily' has no 'path_format', which belongs to 'time'; it has kind, timezone$",
+        ),
+        (parse_partitioner, {"kind": "daily", "timezone": "Mars/Base"}, "use an IANA name"),
+        (parameters.parse_upload, {"threads": 0}, "^upload: threads=0 must be a positive whole number$"),
+        (
+            parameters.parse_upload,
+            {"memory": 1},
+            "^upload: memory=1 must be a whole number of bytes, 1,048,576 or more$",
+        ),
         (
             parameters.parse_upload,
             {"spil_dir": "/x"},
@@ -86,43 +109,45 @@ def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
             {"retries": 3},
             "has no 'retries'; did you mean 'max_retries'. It has max_retries, base",
         ),
-        (parameters.parse_retry_policy, {"max_retries": -1}, "max_retries=-1 is negative"),
-        (parameters.parse_format, {"kind": "parquet"}, "^format: kind='parquet' is not known; use 'json' or 'bytes'$"),
-        (parameters.parse_format, Format(kind="parquet"), "^format: kind='parquet' is not known; use"),  # type: ignore[arg-type]
-        (parameters.parse_format, {"compression": "gzip"}, "^format has no 'kind', which must be 'json' or 'bytes'"),
         (
-            parameters.parse_format,
+            parameters.parse_retry_policy,
+            {"max_retries": -1},
+            "^request_retry: max_retries=-1 must be a whole number, 0 or more: 0 is one try only",
+        ),
+        (parse_format, {"kind": "parquet"}, "^format: kind='parquet' is not known; use 'json' or 'bytes'$"),
+        (parse_format, {"compression": "gzip"}, "^format has no 'kind', which must be 'json' or 'bytes'"),
+        (
+            parse_format,
             {"kind": "json", "on_null": True},
             "on_null=True must be 'fail' or 'ignore'$",
         ),
-        (parameters.parse_format, {"kind": "json", "compression_level": 1.5}, "must be a whole number$"),
+        (parse_format, {"kind": "json", "compression_level": 1.5}, "must be a whole number from 0 to 3"),
         (
-            parameters.parse_partitioner,
+            parse_partitioner,
             "dayly",
-            "^partitioner='dayly' is not known; did you mean 'daily'. Use 'default', 'd",
+            "^partitioner='dayly' is not known; did you mean 'daily'. Use 'partition', 'd",
         ),
         (
-            parameters.parse_partitioner,
+            parse_partitioner,
             {"kind": "daily", 7: 1},
-            "partitioner has no 7; it has kind, timezone, path_format",
+            "partitioner: kind 'daily' has no 7; it has kind, timezone$",
         ),
-        (parameters.parse_partitioner, {"timezone": 1}, "partitioner: timezone=1 must be text$"),
+        (parse_partitioner, {"kind": "daily", "timezone": 1}, "partitioner: timezone=1 must be text$"),
         (
-            parameters.parse_partitioner,
+            parse_partitioner,
             {"kind": "time", "path_format": "YYYY", "duration_ms": "1h"},
-            "partitioner: duration_ms='1h' must be a whole number or None$",
+            "partitioner: duration_ms='1h' must be a whole number of milliseconds from 1 to .*: a duration; a day has",
         ),
-        (parameters.parse_upload, {"threads": True}, "upload: threads=True must be a whole number$"),
+        (parameters.parse_upload, {"threads": True}, "upload: threads=True must be a positive whole number$"),
         (
             parameters.parse_retry_policy,
             "often",
             "request_retry='often' must be a mapping of settings or a RetryPolicy",
         ),
-        (parameters.parse_upload, UploadSettings(threads=1.5), "upload: threads=1.5 must be a whole number"),  # type: ignore[arg-type]
         (
             parameters.parse_retry_policy,
             {"max_retries": "3"},
-            "request_retry: max_retries='3' must be a whole number$",
+            "request_retry: max_retries='3' must be a whole number, 0 or more",
         ),
     ],
 )
@@ -130,6 +155,26 @@ def test_wrong_settings_are_told_with_their_parameter(parse: Any, given: object,
     """Unknown names, unknown fields and impossible values all come as ConfigurationError."""
     with pytest.raises(ConfigurationError, match=message):
         parse(given)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: JsonLines(compression="zip"),
+            "^compression='zip' is not known; did you mean 'gzip'. Use 'none' or",
+        ),  # type: ignore[arg-type]
+        (lambda: RawBytes(compression_level=4), "^compression_level=4 must be a whole number from 0 to 3"),
+        (lambda: Daily(timezone="Mars/Base"), "^timezone='Mars/Base' is not in the zone database"),
+        (lambda: UploadSettings(threads=1.5), "^threads=1.5 must be a positive whole number$"),  # type: ignore[arg-type]
+        (lambda: RetryPolicy(base=float("nan")), "^base=nan must be a number of seconds from 0 to 86,400$"),
+        (lambda: Layout(format="json"), "^format='json' must be a JsonLines or a RawBytes$"),  # type: ignore[arg-type]
+    ],
+)
+def test_no_value_can_be_made_wrong(make: Callable[[], object], message: str) -> None:
+    """By its constructor as little as from a mapping."""
+    with pytest.raises(ConfigurationError, match=message):
+        make()
 
 
 def test_how_to_upload_may_be_a_mapping() -> None:
@@ -186,7 +231,7 @@ def test_offsets_of_one_topic_do_not_do_for_two() -> None:
 
 def test_a_key_that_may_become_too_long_is_found_before_anything_is_planned() -> None:
     """The longest key that layout and topic can make is checked, not the first one that is made."""
-    layout = Layout(topics_dir="d" * 800, format=Format(kind="json"))
+    layout = Layout(topics_dir="d" * 800, format=JsonLines())
     parameters.usable_layout(layout, ["orders"])
     with pytest.raises(ConfigurationError, match="1024"):
         parameters.usable_layout(layout, ["orders", "t" * 249])

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pendulum
 import pytest
 
-from airflow_provider_kafka_s3.config import Partitioner
+from airflow_provider_kafka_s3.config import ByPartition, Daily, Hourly, Partitioner, TimePattern
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.operators.windows import Resolved, parse_offsets, require_length, resolve_window
 
@@ -247,7 +247,7 @@ def test_days_on_which_the_clocks_change_are_windows_of_23_and_25_hours(day: dat
     by_interval = resolve(airflow_2(interval=(run.start, run.end)), **said)
     assert by_interval.window is not None
     assert by_interval.window[1] - by_interval.window[0] == hours * HOUR
-    daily = Partitioner(kind="daily", timezone="Europe/Berlin")
+    daily = Daily(timezone="Europe/Berlin")
     by_partition = resolve(airflow_3(partition_date=run.start.in_timezone("UTC")), partitioner=daily, **said)
     assert by_partition.window == by_interval.window
 
@@ -263,13 +263,12 @@ def test_a_manual_run_without_a_logical_date_is_told_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("partitioner", "length", "hours"),
     [
-        (Partitioner(kind="hourly"), None, 1),
-        (Partitioner(kind="daily"), None, 24),
-        (Partitioner(kind="time", path_format="YYYY", duration_ms=15 * 60_000), None, 0.25),
-        (Partitioner(kind="time", path_format="YYYY", duration_ms=DAY, timezone="Europe/Berlin"), None, 25),
-        (Partitioner(kind="hourly"), timedelta(days=1), 24),
-        (Partitioner(kind="default"), timedelta(hours=6), 6),
-        (Partitioner(kind="default", timezone="Europe/Berlin"), timedelta(days=1), 25),
+        (Hourly(), None, 1),
+        (Daily(), None, 24),
+        (TimePattern(path_format="YYYY", duration_ms=15 * 60_000), None, 0.25),
+        (TimePattern(path_format="YYYY", duration_ms=DAY, timezone="Europe/Berlin"), None, 25),
+        (Hourly(), timedelta(days=1), 24),
+        (ByPartition(), timedelta(hours=6), 6),
     ],
 )
 def test_a_partition_is_a_window_as_long_as_the_partitioner_s_or_as_said(
@@ -286,7 +285,7 @@ def test_a_partition_is_a_window_as_long_as_the_partitioner_s_or_as_said(
 def test_partitions_of_a_zone_whose_midnight_is_missing_follow_one_another() -> None:
     """In Beirut clocks go from midnight to one: the day before ends where the day begins."""
     beirut = ZoneInfo("Asia/Beirut")
-    daily = Partitioner(kind="daily", timezone="Asia/Beirut")
+    daily = Daily(timezone="Asia/Beirut")
     dates = [datetime(2025, 3, day, tzinfo=beirut) for day in (29, 30, 31)]
     found = [resolve(airflow_3(partition_date=date.astimezone(UTC)), partitioner=daily).window for date in dates]
     windows = [window for window in found if window is not None]
@@ -310,7 +309,7 @@ def test_a_partition_without_a_length_is_refused() -> None:
 )
 def test_a_key_that_is_a_time_stands_in_for_the_date(key: str, start: datetime) -> None:
     """Without an offset it is a time of the partitioner's zone."""
-    hourly = Partitioner(kind="hourly", timezone="Europe/Berlin")
+    hourly = Hourly(timezone="Europe/Berlin")
     resolved = resolve(airflow_3(partition_key=key), partitioner=hourly)
     assert resolved.window == (start.timestamp() * 1000, start.timestamp() * 1000 + HOUR)
 
@@ -319,7 +318,7 @@ def test_a_key_that_is_a_time_stands_in_for_the_date(key: str, start: datetime) 
 def test_a_key_alone_is_read_as_the_timetable_wrote_it(zone: object) -> None:
     """Airflow 3.2 tells no date: pattern and zone are the timetable's, whatever those of the partitioner are."""
     dag = SimpleNamespace(timetable=SimpleNamespace(key_format="%d.%m.%Y %H h", timezone=zone))
-    resolved = resolve(airflow_3(partition_key="07.01.2026 03 h", dag=dag), partitioner=Partitioner(kind="hourly"))
+    resolved = resolve(airflow_3(partition_key="07.01.2026 03 h", dag=dag), partitioner=Hourly())
     start = datetime(2026, 1, 7, 8, tzinfo=UTC).timestamp() * 1000
     assert resolved.window == (start, start + HOUR)
 
@@ -328,7 +327,7 @@ def test_a_key_alone_is_read_as_the_timetable_wrote_it(zone: object) -> None:
 def test_a_key_that_is_no_time_is_refused(dag: object) -> None:
     """A partition by customer or region is no window of time."""
     with pytest.raises(ConfigurationError, match=r"^the partition key of this run is not a time: 'EMEA', .*schedule"):
-        resolve(airflow_3(partition_key="EMEA", dag=dag), partitioner=Partitioner(kind="hourly"))
+        resolve(airflow_3(partition_key="EMEA", dag=dag), partitioner=Hourly())
 
 
 @pytest.mark.parametrize("length", [timedelta(0), timedelta(hours=-1), 3600, "1h"])
@@ -353,7 +352,7 @@ ENDS_LATER = (pendulum.datetime(2026, 5, 31), pendulum.datetime(2026, 6, 1, 1))
 )
 def test_a_window_that_ends_in_the_future_is_refused_unless_it_may_be_open(context: Any, hint: str) -> None:
     """Wherever it comes from; the error names the parameter that allows it."""
-    hourly = Partitioner(kind="hourly")
+    hourly = Hourly()
     with pytest.raises(ConfigurationError, match=f"{hint}.*allow_open_window=True"):
         resolve(context, partitioner=hourly)
     resolved = resolve(context, partitioner=hourly, allow_open_window=True)

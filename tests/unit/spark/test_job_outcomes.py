@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.requests import RunRequest
 from airflow_provider_kafka_s3.batch.runs import TopicRun
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import Daily, JsonLines, Layout, RawBytes
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     ConfigurationError,
@@ -30,9 +30,9 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
-JSON = Layout(format=Format(kind="json"))
-DAILY = Layout(format=Format(kind="bytes"), partitioner=Partitioner(kind="daily"))
-BYTES = Layout(format=Format(kind="bytes"))
+JSON = Layout(format=JsonLines())
+DAILY = Layout(format=RawBytes(), partitioner=Daily())
+BYTES = Layout(format=RawBytes())
 
 Read = Callable[[Sequence[Plan]], list[Row]]
 

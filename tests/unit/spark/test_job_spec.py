@@ -101,7 +101,7 @@ def test_upload_settings_say_the_fix() -> None:
     """Numbers that make no sense are refused."""
     with pytest.raises(ConfigurationError, match="threads=0"):
         UploadSettings(threads=0)
-    with pytest.raises(ConfigurationError, match="memory=5 bytes"):
+    with pytest.raises(ConfigurationError, match="memory=5 must be a whole number of bytes, 1,048,576 or more"):
         UploadSettings(memory=5)
 
 

@@ -14,7 +14,7 @@ from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.requests import RunRequest
 from airflow_provider_kafka_s3.batch.runs import TopicRun
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.progress import Count, Progress, progress_line
 from airflow_provider_kafka_s3.spark.rows import Row
@@ -86,7 +86,7 @@ def plan() -> Plan:
         kafka.append("orders", 0, b"1")
     store = DurableStore(MemoryStore(), Retrier())
     log = TopicLog(store, topics_dir="topics", pipeline="lake", topic="orders")
-    request = RunRequest(run="run", mode="incremental", layout=Layout(format=Format(kind="json")), starting="earliest")
+    request = RunRequest(run="run", mode="incremental", layout=Layout(format=JsonLines()), starting="earliest")
     step = TopicRun(Committer(log, kafka, object_builder(store)), request).advance()
     assert isinstance(step, Plan)
     return step

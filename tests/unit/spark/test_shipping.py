@@ -54,12 +54,12 @@ PLAN = """
 import pickle, sys
 from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS
 from airflow_provider_kafka_s3.batch.plan import Plan, Slice, layout_digest
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import Layout, JsonLines, Hourly
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
-layout = Layout(format=Format(kind="json"), partitioner=Partitioner(kind="hourly", timezone="Europe/Berlin"))
+layout = Layout(format=JsonLines(), partitioner=Hourly(timezone="Europe/Berlin"))
 plan = Plan(batch=1, type="data", topic="a", topic_id="id", generation=0, run="r", tail=True,
             isolation="read_committed", skipped=NO_OFFSETS, layout=layout,
             slices=(Slice(id=0, partition=0, start=0, end=2),),
