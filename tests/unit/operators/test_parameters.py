@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_kafka_s3.airflow import parameters
 from airflow_provider_kafka_s3.config import (
     Daily,
     Hourly,
@@ -17,7 +18,6 @@ from airflow_provider_kafka_s3.config import (
     parse_partitioner,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.operators import parameters
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
