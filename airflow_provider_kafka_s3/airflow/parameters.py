@@ -7,16 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 from msgspec import Meta
 
 from airflow_provider_kafka_s3.config import Layout, TimePattern
-from airflow_provider_kafka_s3.config.values import make_value, require_type, unknown_value
+from airflow_provider_kafka_s3.config.values import require_type, unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
 from airflow_provider_kafka_s3.messages import nearest
-from airflow_provider_kafka_s3.retry import RetryPolicy
-from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.submit import spark_command
 
 if TYPE_CHECKING:
@@ -25,10 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "has_template",
     "parse_options",
-    "parse_retry_policy",
     "parse_starting_offsets",
     "parse_topics",
-    "parse_upload",
     "require_bucket",
     "require_choice",
     "require_client_mode",
@@ -49,28 +46,16 @@ _MANY_GENERATIONS: Final = 9_999
 
 _BUCKET: Final = re.compile("[a-zA-Z0-9._-]{1,255}")
 
-_RECORDS: Final = Annotated[int, Meta(description="records")]
-_SECONDS: Final = Annotated[float, Meta(description="seconds")]
+_SECONDS: Final = Annotated[float, Meta(ge=0, description="seconds")]
 
 _TYPES: Final[Mapping[str, Any]] = {
-    "flush_size": _RECORDS | None,
-    "max_bytes": Annotated[int, Meta(description="bytes")],
-    "max_open_objects": Annotated[int, Meta(description="objects")],
     "on_bad_timestamp": str,
-    "directory_delim": str,
-    "file_delim": str,
-    "offset_pad_width": Annotated[int, Meta(description="digits")],
-    "part_size": Annotated[int, Meta(description="bytes")],
-    "max_records_per_run": _RECORDS | None,
-    "max_records_per_batch": _RECORDS | None,
-    "max_slice_records": _RECORDS,
-    "allow_open_window": bool,
     "adopt_wait": _SECONDS,
     "unsafe_single_writer": bool,
     "kafka_conn_id": str,
     "aws_conn_id": str | None,
     "spark_conn_id": str,
-    "min_records": _RECORDS,
+    "min_records": Annotated[int, Meta(ge=1, description="records")],
     "grace": _SECONDS,
 }
 """Of parameters."""
@@ -154,16 +139,22 @@ def require_plain_env(env_vars: Mapping[str, object] | None) -> None:
             )
 
 
-def require_known(kind: type, kwargs: Mapping[str, object]) -> None:
+def require_known(
+    kind: type, kwargs: Mapping[str, object], groups: Mapping[str, type[msgspec.Struct]] | None = None
+) -> None:
     """Refuse the name of a parameter that is a slip: Airflow would say that there is none, and not what is near.
 
     Args:
         kind: of the operator.
         kwargs: that are left for its base classes.
+        groups: parameters whose values have fields.
     """
     makers = [vars(base)["__init__"] for base in kind.__mro__[:-1] if "__init__" in vars(base)]
     known = [name for maker in makers for name in signature(maker).parameters]
     for name in kwargs:
+        for group, values in (groups or {}).items():
+            if name in values.__struct_fields__ and name not in known:
+                raise ConfigurationError(f"{name} is a field of {group}; write {group}={{{name!r}: …}}")
         if name not in known and (near := nearest(name, known)) is not None:
             raise ConfigurationError(f"{kind.__name__} has no parameter {name!r}; did you mean {near!r}?")
 
@@ -195,16 +186,6 @@ def parse_topics(topics: object) -> tuple[str, ...]:
     if repeated:
         raise ConfigurationError(f"topics names {', '.join(map(repr, repeated))} more than once; name each topic once")
     return parsed
-
-
-def parse_retry_policy(value: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy:
-    """A mapping of a :class:`RetryPolicy`'s fields, or one; None: the defaults."""
-    return make_value("request_retry", (RetryPolicy,), value)
-
-
-def parse_upload(value: UploadSettings | Mapping[str, Any] | None) -> UploadSettings:
-    """A mapping of an :class:`UploadSettings`' fields, or one; None: the defaults."""
-    return make_value("upload", (UploadSettings,), value)
 
 
 def require_layout(layout: Layout) -> Layout:

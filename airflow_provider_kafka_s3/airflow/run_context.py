@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from airflow_provider_kafka_s3.airflow import compat, connections, parameters
+from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
-from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef, UploadSettings
+from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
 
@@ -62,7 +63,7 @@ class RunContext:
     kafka: dict[str, Any] = field(repr=False)
     kafka_options: dict[str, str] = field(repr=False)
     retry: RetryPolicy
-    upload: UploadSettings
+    upload: Upload
     on_data_loss: Literal["fail", "skip"]
     cli_options: tuple[str, ...]
 
@@ -137,7 +138,9 @@ def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -
     source = KafkaSource(kafka, retrier=retrier)
     store = DurableStore(open_store(access, bucket), retrier)
     starting = parameters.parse_starting_offsets(task.starting_offsets)
-    build = object_builder(store, **msgspec.structs.asdict(task.upload))
+    build = object_builder(
+        store, threads=task.upload.threads, memory=task.upload.memory, spill_dir=task.upload.spill_dir
+    )
     cli_options = connections.cli_options(task.kafka_conn_id, task.aws_conn_id)
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
@@ -154,7 +157,7 @@ def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -
             parameters.starting_of(starting, topic, topics),
             run=run,
             window=window,
-            mode=resolved.mode,
+            action=resolved.action,
             attempt=f"try {ti.try_number} on {platform.node()}",
         )
         log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic, cli_options=cli_options)

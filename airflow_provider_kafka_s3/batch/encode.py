@@ -102,7 +102,7 @@ def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
     return ConfigurationError(
         f"batch {plan.batch} of topic {plan.topic!r} makes too many objects for one commit: {count}, and "
         f"{MAX_OBJECTS:,} are the limit. Let it have fewer: a partitioner with wider folders, a larger flush_size, "
-        f"max_bytes or max_open_objects, or smaller batches (max_records_per_batch)"
+        f"max_bytes or max_open_objects, or smaller batches (records_per_batch of limits)"
     )
 
 

@@ -11,6 +11,7 @@ from airflow_provider_kafka_s3.config.partitioners import (
     TimePattern,
     parse_partitioner,
 )
+from airflow_provider_kafka_s3.config.runs import Limits, Upload, Window
 from airflow_provider_kafka_s3.config.sizes import KIB, MAX_PARTS, MIB, MIN_PART_SIZE
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Hourly",
     "JsonLines",
     "Layout",
+    "Limits",
     "Naming",
     "OnNull",
     "PartSize",
@@ -33,6 +35,8 @@ __all__ = [
     "RawBytes",
     "Rotation",
     "TimePattern",
+    "Upload",
+    "Window",
     "parse_format",
     "parse_partitioner",
 ]

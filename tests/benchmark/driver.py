@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_kafka_s3.batch.source import Isolation
-from airflow_provider_kafka_s3.config import Daily, Format, JsonLines, Layout, RawBytes
+from airflow_provider_kafka_s3.config import Daily, Format, JsonLines, Layout, Limits, RawBytes
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.spark.frames import read_directly, slice_frame
@@ -50,7 +50,7 @@ class Bench:
     def pipeline(self, format_: Format, records: int) -> Pipeline:
         """A pipeline in an empty bucket that lands that many records."""
         layout = Layout(format=format_, partitioner=Daily())
-        limits = {"max_records_per_run": records, "max_slice_records": self.config["slice_records"]}
+        limits = {"limits": Limits(records_per_run=records, records_per_slice=self.config["slice_records"])}
         return Pipeline(kafka=self.kafka, endpoint=self.config["endpoint"], layout=layout, settings=limits)
 
     def frame(self, records: int, options: dict[str, str], *columns: str) -> DataFrame:

@@ -25,7 +25,7 @@ from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.run import TopicRun
-from airflow_provider_kafka_s3.config import JsonLines, Layout, RawBytes
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits, RawBytes
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.inspect.status import topic_status
@@ -112,7 +112,11 @@ class _World:
 
     def attempt(self, run: str, **settings: Any) -> TopicRun:
         """A try of a run."""
-        said: dict[str, Any] = {"mode": "incremental", "starting": "earliest", "max_slice_records": 10**8}
+        said: dict[str, Any] = {
+            "offsets": "incremental",
+            "starting": "earliest",
+            "limits": Limits(records_per_slice=10**8),
+        }
         return TopicRun(self.committer(), RunRequest(run=run, layout=_LAYOUT, **(said | settings)))
 
     def timed(self, what: Callable[[], object]) -> tuple[float, int]:
@@ -201,13 +205,13 @@ def _history(config: dict[str, Any]) -> dict[str, Any]:
     told["look_ratio"] = round(many / few, 2)
     told["status_s"], told["status_requests"] = world.timed(lambda: topic_status(committer.log, world.kafka))
     for what, window in (("latest", (2 * BATCHES - 2, 2 * BATCHES)), ("oldest", (0, 2))):
-        run = world.attempt(what, mode="data_interval", window={0: window})
+        run = world.attempt(what, offsets="data_interval", window={0: window})
         told[f"{what}_window_s"], told[f"{what}_window_requests"] = world.timed(run.advance)
     told["repair_s"], told["repair_requests"] = world.timed(
         lambda: repair(world.committer(), start={0: 0}, dry_run=True)
     )
     found: list[Any] = []
-    verify = world.attempt("verify", purpose="verify")
+    verify = world.attempt("verify", action="verify")
     told["verify_s"], told["verify_requests"] = world.timed(lambda: found.append(verify.advance()))
     assert found[0].verified == BATCHES
     told["grows_mb"] = round(_rss() - before)

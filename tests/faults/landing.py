@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.batch.execute import execute
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.run import TopicRun
-from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Layout, parse_format
+from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Layout, Limits, parse_format
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
@@ -119,10 +119,10 @@ class Landing:
     def attempt(self, run: str, **settings: Any) -> TopicRun:
         """One attempt of a run."""
         given: Mapping[str, Any] = {
-            "mode": "incremental",
+            "offsets": "incremental",
             "layout": self.topic.layout,
             "starting": "earliest",
-            "max_slice_records": 2 if self.topic.size == SMALL else 100,
+            "limits": Limits(records_per_slice=2 if self.topic.size == SMALL else 100),
             "adopt_wait": 0.0,
         }
         request = RunRequest(run=run, **{**given, **settings})

@@ -57,7 +57,9 @@ def test_a_batch_that_its_planner_left_is_landed_by_the_command_line(
         store = DurableStore(bucket, Retrier())
         log = TopicLog(store, topics_dir="topics", pipeline="p", topic=topic)
         layout = Layout(format=JsonLines(compression="gzip"))
-        request = RunRequest(run="left", mode="incremental", layout=layout, starting="earliest", attempt="try 1 on w")
+        request = RunRequest(
+            run="left", offsets="incremental", layout=layout, starting="earliest", attempt="try 1 on w"
+        )
         assert isinstance(TopicRun(Committer(log, source, object_builder(store)), request).advance(), Plan)
 
         said: list[str] = []

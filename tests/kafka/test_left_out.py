@@ -51,7 +51,7 @@ class Pipeline:
         request = RunRequest(
             **{
                 "run": run,
-                "mode": "incremental" if window is None else "data_interval",
+                "offsets": "incremental" if window is None else "data_interval",
                 "window": window,
                 "layout": Layout(format=JsonLines()),
                 "starting": "earliest" if window is None else None,

@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.batch.execute import execute
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.run import TopicRun
-from airflow_provider_kafka_s3.config import MIN_PART_SIZE, JsonLines, Layout
+from airflow_provider_kafka_s3.config import MIN_PART_SIZE, JsonLines, Layout, Limits
 from airflow_provider_kafka_s3.exceptions import TerminalError, TransientError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
@@ -64,11 +64,11 @@ def land(committer: Committer, run: str, window: tuple[int, int] | None = None) 
     """One attempt of a run over a window, or from the stored offsets on."""
     request = RunRequest(
         run=run,
-        mode="incremental" if window is None else "data_interval",
+        offsets="incremental" if window is None else "data_interval",
         window=window,
         layout=LAYOUT,
         starting="earliest",
-        max_slice_records=400,
+        limits=Limits(records_per_slice=400),
         adopt_wait=0.5,
     )
     attempt = TopicRun(committer, request)

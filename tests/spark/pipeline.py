@@ -101,7 +101,7 @@ class Pipeline:
         log = TopicLog(self.store, topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic)
         starting = None if "window" in self.settings else "earliest"
         request = RunRequest(
-            **{"run": run, "mode": "incremental", "layout": self.layout, "starting": starting, **self.settings}
+            **{"run": run, "offsets": "incremental", "layout": self.layout, "starting": starting, **self.settings}
         )
         return TopicRun(Committer(log, self.source, object_builder(self.store)), request)
 

@@ -14,7 +14,17 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_kafka_s3.batch.source import Isolation
-from airflow_provider_kafka_s3.config import MIB, ByPartition, Daily, JsonLines, Layout, RawBytes, Rotation, TimePattern
+from airflow_provider_kafka_s3.config import (
+    MIB,
+    ByPartition,
+    Daily,
+    JsonLines,
+    Layout,
+    Limits,
+    RawBytes,
+    Rotation,
+    TimePattern,
+)
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.spark.frames import record_frame
@@ -69,7 +79,7 @@ def test_the_same_plan_and_records_give_the_same_bytes_in_two_empty_buckets(
     stored = []
     usual = spark.conf.get(BATCH_SIZE)
     for batch_size in (usual, "37"):
-        pipeline = make_pipeline(layout=layout, settings={"max_slice_records": 400})
+        pipeline = make_pipeline(layout=layout, settings={"limits": Limits(records_per_slice=400)})
         spark.conf.set(BATCH_SIZE, batch_size)
         assert pipeline.land(spark, topic)[0].status == "ok"
         stored.append(pipeline.bodies())
@@ -88,7 +98,7 @@ def test_every_task_sees_exactly_one_slice(
 ) -> None:
     """However many slices, partitions and topics there are, each task reads the whole of one slice and nothing else."""
     topics = [make_topic(3), make_topic(1)]
-    pipeline = make_pipeline(layout=JSON, settings={"max_slice_records": 70})
+    pipeline = make_pipeline(layout=JSON, settings={"limits": Limits(records_per_slice=70)})
     plans: list[Plan] = []
     for topic, partitions in zip(topics, (3, 1), strict=True):
         kafka_broker.produce(topic, records(600, partitions=partitions))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, parse_format
+from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Limits, parse_format
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
@@ -66,7 +66,7 @@ def test_transactions_are_cut_anywhere_and_land_what_is_committed(
     kafka_broker.produce_transaction(topic, lines(*"klmno"))
     with kafka_broker.open_transaction(topic, lines(*"pqr")) as transaction:
         kafka_broker.produce(topic, lines("s"))
-        pipeline = land_both(topic, layout=JSON, settings={"max_slice_records": 3})
+        pipeline = land_both(topic, layout=JSON, settings={"limits": Limits(records_per_slice=3)})
         manifest = pipeline.decision(topic)
         assert manifest is not None
         assert [(s.next_offset, s.records) for s in manifest.slices] == [
@@ -98,7 +98,7 @@ def test_compaction_leaves_holes_that_are_no_loss(
     source = KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers})
     kafka_broker.wait_until(compacted, f"the compaction of {topic}")
     window = {0: (0, len(keys))}
-    settings = {"max_slice_records": 2, "window": window, "mode": "data_interval"}
+    settings = {"limits": Limits(records_per_slice=2), "window": window, "offsets": "data_interval"}
     pipeline = land_both(topic, layout=JSON, settings=settings)
     manifest = pipeline.decision(topic)
     assert manifest is not None
@@ -150,7 +150,7 @@ def test_a_window_takes_the_records_without_a_time_that_lie_in_it_and_ends_befor
     for time in (500, -1, 1000, -1, 1500, 2000, -1, 2500):
         kafka_broker.produce(topic, [Message(b"%d" % time, partition=0, timestamp=time)])
     daily = Layout(format=JsonLines(), partitioner=Daily(), on_bad_timestamp=NULL)
-    pipeline = make_pipeline(layout=daily, settings={"mode": "data_interval", "window": (1000, 2000)})
+    pipeline = make_pipeline(layout=daily, settings={"offsets": "data_interval", "window": (1000, 2000)})
     assert str(pipeline.land_here(topic, "first").target) == "0: [2, 5)"
     assert pipeline.lines() == Counter([b"1000", b"-1", b"1500"])
 

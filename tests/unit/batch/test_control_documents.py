@@ -91,7 +91,7 @@ DOCUMENTS: list[Document] = [
     ),
     RunRecord(
         run="r",
-        mode="incremental",
+        offsets="incremental",
         params={},
         topic_id="id",
         generation=0,

@@ -32,7 +32,7 @@ def run(store: DurableStore, kafka: SimulatedKafka, key: str, **settings: Any) -
     committer = Committer(
         TopicLog(store, topics_dir="t", pipeline="p", topic="films"), kafka, object_builder(store, memory=12 * MIB)
     )
-    request = RunRequest(run=key, mode="incremental", layout=LAYOUT, starting="earliest", **settings)
+    request = RunRequest(run=key, offsets="incremental", layout=LAYOUT, starting="earliest", **settings)
     attempt = TopicRun(committer, request)
     while not isinstance(plan := attempt.advance(), TopicResult):
         with UploadPool(store, part_size=5 * MIB, threads=2) as pool:
@@ -64,7 +64,7 @@ def test_objects_of_many_parts_and_of_one_are_read_back_and_restored_over_http(m
         objects = {info.key: info for info in store.list("t/films/")}
         assert len(objects) == 8
 
-        found = run(store, kafka, "other", purpose="verify").verification
+        found = run(store, kafka, "other", action="verify").verification
         assert found is not None
         assert (found.objects, found.size) == (8, sum(info.size for info in objects.values()))
         assert found.size == landed.batches[0].size > 12 * MIB
@@ -74,17 +74,17 @@ def test_objects_of_many_parts_and_of_one_are_read_back_and_restored_over_http(m
         for key in before:
             client.delete_object(Bucket="films", Key=key)
         with pytest.raises(MissingObjectError, match="2 objects"):
-            run(store, kafka, "other", purpose="verify")
+            run(store, kafka, "other", action="verify")
         metadata = client.head_object(Bucket="films", Key=foreign)["Metadata"]
         original = client.get_object(Bucket="films", Key=foreign)["Body"].read()
         client.put_object(Bucket="films", Key=foreign, Body=b"x" * len(original), Metadata=metadata)
         with pytest.raises(ForeignObjectError, match=r"CRC32 .* 2 other objects were written again"):
-            run(store, kafka, "other", purpose="restore")
+            run(store, kafka, "other", action="restore")
         assert {key: client.get_object(Bucket="films", Key=key)["Body"].read() for key in before} == before
         assert client.get_object(Bucket="films", Key=foreign)["Body"].read() == b"x" * len(original)
 
         client.delete_object(Bucket="films", Key=foreign)
-        found = run(store, kafka, "other", purpose="restore").verification
+        found = run(store, kafka, "other", action="restore").verification
         assert found is not None
         assert (found.restored, found.objects) == ((foreign,), 8)
         assert client.get_object(Bucket="films", Key=foreign)["Body"].read() == original

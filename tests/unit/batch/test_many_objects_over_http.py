@@ -44,7 +44,7 @@ def test_two_topics_of_many_objects_land_without_a_warning(caplog: pytest.LogCap
             )
             for topic in ("films", "books")
         }
-        request = RunRequest(run="r", mode="incremental", layout=LAYOUT, starting="earliest")
+        request = RunRequest(run="r", offsets="incremental", layout=LAYOUT, starting="earliest")
 
         def submit(plans: object) -> dict[str, Exception]:
             assert isinstance(plans, dict)

@@ -14,10 +14,10 @@ from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.execute import execute
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.request import Mode, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.request import RunRequest, TargetOffsets, TopicResult
 from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.cli import access, main
-from airflow_provider_kafka_s3.config import JsonLines, Layout, RawBytes
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits, RawBytes
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -91,12 +91,17 @@ class World:
         return Committer(log, self.kafka, object_builder(durable))
 
     def run(
-        self, run: str, mode: Mode = "incremental", *, store: ObjectStore | None = None, **settings: Any
+        self, run: str, offsets: TargetOffsets = "incremental", *, store: ObjectStore | None = None, **settings: Any
     ) -> TopicResult:
         """A run from beginning to end, as operator and Spark job share it."""
         committer = self.committer(store)
-        said: dict[str, Any] = {"layout": BYTES, "starting": "earliest", "max_slice_records": 3, "adopt_wait": 0.0}
-        request = RunRequest(run=run, mode=mode, **(said | settings))
+        said: dict[str, Any] = {
+            "layout": BYTES,
+            "starting": "earliest",
+            "adopt_wait": 0.0,
+        }
+        limits = Limits(**({"records_per_slice": 3} | settings.pop("limits", {})))
+        request = RunRequest(run=run, offsets=offsets, limits=limits, **(said | settings))
         attempt = TopicRun(committer, request)
         while not isinstance(step := attempt.advance(), TopicResult):
             execute(committer, step, run=run, on_data_loss=request.on_data_loss)

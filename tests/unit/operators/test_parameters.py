@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,12 +16,17 @@ from airflow_provider_kafka_s3.config import (
     JsonLines,
     Layout,
     RawBytes,
+    Upload,
+    Window,
     parse_format,
     parse_partitioner,
 )
+from airflow_provider_kafka_s3.config.values import make_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.retry import RetryPolicy
-from airflow_provider_kafka_s3.spark.spec import UploadSettings
+
+upload = partial(make_value, "upload", (Upload,))
+retry = partial(make_value, "request_retry", (RetryPolicy,))
 
 
 @pytest.mark.parametrize(
@@ -92,25 +99,25 @@ def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
             "^partitioner: kind 'daily' has no 'path_format', which belongs to 'time'; it has kind, timezone$",
         ),
         (parse_partitioner, {"kind": "daily", "timezone": "Mars/Base"}, "use an IANA name"),
-        (parameters.parse_upload, {"threads": 0}, "^upload: threads=0 must be a positive whole number$"),
+        (upload, {"threads": 0}, "^upload: threads=0 must be a positive whole number$"),
         (
-            parameters.parse_upload,
+            upload,
             {"memory": 1},
             "^upload: memory=1 must be a whole number of bytes, 1,048,576 or more$",
         ),
         (
-            parameters.parse_upload,
+            upload,
             {"spil_dir": "/x"},
-            "upload has no 'spil_dir'; did you mean 'spill_dir'. It has threads, memory, spill_dir$",
+            "upload has no 'spil_dir'; did you mean 'spill_dir'. It has part_size, threads, memory, spill_dir$",
         ),
-        (parameters.parse_upload, 4, "upload=4 must be a mapping of settings"),
+        (upload, 4, "upload=4 must be a mapping of settings"),
         (
-            parameters.parse_retry_policy,
+            retry,
             {"retries": 3},
             "has no 'retries'; did you mean 'max_retries'. It has max_retries, base",
         ),
         (
-            parameters.parse_retry_policy,
+            retry,
             {"max_retries": -1},
             "^request_retry: max_retries=-1 must be a whole number, 0 or more: 0 is one try only",
         ),
@@ -138,14 +145,14 @@ def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
             {"kind": "time", "path_format": "YYYY", "duration_ms": "1h"},
             "partitioner: duration_ms='1h' must be a whole number of milliseconds from 1 to .*: a duration; a day has",
         ),
-        (parameters.parse_upload, {"threads": True}, "upload: threads=True must be a positive whole number$"),
+        (upload, {"threads": True}, "upload: threads=True must be a positive whole number$"),
         (
-            parameters.parse_retry_policy,
+            retry,
             "often",
             "request_retry='often' must be a mapping of settings or a RetryPolicy",
         ),
         (
-            parameters.parse_retry_policy,
+            retry,
             {"max_retries": "3"},
             "request_retry: max_retries='3' must be a whole number, 0 or more",
         ),
@@ -166,7 +173,7 @@ def test_wrong_settings_are_told_with_their_parameter(parse: Any, given: object,
         ),  # type: ignore[arg-type]
         (lambda: RawBytes(compression_level=4), "^compression_level=4 must be a whole number from 0 to 3"),
         (lambda: Daily(timezone="Mars/Base"), "^timezone='Mars/Base' is not in the zone database"),
-        (lambda: UploadSettings(threads=1.5), "^threads=1.5 must be a positive whole number$"),  # type: ignore[arg-type]
+        (lambda: Upload(threads=1.5), "^threads=1.5 must be a positive whole number$"),  # type: ignore[arg-type]
         (lambda: RetryPolicy(base=float("nan")), "^base=nan must be a number of seconds from 0 to 86,400$"),
         (lambda: Layout(format="json"), "^format='json' must be a JsonLines or a RawBytes$"),  # type: ignore[arg-type]
     ],
@@ -179,16 +186,25 @@ def test_no_value_can_be_made_wrong(make: Callable[[], object], message: str) ->
 
 def test_how_to_upload_may_be_a_mapping() -> None:
     """What is not said keeps its default."""
-    said = UploadSettings(threads=8, spill_dir="/mnt/fast")
-    assert parameters.parse_upload({"threads": 8, "spill_dir": "/mnt/fast"}) == said
-    assert parameters.parse_upload(said) is said
-    assert parameters.parse_upload(None) == UploadSettings()
+    said = Upload(threads=8, spill_dir="/mnt/fast")
+    assert upload({"threads": 8, "spill_dir": "/mnt/fast"}) == said
+    assert upload(said) is said
+    assert upload(None) == Upload()
 
 
 def test_a_retry_policy_may_be_a_mapping() -> None:
     """What is not said keeps its default."""
-    assert parameters.parse_retry_policy({"max_retries": 9}) == RetryPolicy(max_retries=9)
-    assert parameters.parse_retry_policy(None) == RetryPolicy()
+    assert retry({"max_retries": 9}) == RetryPolicy(max_retries=9)
+    assert retry(None) == RetryPolicy()
+
+
+def test_a_duration_may_be_text_in_a_mapping() -> None:
+    """YAML has no timedelta. A constructor takes no text, as its type says."""
+    assert make_value("window", (Window,), {"partition_length": "PT6H"}) == Window(partition_length=timedelta(hours=6))
+    with pytest.raises(ConfigurationError, match=r"^partition_length='PT6H' must be a timedelta"):
+        Window(partition_length="PT6H")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"^window: partition_length=.* must be positive$"):
+        make_value("window", (Window,), {"partition_length": timedelta(0)})
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class Landing:
 
     def plan(self, layout: Layout) -> Plan:
         """The batch that has to be executed next."""
-        request = RunRequest(run="run", mode="incremental", layout=layout, starting="earliest")
+        request = RunRequest(run="run", offsets="incremental", layout=layout, starting="earliest")
         step = TopicRun(self.committer(), request).advance()
         assert isinstance(step, Plan)
         return step

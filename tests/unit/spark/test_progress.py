@@ -86,7 +86,7 @@ def plan() -> Plan:
         kafka.append("orders", 0, b"1")
     store = DurableStore(MemoryStore(), Retrier())
     log = TopicLog(store, topics_dir="topics", pipeline="lake", topic="orders")
-    request = RunRequest(run="run", mode="incremental", layout=Layout(format=JsonLines()), starting="earliest")
+    request = RunRequest(run="run", offsets="incremental", layout=Layout(format=JsonLines()), starting="earliest")
     step = TopicRun(Committer(log, kafka, object_builder(store)), request).advance()
     assert isinstance(step, Plan)
     return step

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout
+from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Upload
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     SparkJobError,
@@ -28,7 +28,6 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark import task
 from airflow_provider_kafka_s3.spark.rows import Row, error_from, from_bytes, gather
-from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
@@ -55,7 +54,7 @@ def make_task(plans: list[Any] = PLANS) -> SliceTask:
         s3=S3Settings(region="us-east-1"),
         credentials=S3Credentials(access_key_id="id", secret_access_key="canary"),
         retry=RetryPolicy(max_retries=0),
-        upload=UploadSettings(),
+        upload=Upload(),
     )
 
 
