@@ -34,7 +34,7 @@ class Process(Actor):
         late_keys: per late request the key it would make visible by itself, or None.
         intact: its run succeeded before, so it must not write but to what was deleted since.
         restoring: it was told to write deleted objects again.
-        purpose: of its run.
+        action: of its run.
         rebuilt: keys of objects that it built again from Kafka.
         writing_again: like ``rebuilt``, from its last look at the marker on.
     """

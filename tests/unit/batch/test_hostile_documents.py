@@ -473,7 +473,7 @@ def test_a_plan_far_away_is_a_hole_and_not_a_walk(scene: Scene) -> None:
     [
         (MINE, {"run": "another"}),
         (MINE, {"low": 10**9}),
-        (MINE, {"mode": "\x1b[31m"}),
+        (MINE, {"offsets": "\x1b[31m"}),
         (MINE, {"target": {"0": [[0, 2**62]]}}),
         (MINE, {"target": {"2147483647": [[0, 5]]}}),
         (MINE, {"generation": 10**9}),

@@ -60,10 +60,10 @@ class World:
     def run(self, run: str, offsets: Any = "incremental", **settings: Any) -> TopicResult:
         return Engine(self.bucket, self.kafka).run(run, offsets, **({"limits": {"records_per_slice": 100}} | settings))
 
-    def inspects(self, purpose: str, run: str, offsets: Any = "incremental", **settings: Any) -> Verification:
-        """As a run of another purpose, of which nothing but the objects that it creates may be new."""
+    def inspects(self, action: str, run: str, offsets: Any = "incremental", **settings: Any) -> Verification:
+        """As a run of another action, of which nothing but the objects that it creates may be new."""
         store = FaultyStore(self.bucket)
-        result = Engine(store, self.kafka).run(run, offsets, action=purpose, **settings)
+        result = Engine(store, self.kafka).run(run, offsets, action=action, **settings)
         found = result.verification
         assert found is not None
         assert {(r.operation, r.key) for r in store.writes()} == {("put_new", key) for key in found.restored}
@@ -159,9 +159,9 @@ def test_verify_reports_what_of_a_window_is_not_landed(caplog: pytest.LogCapture
     world = World(land=False)
     world.run("hour-0", "data_interval", window=(0, 10))
     before = snapshot(world.bucket)
-    for purpose in ("verify", "restore"):
+    for action in ("verify", "restore"):
         with caplog.at_level(logging.WARNING):
-            found = world.inspects(purpose, "new", "data_interval", window={0: (0, 9), 1: (0, 5)})
+            found = world.inspects(action, "new", "data_interval", window={0: (0, 9), 1: (0, 5)})
         assert found.uncovered == Offsets({0: [(5, 9)]})
         assert found.objects == len(world.keys())
     assert "4 offsets of the window are not landed: 0: [5, 9)" in caplog.text
@@ -206,7 +206,7 @@ DAMAGES: dict[str, Callable[[World, str], None]] = {
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("action", ["verify", "restore"])
 def test_an_object_with_other_content_is_named_and_never_overwritten(
-    world: World, damage: Callable[[World, str], None], purpose: str
+    world: World, damage: Callable[[World, str], None], action: str
 ) -> None:
     """Size, checksum and metadata are compared; what is missing beside it is restored nevertheless."""
     bad, gone, *_ = world.of_run("hour-1")
@@ -214,12 +214,12 @@ def test_an_object_with_other_content_is_named_and_never_overwritten(
     before = world.bucket.get(bad)
     world.bucket.delete(gone)
     with pytest.raises(ForeignObjectError, match=r"Move them away, then run again with action='restore'") as told:
-        world.inspects(purpose, "hour-1", "data_interval", window=(10, 20))
+        world.inspects(action, "hour-1", "data_interval", window=(10, 20))
     assert bad in str(told.value)
     assert world.bucket.get(bad) == before
-    assert (world.bucket.get(gone) is not None) == (purpose == "restore")
-    assert ("1 other objects were written again" in str(told.value)) == (purpose == "restore")
-    assert (gone in str(told.value)) == (purpose == "verify")
+    assert (world.bucket.get(gone) is not None) == (action == "restore")
+    assert ("1 other objects were written again" in str(told.value)) == (action == "restore")
+    assert (gone in str(told.value)) == (action == "verify")
 
 
 def test_a_large_object_is_read_in_pieces(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,8 +398,8 @@ def test_an_accepted_loss_is_neither_missing_nor_restored() -> None:
     world.kafka.delete_records(TOPIC, 0, 3)
     accepted = accept_loss(Engine(world.bucket, world.kafka).committer, 1, reason="gone", operator="me")
     assert accepted
-    for purpose in ("verify", "restore"):
-        found = world.inspects(purpose, "died")
+    for action in ("verify", "restore"):
+        found = world.inspects(action, "died")
         assert (sorted(found.accepted), found.objects) == (sorted(accepted), len(world.keys()))
 
 
@@ -438,7 +438,7 @@ def test_other_bytes_of_the_same_records_are_verified_by_their_own_checksum(worl
         world.inspects("verify", "new")
 
 
-# -- resume, over a window that others landed -------------------------------------------------------------------------
+# -- land, over a window that others landed -------------------------------------------------------------------------
 
 
 def test_a_new_run_over_a_landed_window_looks_whether_its_objects_are_there(world: World) -> None:
