@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.providers.common.compat.sdk import DAG
 from airflow.timetables.interval import CronDataIntervalTimetable
 
-from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+from airflow_provider_kafka_s3 import JsonLines, KafkaToS3Operator
 
 with DAG(
     dag_id="kafka_to_s3_daily",
@@ -33,6 +33,6 @@ with DAG(
         bucket=os.environ.get("KAFKA_TO_S3_BUCKET", "lake"),
         pipeline="clicks",
         offsets="data_interval",
-        format={"kind": "json", "compression": "gzip"},
+        format=JsonLines(compression="gzip"),
         partitioner="daily",
     )

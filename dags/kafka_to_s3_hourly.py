@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.providers.common.compat.sdk import DAG
 
-from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+from airflow_provider_kafka_s3 import JsonLines, KafkaToS3Operator
 
 with DAG(
     dag_id="kafka_to_s3_hourly",
@@ -30,6 +30,6 @@ with DAG(
         pipeline="shop",
         offsets="incremental",
         starting_offsets="earliest",
-        format={"kind": "json", "compression": "gzip"},
+        format=JsonLines(compression="gzip"),
         partitioner="hourly",
     )

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.providers.common.compat.sdk import DAG, task
 
-from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+from airflow_provider_kafka_s3 import KafkaToS3Operator
 
 
 @task

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.providers.common.compat.sdk import DAG
 
-from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+from airflow_provider_kafka_s3 import KafkaToS3Operator
 
 with DAG(
     dag_id="kafka_to_s3_new_layout",

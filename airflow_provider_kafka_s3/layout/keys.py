@@ -98,9 +98,10 @@ def validate_delimiters(layout: Layout) -> None:
     Raises:
         ConfigurationError: ``file_delim`` contains a digit, so partition 1 and offset 11 could be parsed as 11 and 1.
     """
-    if any(c.isdigit() for c in layout.file_delim):
+    delim = layout.naming.file_delim
+    if any(c.isdigit() for c in delim):
         raise ConfigurationError(
-            f"file_delim={layout.file_delim!r} contains a digit, so partition and offset would be ambiguous in file "
+            f"file_delim={delim!r} contains a digit, so partition and offset would be ambiguous in file "
             f"names; use '+' or another delimiter without digits"
         )
 
@@ -151,25 +152,26 @@ def data_key(
     """
     validate_topic(topic)
     validate_delimiters(layout)
-    named = f"{layout.topic_prefix}{topic}"
-    name = layout.file_delim.join((named, str(partition), str(first_offset).zfill(layout.offset_pad_width)))
+    naming = layout.naming
+    named = f"{naming.topic_prefix}{topic}"
+    name = naming.file_delim.join((named, str(partition), str(first_offset).zfill(naming.offset_pad_width)))
     if generation:
-        name = f"{name}{layout.file_delim}g{generation}"
+        name = f"{name}{naming.file_delim}g{generation}"
     return validate_key(
-        f"{data_prefix(layout, topic)}{encoded_partition}{layout.directory_delim}{name}{layout.format.object_extension}"
+        f"{data_prefix(layout, topic)}{encoded_partition}{naming.directory_delim}{name}{layout.format.object_extension}"
     )
 
 
 def data_prefix(layout: Layout, topic: str) -> str:
     """The prefix of all data keys of a topic."""
-    named = f"{layout.topic_prefix}{topic}"
+    named = f"{layout.naming.topic_prefix}{topic}"
     folders = (layout.topics_dir, named, "") if layout.topics_dir else (named, "")
-    return layout.directory_delim.join(folders)
+    return layout.naming.directory_delim.join(folders)
 
 
 def is_hidden(layout: Layout, topic: str) -> bool:
     """Whether the names of a topic's objects begin with ``_`` or ``.``: Spark, Hive, Athena and Trino skip such."""
-    name = data_prefix(layout, topic).removesuffix(layout.directory_delim).rpartition("/")[2]
+    name = data_prefix(layout, topic).removesuffix(layout.naming.directory_delim).rpartition("/")[2]
     return name.startswith(("_", "."))
 
 
@@ -191,12 +193,12 @@ def parse_data_key(layout: Layout, topic: str, key: str) -> tuple[int, int, int]
 
 def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, int, int] | None]:
     """See :func:`parse_data_key`, for many keys."""
-    delim, extension = re.escape(layout.file_delim), re.escape(layout.format.object_extension)
+    delim, extension = re.escape(layout.naming.file_delim), re.escape(layout.format.object_extension)
     digits = "([0-9]{1,20})"
-    named = re.escape(f"{layout.topic_prefix}{topic}")
+    named = re.escape(f"{layout.naming.topic_prefix}{topic}")
     name = f"{named}{delim}{digits}{delim}{digits}(?:{delim}g{digits})?{extension}"
     # The delimiter of folders may also be a part of names, so the key is parsed from its end.
-    ending = re.compile(f"{re.escape(layout.directory_delim)}{name}\\Z")
+    ending = re.compile(f"{re.escape(layout.naming.directory_delim)}{name}\\Z")
     prefix = data_prefix(layout, topic)
 
     def parse(key: str) -> tuple[int, int, int] | None:

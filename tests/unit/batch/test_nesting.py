@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch import log
+from airflow_provider_kafka_s3.config import Naming
 from airflow_provider_kafka_s3.exceptions import PipelineConflictError
 from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -34,7 +35,8 @@ class World:
     def lands(
         self, topics_dir: str, topic: str, *, delim: str = "/", prefix: str = "", store: FaultyStore | None = None
     ) -> None:
-        layout = msgspec.structs.replace(LAYOUT, topics_dir=topics_dir, directory_delim=delim, topic_prefix=prefix)
+        naming = Naming(directory_delim=delim, topic_prefix=prefix)
+        layout = msgspec.structs.replace(LAYOUT, topics_dir=topics_dir, naming=naming)
         assert self.engine(topics_dir, topic, store).run("run", layout=layout).status == "ok"
 
     def check(self, topics_dir: str, topic: str) -> int:

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.cli import access, main
 from airflow_provider_kafka_s3.cli.findings import Finding, guarded
 from airflow_provider_kafka_s3.cli.machine_checks import check_jars, pyspark_findings
 from airflow_provider_kafka_s3.cli.store_checks import clock_finding, lifecycle_findings
+from airflow_provider_kafka_s3.config import Naming
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError
 from airflow_provider_kafka_s3.spark.connector import connector_package
 from airflow_provider_kafka_s3.storage.s3 import S3Settings, S3Store, make_client
@@ -225,11 +226,11 @@ def test_a_topic_that_readers_skip_is_found_until_its_batches_have_a_prefix(
     """Spark and Athena read nothing of it, and say nothing."""
     kafka.create_topic("_hidden")
 
-    def names(**layout: str) -> tuple[str, str]:
+    def names(**naming: str) -> tuple[str, str]:
         kafka.append("_hidden", 0, b"1")
         store = S3Store(make_client(S3Settings(endpoint_url=server.endpoint, region="us-east-1")), BUCKET)
         engine = Engine(store, kafka, topic="_hidden")
-        engine.run(f"run{len(layout)}", layout=msgspec.structs.replace(LAYOUT, **layout))
+        engine.run(f"run{len(naming)}", layout=msgspec.structs.replace(LAYOUT, naming=Naming(**naming)))
         return doctor(
             server.endpoint, capsys, "--topics-dir", TOPICS_DIR, "--pipeline", PIPELINE, "--topic", "_hidden"
         )["names"]

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import (
+    JsonLines,
+    Layout,
+    Naming,
+    RawBytes,
+    TimePattern,
+    parse_partitioner,
+)
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
@@ -79,7 +86,7 @@ def test_no_two_topics_of_no_two_pipelines_share_a_control_document(
     topics_dir=prefixes,
     topic=topics,
     other=topics,
-    kind=st.sampled_from(["default", "daily", "hourly", "time"]),
+    kind=st.sampled_from(["partition", "daily", "hourly", "time"]),
     delims=st.sampled_from([("/", "+"), ("/", "-"), ("/x/", "."), ("=", "+"), ("_", "#")]),
     topic_prefix=topic_prefixes,
     where=st.tuples(numbers, offsets, st.integers(0, 9), numbers, offsets, st.integers(0, 9)),
@@ -97,11 +104,9 @@ def test_no_two_topics_share_an_object(
     own = {"path_format": "'a-x'/'a'YYYY", "duration_ms": 1} if kind == "time" else {}
     layout = Layout(
         topics_dir=topics_dir,
-        format=Format(kind="json"),
-        partitioner=Partitioner(kind=kind, **own),  # type: ignore[arg-type]
-        directory_delim=delims[0],
-        file_delim=delims[1],
-        topic_prefix=topic_prefix,
+        format=JsonLines(),
+        partitioner=parse_partitioner({"kind": kind, **own}),
+        naming=Naming(directory_delim=delims[0], file_delim=delims[1], topic_prefix=topic_prefix),
     )
     path = make_partitioner(layout).longest
     made = {}
@@ -129,7 +134,8 @@ def test_no_two_topics_share_an_object_whatever_prefix_each_has(
 ) -> None:
     """Two pipelines may name the objects of their topics differently under one ``topics_dir``."""
     one, two = (
-        Layout(format=Format(kind="json"), file_delim=delim, topic_prefix=chosen) for chosen in (prefix, other_prefix)
+        Layout(format=JsonLines(), naming=Naming(file_delim=delim, topic_prefix=chosen))
+        for chosen in (prefix, other_prefix)
     )
     mine, theirs = keys.data_prefix(one, topic), keys.data_prefix(two, other)
     assert (mine == theirs) == ((prefix, topic) == (other_prefix, other))
@@ -143,7 +149,7 @@ def test_no_two_topics_share_an_object_whatever_prefix_each_has(
 @given(topics, topic_prefixes)
 def test_readers_skip_no_object_of_a_topic_with_a_prefix(topic: str, prefix: str) -> None:
     """Neither its folder nor its file; without one they skip those of topics that begin with ``_`` or ``.``."""
-    layout = Layout(format=Format(kind="json"), topic_prefix=prefix)
+    layout = Layout(format=JsonLines(), naming=Naming(topic_prefix=prefix))
     key = keys.data_key(layout, topic=topic, encoded_partition="x=1", partition=0, first_offset=0, generation=0)
     skipped = [part for part in key.split("/") if part.startswith(("_", "."))]
     assert len(skipped) == (2 if prefix == "" and topic[0] in "_." else 0)
@@ -165,10 +171,9 @@ def test_a_layout_names_objects_below_its_prefix_or_is_refused(
     try:
         layout = Layout(
             topics_dir=topics_dir,
-            format=Format(kind="bytes", extension=extension),
-            partitioner=Partitioner(kind="time", path_format=pattern, duration_ms=3_600_000),
-            directory_delim=delim,
-            file_delim=file_delim,
+            format=RawBytes(extension=extension),
+            partitioner=TimePattern(path_format=pattern, duration_ms=3_600_000),
+            naming=Naming(directory_delim=delim, file_delim=file_delim),
         )
         path = make_partitioner(layout).longest
         key = keys.data_key(layout, topic="events", encoded_partition=path, partition=0, first_offset=0, generation=0)
@@ -190,7 +195,7 @@ def test_similar_names_have_different_keys() -> None:
 @pytest.mark.parametrize("topic", [".", "..", "_kafka_s3", "_kafka_s3x", "a" * 250, "", "a/b", "a\n", "ä", "a b"])
 def test_illegal_and_reserved_names_are_refused_everywhere(topic: str) -> None:
     """Before a key is made of them."""
-    layout = Layout(format=Format(kind="json"))
+    layout = Layout(format=JsonLines())
     for make in (
         lambda: keys.control_prefix("topics", "p", topic),
         lambda: keys.owner_key("topics", topic),
