@@ -15,7 +15,7 @@ import contextlib
 import gzip
 import json
 from datetime import UTC, datetime
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from unittest import mock
 
@@ -154,11 +154,10 @@ class SimulatedPipeline:
         return DurableStore(self.bucket, retrier or Retrier())
 
 
-def _s3_access(_: str | None) -> Any:
-    from airflow_provider_kafka_s3.airflow.connections import S3Access
+def _s3_access(_: str | None) -> SimpleNamespace:
     from airflow_provider_kafka_s3.storage.s3 import S3Settings
 
-    return S3Access(S3Settings(), None)
+    return SimpleNamespace(settings=S3Settings(), credentials=None)
 
 
 def _spark_target(_: str) -> SparkTarget:
