@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from dev.java import find_java
 
-__all__ = ["SPARK_JARS", "AirflowHome", "DagRun"]
+__all__ = ["SPARK_JARS", "AirflowHome", "DagRun", "spark_defaults"]
 
 _SPARK: Final = ".".join(importlib.metadata.version("pyspark").split(".")[:2])
 SPARK_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / f"spark-{_SPARK}"
@@ -52,6 +52,19 @@ class DagRun:
     output: str
     returned: dict[str, Any]
     java_starts: int
+
+
+def spark_defaults(folder: Path, jars: Path = SPARK_JARS) -> dict[str, str]:
+    """Environment of a worker whose Spark has the Kafka connector by its own settings, so that no DAG names it.
+
+    Args:
+        folder: where the settings are written; it may exist.
+        jars: folder of the connector.
+    """
+    folder.mkdir(exist_ok=True)
+    named = ",".join(map(str, sorted(jars.glob("*.jar"))))
+    (folder / "spark-defaults.conf").write_text(f"spark.jars {named}\n")
+    return {"SPARK_CONF_DIR": str(folder)}
 
 
 class AirflowHome:

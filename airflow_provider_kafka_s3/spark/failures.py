@@ -67,7 +67,7 @@ def explain(error: Exception) -> KafkaS3Error:
     if _NO_MSK.search(text):
         return ConfigurationError(
             "the Kafka connection logs in by IAM (Amazon MSK), and Spark has no jar for that. Give it one by "
-            "packages='software.amazon.msk:aws-msk-iam-auth:…' or by jars=…"
+            f"packages='software.amazon.msk:aws-msk-iam-auth:…,{connector_package()}', or by jars=…"
         )
     if _WRONG_CONNECTOR.search(text):
         return ConfigurationError(
@@ -87,7 +87,7 @@ def explain(error: Exception) -> KafkaS3Error:
     if _TOO_MANY_ROWS.search(text):
         return TerminalError(
             f"the tasks tell of more objects than the Spark driver takes: {reason}. Raise spark.driver.maxResultSize "
-            f"and spark.driver.memory, or let a batch make fewer objects (partitioner, rotation, max_records_per_batch)"
+            f"and spark.driver.memory, or let a batch make fewer objects (partitioner, rotation, limits)"
         )
     return SparkJobError(f"the Spark job failed: {reason}")
 

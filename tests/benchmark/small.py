@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
-from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
+from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
 from dev.airflow_home import SPARK_JARS
 from dev.spark_connect import SparkConnectServer
 from tests.spark.pipeline import Pipeline, submitted
@@ -29,11 +29,11 @@ def small_runs(config: dict[str, Any]) -> dict[str, float]:
     Args:
         config: ``bootstrap_servers``, ``endpoint``, ``topic`` and ``rounds``.
     """
-    layout = Layout(format=Format(kind="json"))
+    layout = Layout(format=JsonLines())
 
     def run(execute: Callable[[JobSpec, Path], JobResult | None], **more: Any) -> float:
         kafka = {"bootstrap.servers": config["bootstrap_servers"]}
-        limits = {"max_records_per_run": RECORDS}
+        limits = {"limits": Limits(records_per_run=RECORDS)}
         pipeline = Pipeline(kafka=kafka, endpoint=config["endpoint"], layout=layout, settings=limits)
         plan = pipeline.plan(config["topic"], "run")
         with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
@@ -53,7 +53,7 @@ def small_runs(config: dict[str, Any]) -> dict[str, float]:
         return submitted(spec, folder, spark_log_level="ERROR")[0]
 
     def by_server(spec: JobSpec, _: Path) -> JobResult | None:
-        return RemoteJob(logging.getLogger(__name__)).run(spec, {})[0]
+        return ConnectJob({}, logging.getLogger(__name__)).run(spec).result
 
     submits = [run(by_submit) for _ in range(config["rounds"])]
     with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar"))) as server:

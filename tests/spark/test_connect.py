@@ -21,9 +21,9 @@ import httpx
 import psutil
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Limits, Rotation
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
-from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
+from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
 from dev.spark_connect import SparkConnectServer
@@ -41,13 +41,13 @@ pytestmark = [
 ]
 
 MakeTopic = Callable[..., str]
-JSON = Layout(format=Format(kind="json"), part_size=5 * MIB)
+JSON = Layout(format=JsonLines(), part_size=5 * MIB)
 DAY = 86_400_000
 WORKER = """
 import logging, sys
-from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
+from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
 from airflow_provider_kafka_s3.spark.spec import JobSpec
-RemoteJob(logging.getLogger()).run(JobSpec.read(sys.argv[1]), {})
+ConnectJob({}, logging.getLogger()).run(JobSpec.read(sys.argv[1]))
 """
 """What stands for the process of an Airflow task."""
 
@@ -72,15 +72,15 @@ class Runner:
         plan = pipeline.plan(topic, "run")
         return pipeline.spec({topic: plan}, "run", folder / "result.json", connect=connect, **more)
 
-    def job(self) -> RemoteJob:
+    def job(self) -> ConnectJob:
         """One to run; what its driver says comes into the test's log."""
-        return RemoteJob(self._log)
+        return ConnectJob({}, self._log)
 
     def run(self, pipeline: Pipeline, topic: str, **more: Any) -> JobResult:
         """Land the next batch of a topic."""
-        result, last_words = self.job().run(self.spec(pipeline, topic, **more), {})
-        assert result is not None, last_words
-        return result
+        outcome = self.job().run(self.spec(pipeline, topic, **more))
+        assert outcome.result is not None, outcome.output
+        return outcome.result
 
     @property
     def said(self) -> str:
@@ -146,11 +146,11 @@ def test_a_connect_server_writes_the_same_bytes_as_a_spark_of_its_own(
     topic = make_topic(2)
     kafka_broker.produce(topic, records(2_000))
     layout = Layout(
-        format=Format(kind="json", compression="gzip"),
-        partitioner=Partitioner(kind="daily"),
+        format=JsonLines(compression="gzip"),
+        partitioner=Daily(),
         rotation=Rotation(flush_size=300),
     )
-    settings = {"max_slice_records": 400}
+    settings = {"limits": Limits(records_per_slice=400)}
     submitted = make_pipeline(layout=layout, settings=settings)
     remote = make_pipeline(layout=layout, settings=settings)
     submitted.land(spark, topic)
@@ -174,12 +174,12 @@ def test_a_killed_driver_leaves_nothing_and_the_next_try_finishes(
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
         spec = runner.spec(pipeline, topic)
         with ThreadPoolExecutor(1) as pool:
-            first = pool.submit(runner.job().run, spec, {})
+            first = pool.submit(runner.job().run, spec)
             assert gate.held.wait(120)
             driver_of(Path(spec.result_path).parent).send_signal(signal.SIGKILL)
-            result, last_words = first.result(60)
-        assert result is None
-        assert "exit code is -9" in last_words
+            outcome = first.result(60)
+        assert outcome.result is None
+        assert "exit code is -9" in outcome.output
         gate.open()
         assert pipeline.data_keys() == []
         assert pipeline.decision(topic) is None
@@ -200,7 +200,7 @@ def test_killing_a_task_stops_what_the_server_does_for_it_within_five_seconds(
     with ThreadedS3Server(middleware=gate) as server:
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
         spec, job = runner.spec(pipeline, topic), runner.job()
-        running = Thread(target=job.run, args=(spec, {}))
+        running = Thread(target=job.run, args=(spec,))
         running.start()
         assert gate.held.wait(120)
         driver = driver_of(Path(spec.result_path).parent)
@@ -250,9 +250,9 @@ def test_runs_at_once_share_a_warm_session_and_nothing_else(
         kafka_broker.produce(topic, records(1_000, partitions=partitions))
     specs = [runner.spec(pipeline, topic) for pipeline, topic in zip(pipelines, topics, strict=True)]
     with ThreadPoolExecutor(2) as pool:
-        for result, last_words in pool.map(lambda spec: runner.job().run(spec, {}), specs):
-            assert result is not None, last_words
-            assert result.succeeded, result
+        for outcome in pool.map(lambda spec: runner.job().run(spec), specs):
+            assert outcome.result is not None, outcome.output
+            assert outcome.result.succeeded, outcome.result
     for pipeline in pipelines:
         assert pipeline.lines() == Counter(m.value for m in records(1_000))
     assert len(set(re.findall(r"session ([0-9a-f-]{36})", runner.said))) == 1
@@ -288,6 +288,6 @@ def test_an_error_of_a_task_reaches_the_result(
     kafka_broker.produce(topic, [Message(b"{", partition=0, timestamp=1)])
     pipeline = make_pipeline(layout=JSON)
     (outcome,) = runner.run(pipeline, topic).topics
-    assert outcome.error == "RecordError", outcome
+    assert outcome.kind == "record", outcome
     assert f"{topic}" in str(outcome.message)
     assert pipeline.data_keys() == []
