@@ -105,6 +105,7 @@ class KafkaToS3Operator(PlanSubmitter):
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
         spark_conn_id: connection of type ``spark``, or the one of a Spark Connect server (type ``spark_connect``, or a
             host ``sc://…``), which executes the job without a JVM on the worker.
+        name: of the Spark application. (templated)
 
     Returns:
         See :func:`airflow_provider_kafka_s3.operators.results.to_xcom`.

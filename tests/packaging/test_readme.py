@@ -119,7 +119,7 @@ def new_user(
         shell.succeed(_line_to_install(lines))
         connections = "\n".join(line for line in lines if line.startswith(("airflow db ", "airflow connections ")))
         here = connections.replace("localhost:9092", own_broker.bootstrap_servers)
-        shell.succeed(here.replace("http://localhost:9000", s3.endpoint))
+        shell.succeed(here.replace("http://localhost:7070", s3.endpoint))
         (dag,) = snippets(README, "python")
         # The one edit of the DAG: the same connector as jars that are here, for not every registry has all its parts.
         jars = f'jars="{_jars()}"'
