@@ -48,7 +48,7 @@ demo: setup-3.3 ## real Kafka, S3 and Airflow on this machine: load the flights,
 	@$(RUN) -m dev.demo $(if $(KEEP),--keep)
 
 docs: setup-3.3 ## the documentation site in .build/site; a broken link or reference is an error
-	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 test: lint docs test-3.3 test-2.11 test-spark ## set up, lint and run every test (ARGS="-k offsets" for some of them)
 

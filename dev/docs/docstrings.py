@@ -1,4 +1,4 @@
-"""Extension of Griffe: the roles of Sphinx in docstrings, such as ``:class:`Layout```, become links of the site."""
+"""Extension of Griffe, which reads the code for the reference."""
 
 from __future__ import annotations
 
@@ -7,21 +7,30 @@ from typing import Any, Final
 
 import griffe
 
-__all__ = ["SphinxRoles"]
+__all__ = ["PublicText"]
 
 _ROLE: Final = re.compile(r":(?:class|func|meth|mod|attr|data|exc):`(~?)([\w.]+)`")
+_LITERAL: Final = re.compile(r"^ *::\n", re.MULTILINE)
 
 
-class SphinxRoles(griffe.Extension):
-    """Replaces each role by a link that is plain code where the site has no page about its target."""
+class PublicText(griffe.Extension):
+    """Writes docstrings and annotations for readers who have no editor.
+
+    Roles of Sphinx, such as ``:class:`Layout```, become links, or code where the site has no page about their target, and
+    its literal blocks become those of Markdown.
+    ``Annotated[int, Meta(…)]`` becomes ``int``: the description has the bounds.
+    """
 
     def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: Any) -> None:  # noqa: ARG002
-        """Change the docstrings of the package, whose names are all known by now."""
+        """Change the package when all its names are known."""
         self._change(pkg)
 
     def _change(self, owner: griffe.Object) -> None:
         if owner.docstring is not None:
-            owner.docstring.value = _ROLE.sub(lambda role: _link(owner, role), owner.docstring.value)
+            text = _LITERAL.sub("", owner.docstring.value)
+            owner.docstring.value = _ROLE.sub(lambda role: _link(owner, role), text)
+        if isinstance(owner, griffe.Attribute):
+            owner.annotation = _plain(owner.annotation)
         for member in owner.members.values():
             if isinstance(member, griffe.Object):
                 self._change(member)
@@ -35,3 +44,12 @@ def _link(owner: griffe.Object, role: re.Match[str]) -> str:
         path = name
     shown = name.rpartition(".")[2] if short else name
     return f'<autoref identifier="{path}" optional>`{shown}`</autoref>'
+
+
+def _plain(annotation: griffe.Expr | str | None) -> griffe.Expr | str | None:
+    if isinstance(annotation, griffe.ExprSubscript) and str(annotation.left) == "Annotated":
+        return annotation.slice.elements[0] if isinstance(annotation.slice, griffe.ExprTuple) else annotation
+    if isinstance(annotation, griffe.ExprBinOp):
+        annotation.left = _plain(annotation.left) or annotation.left
+        annotation.right = _plain(annotation.right) or annotation.right
+    return annotation
