@@ -25,7 +25,7 @@ RESOLVE = $(UV) pip compile $(UV_FLAGS) --python-version 3.11 --no-annotate --no
 # The tests that depend on the version of Airflow, so run on each: whole DAGs, the installation, and the rooms of the
 # package that may import Airflow.
 AIRFLOW_TESTS := tests/airflow tests/packaging \
-  $(wildcard $(addprefix tests/unit/,cli operators sensors triggers hooks links))
+  $(wildcard $(addprefix tests/unit/,airflow cli operators sensors submit))
 
 # The tests that show the whole way of the records run with the newest Spark, too: those that are marked.
 SPARK_TESTS := tests/airflow tests/packaging tests/spark

@@ -44,8 +44,8 @@ def get_provider_info() -> dict[str, Any]:
         ],
         # Airflow 2.11 shows no link of a class that is not named here.
         "extra-links": [
-            "airflow_provider_kafka_s3.operators.links.ManifestLink",
-            "airflow_provider_kafka_s3.operators.links.MarkerLink",
-            "airflow_provider_kafka_s3.operators.links.SparkHistoryLink",
+            "airflow_provider_kafka_s3.airflow.links.ManifestLink",
+            "airflow_provider_kafka_s3.airflow.links.MarkerLink",
+            "airflow_provider_kafka_s3.airflow.links.SparkHistoryLink",
         ],
     }

@@ -27,7 +27,7 @@ from dev.kafka_broker import BrokerError, KafkaBroker
 from dev.s3_server import S3Server
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.batch.manifest import ObjectEntry
+    from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
     from airflow_provider_kafka_s3.storage.s3 import S3Store
     from airflow_provider_kafka_s3.testing.topic_state import TopicState
 

@@ -6,95 +6,24 @@ lists are ever completed, and an upload id works once, so no process that comes 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Final, Literal
 
-from airflow_provider_kafka_s3.batch import commands
+from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry, SliceRows
-from airflow_provider_kafka_s3.batch.marker import fold
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice
-from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, Lost, batch_loss, rebuild
-from airflow_provider_kafka_s3.batch.source import Source, require_topic_id
-from airflow_provider_kafka_s3.exceptions import (
-    AccessDeniedError,
-    BucketNotFoundError,
-    ConfigurationError,
-    ForeignObjectError,
-    KafkaS3Error,
-    SparkJobError,
-    ThrottledError,
-    TransientError,
-    UnknownOutcomeError,
-    raise_first,
-)
-from airflow_provider_kafka_s3.messages import few
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer
-from airflow_provider_kafka_s3.storage.port import ObjectInfo
+from airflow_provider_kafka_s3.batch.objects import BatchObjects
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, batch_loss
+from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.documents.manifest import Manifest, SliceRows
+from airflow_provider_kafka_s3.documents.marker import fold
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.exceptions import SparkJobError, UnknownOutcomeError, raise_first
+from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 
-__all__ = [
-    "BATCH_METADATA",
-    "CONTENT_METADATA",
-    "CRC32_METADATA",
-    "NONCE_METADATA",
-    "Committer",
-    "in_threads",
-    "matches",
-]
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-BATCH_METADATA: Final = "kafka-s3-batch"
-NONCE_METADATA: Final = "kafka-s3-nonce"
-CONTENT_METADATA: Final = "kafka-s3-content"
-CRC32_METADATA: Final = "kafka-s3-crc32"
-"""Of an object that was written again: another version of a library may make other bytes of the same records."""
-
-_SETTLE_LOOKS: Final = 6
-"""How often to look for an object whose upload is gone before it counts as absent: a Complete may be in progress."""
+__all__ = ["Committer"]
 
 _TRIES: Final = 4
-"""How often to ask when the store gives no usable answer, or refuses."""
-
-_Upload = Literal["visible", "gone", "refused"]
-"""What became of a listed upload: its object is there; it is gone without one; it is pending, the store refuses it."""
-
-_AT_ONCE: Final = 512
-"""Objects that are completed before a look whether any of them could be: a store that is down is not asked for all."""
-
-
-@dataclass(frozen=True)
-class _Unanswered:
-    """A listed upload that is pending, and whose Complete gets no usable answer."""
-
-    error: KafkaS3Error
-
-
-def in_threads(function: Callable[[T], R], items: Sequence[T], *, threads: int = 64) -> list[R]:
-    """Map over items with a pool of threads; the first error is raised when the ones under way have ended."""
-    if len(items) <= 1:
-        return [function(item) for item in items]
-    with ThreadPoolExecutor(max_workers=min(threads, len(items)), thread_name_prefix="kafka-s3") as pool:
-        futures = [pool.submit(function, item) for item in items]
-        try:
-            return [f.result() for f in futures]
-        finally:
-            for f in futures:
-                f.cancel()
-
-
-class Parallel(Protocol):
-    """Maps over items, several at a time: see :func:`in_threads`."""
-
-    def __call__(self, function: Callable[[T], R], items: Sequence[T], *, threads: int = ...) -> list[R]:
-        """Results in the order of the items; the first error is raised."""
-        ...
+"""How often to replace the marker when the store gives no usable answer."""
 
 
 class Committer:
@@ -119,8 +48,8 @@ class Committer:
         self.log = topic_log
         self.source = source
         self.store = topic_log.store
-        self._build = build
         self.parallel = parallel
+        self.objects = BatchObjects(topic_log, source, build, parallel=parallel)
 
     # -- decide -------------------------------------------------------------------------------------------------------
 
@@ -140,15 +69,15 @@ class Committer:
         """
         try:
             manifest = self._commit(plan, sorted(rows, key=lambda r: r.result.id), run)
-            require_topic_id(self.source, self.log, self.incarnation(plan))
+            require_topic_id(self.source, self.log, topic_id_of(self.log, plan))
         except Exception:
             # No decision that lists these uploads was ever sent, so none can arrive.
-            self.parallel(self._give_up, [o for r in rows for o in r.objects])
+            self.objects.abort([o for r in rows for o in r.objects])
             raise
         decision = self.log.create_manifest(manifest)
         # Only a decision that was read proves that nobody will complete the uploads which it does not list.
         listed = {o.upload_id for o in decision.objects}
-        self.parallel(self._give_up, [o for o in manifest.objects if o.upload_id not in listed])
+        self.objects.abort([o for o in manifest.objects if o.upload_id not in listed])
         return decision
 
     def _commit(self, plan: Plan, rows: Sequence[SliceRows], run: str) -> Manifest:
@@ -209,7 +138,7 @@ class Committer:
 
         All other objects were seen to before any of these comes.
         """
-        done = self.complete(plan, decision)
+        done = self.objects.complete(plan, decision)
         if done is None:
             return False
         lost, errors = done
@@ -217,67 +146,14 @@ class Committer:
             accepted = self.log.amended_keys(plan.batch)[0]
             if left := [one for one in lost if one.entry.key not in accepted]:
                 accept = (
-                    f"Complete the batch without what cannot be written: {commands.accept_loss(self.log, plan.batch)}"
+                    f"Complete the batch without what cannot be written: {self.log.remedies.accept_loss(plan.batch)}"
                 )
                 if any(one.elsewhere for one in left):
                     accept = "Nothing is accepted as lost before what this installation cannot write is written"
                 errors.append(batch_loss(self.log, left, accept))
         raise_first(errors)
-        self.give_up(lost)
+        self.objects.abort_refused(lost)
         return True
-
-    def complete(
-        self, plan: Plan, decision: Manifest, *, accepting: bool = False
-    ) -> tuple[list[Lost], list[KafkaS3Error]] | None:
-        """Make all objects of a committed batch visible that can be had, from their uploads or else from Kafka.
-
-        Args:
-            plan: of the batch.
-            decision: about it.
-            accepting: a person accepts losses: an upload that stays pending without a usable answer counts as refused.
-
-        Returns:
-            The objects that can be had from neither, and what went wrong with others; None if the batch turned out to
-            be resolved already.
-        """
-        # This look precedes any Complete: a resolved batch may have lost objects since, to a user's own clean-up, and
-        # they must not come back.
-        if self.log.require_marker()[0].is_resolved(plan.batch):
-            return None
-        found = self._make_all_visible(plan, decision.objects, accepting=accepting)
-        final = frozenset(e.key for e, became in found if isinstance(became, _Unanswered))
-        if len(found) < len(decision.objects):
-            # Objects that were not seen to must not pass for complete: all that was seen stays an error.
-            final = frozenset()
-        elif final and not accepting:
-            # Whoever accepted these may have died before it could abort them.
-            final &= self.log.amended_keys(plan.batch)[0]
-        found = [(e, "refused" if e.key in final else became) for e, became in found]
-        missing = {e: became for e, became in found if became in ("gone", "refused")}
-        errors = [
-            became.error if isinstance(became, _Unanswered) else became
-            for _, became in found
-            if not isinstance(became, str)
-        ]
-        lost: list[Lost] = []
-        if missing:
-            log.warning(
-                "%d objects of batch %d lost their uploads and are read again from Kafka: %s",
-                len(missing),
-                plan.batch,
-                few([self.store.url(entry.key) for entry in missing]),
-            )
-            refused = {entry.key for entry, became in missing.items() if became == "refused"}
-            written = self._write_again(plan, list(missing), refused=refused, only_unresolved=True)
-            if written is None:
-                return None
-            lost, failed = written
-            errors += failed
-        return lost, errors
-
-    def give_up(self, lost: Sequence[Lost]) -> None:
-        """Abort the pending uploads of objects that a person accepted as lost: they must not come to light later."""
-        self.parallel(self._give_up, [one.entry for one in lost if one.refused])
 
     def resolve(self, plan: Plan, decision: Manifest) -> None:
         """Fold a decided batch into the marker, by compare-and-swap, until somebody has done it."""
@@ -298,214 +174,3 @@ class Committer:
             if self.log.replace_marker(fold(marker, plan, decision), etag):
                 return
             self.store.retrier.pause(tries)
-
-    def _make_all_visible(
-        self, plan: Plan, entries: Sequence[ObjectEntry], *, accepting: bool
-    ) -> list[tuple[ObjectEntry, _Upload | _Unanswered | KafkaS3Error]]:
-        """See :meth:`_make_visible`; without the rest if the store does nothing for many in a row.
-
-        Whoever accepts losses accepts them of all objects, so then all are seen to.
-        """
-        at_once = max(_AT_ONCE, len(entries)) if accepting else _AT_ONCE
-        found: list[tuple[ObjectEntry, _Upload | _Unanswered | KafkaS3Error]] = []
-        for at in range(0, len(entries), at_once):
-            some = entries[at : at + at_once]
-            became = self.parallel(lambda entry: self._make_visible(plan, entry), some)
-            found += zip(some, became, strict=True)
-            if all(isinstance(one, _Unanswered | TransientError | ConfigurationError) for one in became):
-                break
-        return found
-
-    def _make_visible(self, plan: Plan, entry: ObjectEntry) -> _Upload | _Unanswered | KafkaS3Error:
-        """Complete an upload, or return why not: one object keeps no other from it."""
-        try:
-            return self._complete(plan, entry)
-        except KafkaS3Error as e:
-            return e
-
-    def _complete(self, plan: Plan, entry: ObjectEntry) -> _Upload | _Unanswered:
-        """Complete an upload. One that the store refuses stays as it is: it may be all that is left of the records."""
-        refusals = 0
-        error: KafkaS3Error = UnknownOutcomeError(
-            f"an object of topic {plan.topic!r}, batch {plan.batch}, could not be completed: the store gave no usable "
-            f"answer {_TRIES} times. The batch is decided and loses nothing; try again: {self.store.url(entry.key)}"
-        )
-        for attempt in range(1, _TRIES + 1):
-            try:
-                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())
-            except (AccessDeniedError, BucketNotFoundError, ThrottledError):
-                raise
-            except (ConfigurationError, TransientError) as e:
-                answer, error = CompleteAnswer.UNKNOWN, e
-            if self.is_intact(plan, entry):
-                if answer not in (CompleteAnswer.DONE, CompleteAnswer.GONE):
-                    self._give_up(entry)
-                return "visible"
-            if answer in (CompleteAnswer.DONE, CompleteAnswer.GONE):
-                return self._appears(plan, entry)
-            refusals += answer is CompleteAnswer.REFUSED
-            self.store.retrier.pause(attempt)
-        if not self.store.upload_exists(entry.key, entry.upload_id):
-            return self._appears(plan, entry)
-        # One refusal may be the work of whatever lies between: of a request that was damaged on its way.
-        if refusals == _TRIES:
-            return "refused"
-        error.add_note(
-            f"if it stays so, write the object again from Kafka, or accept that it is lost: "
-            f"{commands.accept_loss(self.log, plan.batch)}"
-        )
-        return _Unanswered(error)
-
-    def are_intact(self, plan: Plan, entries: Sequence[ObjectEntry]) -> list[bool]:
-        """See :meth:`is_intact`, for many."""
-        return self.parallel(lambda entry: self.is_intact(plan, entry), entries)
-
-    def is_intact(self, plan: Plan, entry: ObjectEntry) -> bool:
-        """Whether the object is there; ForeignObjectError if something else is."""
-        info = self.store.head(entry.key)
-        if info is not None and not matches(info, plan.batch, entry):
-            # An answer that breaks off before the metadata looks whole: nobody is sent after a stranger for one look.
-            info = self.store.head(entry.key)
-        if info is None:
-            return False
-        if not matches(info, plan.batch, entry):
-            raise ForeignObjectError(
-                f"a key of topic {plan.topic!r}, batch {plan.batch}, holds an object that the batch did not write: "
-                f"{info.size} bytes where {entry.size} with metadata {BATCH_METADATA}={plan.batch} are expected. It "
-                f"was not touched. Move it away and run again: {self.store.url(entry.key)}"
-            )
-        return True
-
-    def _give_up(self, entry: ObjectEntry) -> bool:
-        """Abort an upload as well as possible; one that stays pending is for the lifecycle rule."""
-        self.store.abort_uploads([(entry.key, entry.upload_id)])
-        return True
-
-    def _appears(self, plan: Plan, entry: ObjectEntry) -> _Upload:
-        """Whether an object whose upload is gone comes to light: somebody else's Complete may be in progress."""
-        for attempt in range(1, _SETTLE_LOOKS + 1):
-            if self.is_intact(plan, entry):
-                return "visible"
-            self.store.retrier.pause(attempt)
-        return "gone"
-
-    def write_again(
-        self,
-        plan: Plan,
-        entries: Sequence[ObjectEntry],
-        *,
-        refused: Collection[str] = (),
-        only_unresolved: bool = False,
-    ) -> list[Lost] | None:
-        """Write absent objects again from Kafka, all that it still has the records of.
-
-        Args:
-            plan: of the committed batch.
-            entries: the objects.
-            refused: keys whose uploads are pending and cannot be completed. Each is aborted when its object is there.
-            only_unresolved: stop if the batch is resolved by now.
-
-        Returns:
-            The objects that cannot be written again; None if the batch is resolved by now.
-
-        Raises:
-            KafkaS3Error: a key holds something else, or store or Kafka gave no usable answer; all others were written
-                first.
-        """
-        done = self._write_again(plan, entries, refused=refused, only_unresolved=only_unresolved)
-        if done is None:
-            return None
-        lost, errors = done
-        raise_first(errors)
-        return lost
-
-    def _write_again(
-        self, plan: Plan, entries: Sequence[ObjectEntry], *, refused: Collection[str], only_unresolved: bool
-    ) -> tuple[list[Lost], list[KafkaS3Error]] | None:
-        """See :meth:`write_again`; what went wrong is returned, too."""
-        lost: list[Lost] = []
-        errors: list[KafkaS3Error] = []
-        try:
-            for entry, built in self.rebuild(plan, entries):
-                if isinstance(built, str):
-                    lost.append(Lost(plan, entry, built, refused=entry.key in refused))
-                    continue
-                try:
-                    if not self.put_again(plan, entry, built, only_unresolved=only_unresolved):
-                        return None
-                except (ForeignObjectError, TransientError) as e:
-                    errors.append(e)
-                    continue
-                if entry.key in refused:
-                    self._give_up(entry)
-        except (ConfigurationError, TransientError) as e:
-            if isinstance(e, ConfigurationError):
-                e.add_note(
-                    f"batch {plan.batch} of topic {plan.topic!r} is decided, and {len(entries)} of its objects have no "
-                    f"upload any more: only Kafka has their records"
-                )
-            errors.append(e)
-        return lost, errors
-
-    def rebuild(self, plan: Plan, entries: Sequence[ObjectEntry]) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
-        """See :func:`~airflow_provider_kafka_s3.batch.rebuild.rebuild`."""
-        return rebuild(plan, entries, lambda s, wanted: self._read_again(plan, s, wanted))
-
-    def _read_again(self, plan: Plan, s: Slice, wanted: Sequence[str]) -> Mapping[str, BuiltObject]:
-        topic_id = self.incarnation(plan)
-        require_topic_id(self.source, self.log, topic_id)
-        built = self._build(plan, s, wanted, self.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation))
-        require_topic_id(self.source, self.log, topic_id)
-        return built
-
-    def incarnation(self, plan: Plan) -> str:
-        """The topic id that a plan's offsets belong to; empty if nobody knows it.
-
-        A plan from before the brokers were upgraded has none, and its log may have one by now: without it the records
-        of a topic that was created again would be taken for those of the plan.
-        """
-        if plan.topic_id:
-            return plan.topic_id
-        view = self.log.view()
-        closed = view.marker.history[plan.generation :]
-        return closed[0].topic_id if closed else view.topic_id
-
-    def put_again(self, plan: Plan, entry: ObjectEntry, built: BuiltObject, *, only_unresolved: bool) -> bool:
-        """Store an object that was built again, unless its key exists.
-
-        Args:
-            plan: of the committed batch.
-            entry: the object.
-            built: its bytes.
-            only_unresolved: do nothing, and return False, if the batch is resolved by now.
-
-        Raises:
-            ForeignObjectError: the key holds something else.
-        """
-        metadata = {
-            BATCH_METADATA: str(plan.batch),
-            CONTENT_METADATA: entry.content,
-            CRC32_METADATA: built.crc32,
-        }
-        for attempt in range(1, _TRIES + 1):
-            # The last look before each write: what a user deleted after the batch was resolved must not come back.
-            if only_unresolved and self.log.require_marker()[0].is_resolved(plan.batch):
-                return False
-            built.put(metadata)
-            if self.is_intact(plan, entry):
-                return True
-            self.store.retrier.pause(attempt)
-        raise UnknownOutcomeError(
-            f"an object of topic {plan.topic!r}, batch {plan.batch}, could not be written again: the store gave no "
-            f"usable answer {_TRIES} times. Try again: {self.store.url(entry.key)}"
-        )
-
-
-def matches(info: ObjectInfo, batch: int, entry: ObjectEntry) -> bool:
-    """Whether an object is the one that a batch listed, or holds the same records under that batch."""
-    metadata = info.metadata
-    return (
-        info.size == entry.size
-        and metadata.get(BATCH_METADATA) == str(batch)
-        and (metadata.get(NONCE_METADATA) == entry.nonce or metadata.get(CONTENT_METADATA) == entry.content)
-    )

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from airflow_provider_kafka_s3.batch import commands
-from airflow_provider_kafka_s3.batch.documents import (
+from airflow_provider_kafka_s3.batch.nesting import refuse_nesting
+from airflow_provider_kafka_s3.batch.remedies import Remedies
+from airflow_provider_kafka_s3.batch.view import View
+from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.documents.codec import (
     MAX_BATCH,
     Document,
     corrupt,
@@ -20,15 +23,13 @@ from airflow_provider_kafka_s3.batch.documents import (
     printable,
     write_stamp,
 )
-from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
-from airflow_provider_kafka_s3.batch.marker import Marker
-from airflow_provider_kafka_s3.batch.nesting import refuse_nesting
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.batch.owners import Owner, decode_owner
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.planner import PlannerProcess, PlannerTask, planner_of, planner_stamp
-from airflow_provider_kafka_s3.batch.planning import View
-from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
+from airflow_provider_kafka_s3.documents.owner import Owner, decode_owner
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.planner import PlannerProcess, PlannerTask, planner_of, planner_stamp
+from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import (
     ConditionalConflict,
     CorruptControlError,
@@ -42,43 +43,11 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
-__all__ = ["RunRecord", "TopicLog", "prove_conditions"]
+__all__ = ["TopicLog", "prove_conditions"]
 
 log = logging.getLogger(__name__)
 
 D = TypeVar("D", bound=Document)
-
-
-class RunRecord(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The pinned target of a run; a retry after any crash aims at the same offsets.
-
-    Attributes:
-        run: its key.
-        mode: how the target was made: ``incremental``, ``data_interval`` or ``recover``.
-        params: what the caller asked for; information.
-        topic_id: incarnation of the topic.
-        generation: of the target.
-        target: offsets that have to be covered for the run to succeed.
-        window: of time that the target was made from, ``[start, end)`` in epoch milliseconds; information.
-        low: no batch below this number can hold any of the target.
-        layout_sha256: of the layout the run would plan with.
-        isolation: that the ends of the target were resolved with; what the run plans is read with it.
-    """
-
-    run: str
-    mode: Literal["incremental", "data_interval", "recover"]
-    params: dict[str, str]
-    topic_id: str
-    generation: int
-    target: Offsets
-    low: int
-    layout_sha256: str
-    isolation: Isolation = "read_committed"
-    window: tuple[int, int] | None = None
-
-    def __post_init__(self) -> None:
-        if self.generation < 0 or self.low < 1 or not self.target:
-            raise ValueError("a run record has a target, a generation and a first batch")
 
 
 class TopicLog:
@@ -98,11 +67,17 @@ class TopicLog:
                 "kafka_default")``: errors print commands that a person may copy.
         """
         self.store = store
-        self.cli_options = tuple(cli_options)
         self.topics_dir = topics_dir
         self.pipeline = pipeline
         self.topic = topic
         self.prefix = keys.control_prefix(topics_dir, pipeline, topic)
+        self.remedies = Remedies(
+            bucket=store.url("").removeprefix("s3://").rstrip("/"),
+            topics_dir=topics_dir,
+            pipeline=pipeline,
+            topic=topic,
+            connection_options=tuple(cli_options),
+        )
         self._known: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     # -- addresses ----------------------------------------------------------------------------------------------------
@@ -130,7 +105,7 @@ class TopicLog:
             marker, _, etag = found
             self._check_topic(marker.topic, self.marker_url())
         except CorruptControlError as e:
-            e.add_note(f"or build the marker again from the log: {commands.repair(self)}")
+            e.add_note(f"or build the marker again from the log: {self.remedies.repair()}")
             raise
         return marker, etag
 
@@ -144,7 +119,7 @@ class TopicLog:
         if found is None:
             raise MarkerMissingError(
                 f"the marker of topic {self.topic!r} is gone, although batches exist. Nothing was changed. Build it "
-                f"again from the log: {commands.repair(self)}; or restore its last version (bucket versioning). "
+                f"again from the log: {self.remedies.repair()}; or restore its last version (bucket versioning). "
                 f"Deleting the log does not help, it would land everything twice. The marker: {self.marker_url()}"
             )
         return found
@@ -260,6 +235,14 @@ class TopicLog:
                 f"Nothing was changed. Restore the object (bucket versioning): {self.plan_url(batch)}"
             )
         return found
+
+    def last_layout(self, before: int) -> Layout:
+        """The layout of the latest batch with a lower number; a plain one, for batches without objects, if none has."""
+        for batch in range(before - 1, 0, -1):
+            plan, _ = self.require_plan(batch)
+            if plan.layout is not None:
+                return plan.layout
+        return Layout(topics_dir=self.topics_dir, format=Format(kind="json"))
 
     def create_plan(self, plan: Plan, *, attempt: str = "", task: PlannerTask | None = None) -> bool:
         """Append a plan; False if another plan took its number first.
@@ -403,7 +386,7 @@ class TopicLog:
     def _tampered(self, batch: int, marker: Marker) -> LogTamperedError:
         return LogTamperedError(
             f"topic {self.topic!r}: marker or log was changed: the marker has batches up to {marker.last_resolved} as "
-            f"complete, and there is no plan {batch}. Nothing was written. Compare the two: {commands.repair(self)}; "
+            f"complete, and there is no plan {batch}. Nothing was written. Compare the two: {self.remedies.repair()}; "
             f"restore what is missing (bucket versioning): {self.plan_url(batch)} or {self.marker_url()}"
         )
 

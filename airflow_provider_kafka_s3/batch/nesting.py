@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3.batch.owners import decode_owner
+from airflow_provider_kafka_s3.documents.owner import decode_owner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, PipelineConflictError
 from airflow_provider_kafka_s3.layout import keys
 

@@ -1,324 +1,318 @@
-"""From the records of a slice to the bytes of its objects: the one loop that makes objects.
-
-Spark tasks run it to upload a slice; whoever has to write a lost object again runs it over the same records. So both
-make the same names and the same bytes.
-"""
+"""The objects of decided batches: completed from their uploads, or else written again from Kafka."""
 
 from __future__ import annotations
 
-import tempfile
-import uuid
-import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
 
-import numpy as np
-from isal import isal_zlib
+from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, CRC32_METADATA, matches
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, Lost, rebuild
+from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    ConfigurationError,
+    ForeignObjectError,
+    KafkaS3Error,
+    ThrottledError,
+    TransientError,
+    UnknownOutcomeError,
+    raise_first,
+)
+from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.parallel import Parallel
+from airflow_provider_kafka_s3.storage.durable import CompleteAnswer
 
-from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA
-from airflow_provider_kafka_s3.batch.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice
-from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
-from airflow_provider_kafka_s3.config import MIB, Layout
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
-from airflow_provider_kafka_s3.formats.port import ObjectWriter
-from airflow_provider_kafka_s3.formats.registry import make_format
-from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
-from airflow_provider_kafka_s3.layout.keys import validate_key
-from airflow_provider_kafka_s3.layout.split import Append, Splitter
-from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
-from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
+__all__ = ["BatchObjects"]
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+log = logging.getLogger(__name__)
 
-__all__ = ["ObjectSink", "OpenObject", "object_builder", "too_many_objects", "write_slice"]
+_SETTLE_LOOKS: Final = 6
+"""How often to look for an object whose upload is gone before it counts as absent: a Complete may be in progress."""
 
-_LITTLE_ENDIAN: Final = np.dtype("<i8")
-_COPY_BYTES: Final = MIB
+_TRIES: Final = 4
+"""How often to ask when the store gives no usable answer, or refuses."""
 
+_Upload = Literal["visible", "gone", "refused"]
+"""What became of a listed upload: its object is there; it is gone without one; it is pending, the store refuses it."""
 
-class ObjectSink(Protocol):
-    """Where the bytes of one object go; an :class:`~airflow_provider_kafka_s3.storage.uploads.Upload` is one."""
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Append bytes. They are copied: the caller may reuse their memory."""
-        ...
-
-    def seal(self) -> None:
-        """Nothing more will come; need not wait until the bytes have arrived."""
-        ...
-
-    def finish(self) -> FinishedUpload:
-        """Wait until the bytes have arrived, and tell where they are."""
-        ...
+_AT_ONCE: Final = 512
+"""Objects that are completed before a look whether any of them could be: a store that is down is not asked for all."""
 
 
-OpenObject = Callable[[str, Mapping[str, str]], ObjectSink]
-"""(key, metadata of the object) -> where its bytes go."""
+@dataclass(frozen=True)
+class _Unanswered:
+    """A listed upload that is pending, and whose Complete gets no usable answer."""
+
+    error: KafkaS3Error
 
 
-def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], open_object: OpenObject) -> SliceRows:
-    """Turn all records of a slice into objects.
+class BatchObjects:
+    """The objects of the decided batches of one topic."""
 
-    Names and bytes follow from the plan and the records alone: neither the edges of the batches nor the number of tries
-    change them. Only the nonce and the upload id of each object are new every time.
+    def __init__(self, topic_log: TopicLog, source: Source, build: BuildObjects, *, parallel: Parallel) -> None:
+        """Bind the objects of a topic to Kafka.
 
-    Args:
-        plan: gives layout, topic and generation.
-        slice_: one of its slices.
-        batches: all records of the slice in offset order, with the columns ``offset``, ``timestamp`` (ms), ``value``.
-        open_object: begins an object, such as ``UploadPool.open``.
+        Args:
+            topic_log: of the topic.
+            source: to read again what an expired upload lost.
+            build: how objects are built again from records.
+            parallel: how several objects are completed, looked at or read at once.
+        """
+        self.log = topic_log
+        self.store = topic_log.store
+        self.parallel = parallel
+        self._source = source
+        self._build = build
 
-    Returns:
-        How the slice was read, and its objects in the order of their first records. All their bytes have arrived.
+    def complete(
+        self, plan: Plan, decision: Manifest, *, accepting: bool = False
+    ) -> tuple[list[Lost], list[KafkaS3Error]] | None:
+        """Make all objects of a committed batch visible that can be had, from their uploads or else from Kafka.
 
-    Raises:
-        RecordError: a record cannot be written as the layout asks.
-        ConfigurationError: an object's key would not be a safe one, there are more than ``MAX_OBJECTS``, or the plan is
-            of another time zone database.
-        SparkJobError: the batches are not the records of this slice.
-    """
-    made: list[tuple[_Object, str, ObjectSink]] = []
+        Args:
+            plan: of the batch.
+            decision: about it.
+            accepting: a person accepts losses: an upload that stays pending without a usable answer counts as refused.
 
-    def begin(key: str) -> _Object:
-        if len(made) == MAX_OBJECTS:
-            raise too_many_objects(plan, f"more than {MAX_OBJECTS:,} in slice {slice_.id} alone")
-        nonce = uuid.uuid4().hex
-        sink = open_object(validate_key(key), {BATCH_METADATA: str(plan.batch), NONCE_METADATA: nonce})
-        begun = _Object(plan.topic_id, slice_.partition, sink.write, sink.seal)
-        made.append((begun, nonce, sink))
-        return begun
-
-    result = _encode(plan, slice_, batches, begin)
-    made.sort(key=lambda m: m[0].min_offset)
-    return SliceRows(result=result, objects=tuple(_entry(slice_, *m) for m in made))
-
-
-def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
-    """The error about a batch whose objects would not fit into one commit."""
-    return ConfigurationError(
-        f"batch {plan.batch} of topic {plan.topic!r} makes too many objects for one commit: {count}, and "
-        f"{MAX_OBJECTS:,} are the limit. Let it have fewer: a partitioner with wider folders, a larger flush_size, "
-        f"max_bytes or max_open_objects, or smaller batches (max_records_per_batch)"
-    )
-
-
-def _entry(slice_: Slice, made: _Object, nonce: str, sink: ObjectSink) -> ObjectEntry:
-    uploaded = sink.finish()
-    return ObjectEntry(
-        key=uploaded.key,
-        slices=(slice_.id,),
-        nonce=nonce,
-        upload_id=uploaded.upload_id,
-        parts=tuple((part.etag, part.checksum) for part in uploaded.parts),
-        checksum_algorithm="CRC32",
-        size=uploaded.size,
-        crc32=f"{uploaded.crc32:08x}",
-        content=made.content.hexdigest(),
-        records=made.records,
-        min_offset=made.min_offset,
-        max_offset=made.max_offset,
-    )
-
-
-class _Object:
-    """What is known about an object while its records come: they come in offset order."""
-
-    def __init__(
-        self, topic_id: str, partition: int, write: Callable[[bytes | memoryview], object], seal: Callable[[], None]
-    ) -> None:
-        self.write = write
-        self.seal = seal
-        self.content = ContentHash(topic_id, partition)
-        self.records = 0
-        self.min_offset = -1
-        self.max_offset = -1
-
-    def account(self, offsets: Int64Array) -> None:
-        self.content.update(offsets.astype(_LITTLE_ENDIAN, copy=False).tobytes())
-        if not self.records:
-            self.min_offset = int(offsets[0])
-        self.max_offset = int(offsets[-1])
-        self.records += len(offsets)
-
-
-def _encode(
-    plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], begin: Callable[[str], _Object | None]
-) -> SliceResult:
-    """Encode the objects of a slice for which ``begin`` gives somewhere to write to."""
-    layout, topic, partition = _layout(plan), plan.topic, slice_.partition
-    _require_zone_database(plan, layout)
-    record_format = make_format(layout.format)
-    splitter = Splitter(layout, topic=topic, partition=partition, generation=plan.generation)
-    open_objects: dict[str, tuple[_Object, ObjectWriter] | None] = {}
-    records = ignored = 0
-
-    def close(key: str) -> None:
-        if (opened := open_objects.pop(key)) is not None:
-            made, writer = opened
-            for piece in writer.close():
-                made.write(piece)
-            made.seal()
-
-    for batch in _checked(plan, slice_, batches):
-        prepared = record_format.prepare(batch, topic=topic, partition=partition)
-        records += prepared.records.num_rows
-        ignored += prepared.ignored
-        for event in splitter.feed(prepared.records, prepared.sizes):
-            key = event.object.key
-            if not isinstance(event, Append):
-                close(key)
-                continue
-            if key not in open_objects:
-                begun = begin(key)
-                open_objects[key] = None if begun is None else (begun, record_format.open())
-            if (opened := open_objects[key]) is not None:
-                made, writer = opened
-                made.account(event.offsets)
-                for piece in writer.write(prepared.take(event.rows)):
-                    made.write(piece)
-    for event in splitter.finish():
-        close(event.object.key)
-    return SliceResult(id=slice_.id, records=records, ignored=ignored, next_offset=slice_.end)
-
-
-def _layout(plan: Plan) -> Layout:
-    if plan.layout is None:
-        raise ConfigurationError(f"batch {plan.batch} of topic {plan.topic!r} is a {plan.type}: it has no objects")
-    return plan.layout
-
-
-def _require_zone_database(plan: Plan, layout: Layout) -> None:
-    """Local time may differ between releases of the database, and a plan's objects must not."""
-    partitioner, mine = layout.partitioner, zone_database_version()
-    if partitioner.kind == "default" or partitioner.timezone == "UTC" or layout.zone_database in ("", mine):
-        return
-    raise ConfigurationError(
-        f"batch {plan.batch} of topic {plan.topic!r} was planned with time zone database {layout.zone_database}, and "
-        f"this Python has {mine}, whose hours of {partitioner.timezone!r} may be others. Install "
-        f"{package_requirement(layout.zone_database)} here (Airflow worker, Spark driver and executors all need the "
-        f"same); or abandon the batch, unless it is decided, with release='debt': then it is planned anew"
-    )
-
-
-def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, unless they hold a record twice, out of order, or of another slice."""
-    last = slice_.start - 1
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        offsets = int64_values(batch.column("offset"))
-        first = int(offsets[0])
-        if first <= last or offsets[-1] >= slice_.end or not (offsets[1:] > offsets[:-1]).all():
-            raise SparkJobError(
-                f"topic {plan.topic!r} partition {slice_.partition}: after offset {last} came offsets {first} to "
-                f"{int(offsets[-1])}, which are not the next records of [{slice_.start}, {slice_.end}) in order. "
-                f"Nothing was decided; try again"
+        Returns:
+            The objects that can be had from neither, and what went wrong with others; None if the batch turned out to
+            be resolved already.
+        """
+        # This look precedes any Complete: a resolved batch may have lost objects since, to a user's own clean-up, and
+        # they must not come back.
+        if self.log.require_marker()[0].is_resolved(plan.batch):
+            return None
+        found = self._make_all_visible(plan, decision.objects, accepting=accepting)
+        final = frozenset(e.key for e, became in found if isinstance(became, _Unanswered))
+        if len(found) < len(decision.objects):
+            # Objects that were not seen to must not pass for complete: all that was seen stays an error.
+            final = frozenset()
+        elif final and not accepting:
+            # Whoever accepted these may have died before it could abort them.
+            final &= self.log.amended_keys(plan.batch)[0]
+        found = [(e, "refused" if e.key in final else became) for e, became in found]
+        missing = {e: became for e, became in found if became in ("gone", "refused")}
+        errors = [
+            became.error if isinstance(became, _Unanswered) else became
+            for _, became in found
+            if not isinstance(became, str)
+        ]
+        lost: list[Lost] = []
+        if missing:
+            log.warning(
+                "%d objects of batch %d lost their uploads and are read again from Kafka: %s",
+                len(missing),
+                plan.batch,
+                few([self.store.url(entry.key) for entry in missing]),
             )
-        last = int(offsets[-1])
-        yield batch
-
-
-# -- writing a lost object again --------------------------------------------------------------------------------------
-
-
-def object_builder(
-    store: DurableStore, *, threads: int = 2, memory: int = 64 * MIB, spill_dir: str | None = None
-) -> BuildObjects:
-    """Make a function that builds objects again from the records of their slice.
-
-    The bytes of each wait in an unlinked temporary file, in memory up to the layout's part size, until they are stored;
-    they go with the object that was built.
-
-    Args:
-        store: where the object goes.
-        threads: requests at the same time, if it has several parts.
-        memory: bytes of buffers, if it has several parts.
-        spill_dir: folder for temporary files; None: the system's.
-    """
-
-    def uploads(part_size: int) -> UploadPool:
-        return UploadPool(store, part_size=part_size, threads=threads, memory=memory, spill_dir=spill_dir)
-
-    def build(
-        plan: Plan, slice_: Slice, keys: Collection[str], records: Iterator[pa.RecordBatch]
-    ) -> dict[str, _Rebuilt]:
-        part_size = _layout(plan).part_size
-        built: dict[str, _Rebuilt] = {}
-
-        def begin(key: str) -> _Object | None:
-            if key not in keys:
+            refused = {entry.key for entry, became in missing.items() if became == "refused"}
+            written = self._write_again(plan, list(missing), refused=refused, only_unresolved=True)
+            if written is None:
                 return None
-            # It has no name that could stay behind.
-            file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=part_size, dir=spill_dir))  # noqa: SIM115
-            rebuilt = built[key] = _Rebuilt(store, key, file, part_size, lambda: uploads(part_size))
-            weakref.finalize(rebuilt, file.close)
-            rebuilt.made = _Object(plan.topic_id, slice_.partition, rebuilt.write, file.flush)
-            return rebuilt.made
+            lost, failed = written
+            errors += failed
+        return lost, errors
 
+    def abort(self, entries: Sequence[ObjectEntry]) -> None:
+        """Abort uploads, as well as possible: one that stays pending is for the lifecycle rule."""
+        self.parallel(self._abort, entries)
+
+    def abort_refused(self, lost: Sequence[Lost]) -> None:
+        """Abort the pending uploads of objects that a person accepted as lost: they must not come to light later."""
+        self.abort([one.entry for one in lost if one.refused])
+
+    def _make_all_visible(
+        self, plan: Plan, entries: Sequence[ObjectEntry], *, accepting: bool
+    ) -> list[tuple[ObjectEntry, _Upload | _Unanswered | KafkaS3Error]]:
+        """See :meth:`_make_visible`; without the rest if the store does nothing for many in a row.
+
+        Whoever accepts losses accepts them of all objects, so then all are seen to.
+        """
+        at_once = max(_AT_ONCE, len(entries)) if accepting else _AT_ONCE
+        found: list[tuple[ObjectEntry, _Upload | _Unanswered | KafkaS3Error]] = []
+        for at in range(0, len(entries), at_once):
+            some = entries[at : at + at_once]
+            became = self.parallel(lambda entry: self._make_visible(plan, entry), some)
+            found += zip(some, became, strict=True)
+            if all(isinstance(one, _Unanswered | TransientError | ConfigurationError) for one in became):
+                break
+        return found
+
+    def _make_visible(self, plan: Plan, entry: ObjectEntry) -> _Upload | _Unanswered | KafkaS3Error:
+        """Complete an upload, or return why not: one object keeps no other from it."""
         try:
-            _encode(plan, slice_, records, begin)
-        except BaseException:
-            for rebuilt in built.values():
-                rebuilt.file.close()
-            raise
+            return self._complete(plan, entry)
+        except KafkaS3Error as e:
+            return e
+
+    def _complete(self, plan: Plan, entry: ObjectEntry) -> _Upload | _Unanswered:
+        """Complete an upload. One that the store refuses stays as it is: it may be all that is left of the records."""
+        refusals = 0
+        error: KafkaS3Error = UnknownOutcomeError(
+            f"an object of topic {plan.topic!r}, batch {plan.batch}, could not be completed: the store gave no usable "
+            f"answer {_TRIES} times. The batch is decided and loses nothing; try again: {self.store.url(entry.key)}"
+        )
+        for attempt in range(1, _TRIES + 1):
+            try:
+                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())
+            except (AccessDeniedError, BucketNotFoundError, ThrottledError):
+                raise
+            except (ConfigurationError, TransientError) as e:
+                answer, error = CompleteAnswer.UNKNOWN, e
+            if self.is_intact(plan, entry):
+                if answer not in (CompleteAnswer.DONE, CompleteAnswer.GONE):
+                    self._abort(entry)
+                return "visible"
+            if answer in (CompleteAnswer.DONE, CompleteAnswer.GONE):
+                return self._appears(plan, entry)
+            refusals += answer is CompleteAnswer.REFUSED
+            self.store.retrier.pause(attempt)
+        if not self.store.upload_exists(entry.key, entry.upload_id):
+            return self._appears(plan, entry)
+        # One refusal may be the work of whatever lies between: of a request that was damaged on its way.
+        if refusals == _TRIES:
+            return "refused"
+        error.add_note(
+            f"if it stays so, write the object again from Kafka, or accept that it is lost: "
+            f"{self.log.remedies.accept_loss(plan.batch)}"
+        )
+        return _Unanswered(error)
+
+    def are_intact(self, plan: Plan, entries: Sequence[ObjectEntry]) -> list[bool]:
+        """See :meth:`is_intact`, for many."""
+        return self.parallel(lambda entry: self.is_intact(plan, entry), entries)
+
+    def is_intact(self, plan: Plan, entry: ObjectEntry) -> bool:
+        """Whether the object is there; ForeignObjectError if something else is."""
+        info = self.store.head(entry.key)
+        if info is not None and not matches(info, plan.batch, entry):
+            # An answer that breaks off before the metadata looks whole: nobody is sent after a stranger for one look.
+            info = self.store.head(entry.key)
+        if info is None:
+            return False
+        if not matches(info, plan.batch, entry):
+            raise ForeignObjectError(
+                f"a key of topic {plan.topic!r}, batch {plan.batch}, holds an object that the batch did not write: "
+                f"{info.size} bytes where {entry.size} with metadata {BATCH_METADATA}={plan.batch} are expected. It "
+                f"was not touched. Move it away and run again: {self.store.url(entry.key)}"
+            )
+        return True
+
+    def _abort(self, entry: ObjectEntry) -> bool:
+        """See :meth:`abort`."""
+        self.store.abort_uploads([(entry.key, entry.upload_id)])
+        return True
+
+    def _appears(self, plan: Plan, entry: ObjectEntry) -> _Upload:
+        """Whether an object whose upload is gone comes to light: somebody else's Complete may be in progress."""
+        for attempt in range(1, _SETTLE_LOOKS + 1):
+            if self.is_intact(plan, entry):
+                return "visible"
+            self.store.retrier.pause(attempt)
+        return "gone"
+
+    def write_again(
+        self,
+        plan: Plan,
+        entries: Sequence[ObjectEntry],
+        *,
+        refused: Collection[str] = (),
+        only_unresolved: bool = False,
+    ) -> list[Lost] | None:
+        """Write absent objects again from Kafka, all that it still has the records of.
+
+        Args:
+            plan: of the committed batch.
+            entries: the objects.
+            refused: keys whose uploads are pending and cannot be completed. Each is aborted when its object is there.
+            only_unresolved: stop if the batch is resolved by now.
+
+        Returns:
+            The objects that cannot be written again; None if the batch is resolved by now.
+
+        Raises:
+            KafkaS3Error: a key holds something else, or store or Kafka gave no usable answer; all others were written
+                first.
+        """
+        done = self._write_again(plan, entries, refused=refused, only_unresolved=only_unresolved)
+        if done is None:
+            return None
+        lost, errors = done
+        raise_first(errors)
+        return lost
+
+    def _write_again(
+        self, plan: Plan, entries: Sequence[ObjectEntry], *, refused: Collection[str], only_unresolved: bool
+    ) -> tuple[list[Lost], list[KafkaS3Error]] | None:
+        """See :meth:`write_again`; what went wrong is returned, too."""
+        lost: list[Lost] = []
+        errors: list[KafkaS3Error] = []
+        try:
+            for entry, built in self.rebuild(plan, entries):
+                if isinstance(built, str):
+                    lost.append(Lost(plan, entry, built, refused=entry.key in refused))
+                    continue
+                try:
+                    if not self.put_again(plan, entry, built, only_unresolved=only_unresolved):
+                        return None
+                except (ForeignObjectError, TransientError) as e:
+                    errors.append(e)
+                    continue
+                if entry.key in refused:
+                    self._abort(entry)
+        except (ConfigurationError, TransientError) as e:
+            if isinstance(e, ConfigurationError):
+                e.add_note(
+                    f"batch {plan.batch} of topic {plan.topic!r} is decided, and {len(entries)} of its objects have no "
+                    f"upload any more: only Kafka has their records"
+                )
+            errors.append(e)
+        return lost, errors
+
+    def rebuild(self, plan: Plan, entries: Sequence[ObjectEntry]) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
+        """See :func:`~airflow_provider_kafka_s3.batch.rebuild.rebuild`."""
+        return rebuild(plan, entries, lambda s, wanted: self._read_again(plan, s, wanted))
+
+    def _read_again(self, plan: Plan, s: Slice, wanted: Sequence[str]) -> Mapping[str, BuiltObject]:
+        topic_id = topic_id_of(self.log, plan)
+        require_topic_id(self._source, self.log, topic_id)
+        built = self._build(plan, s, wanted, self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation))
+        require_topic_id(self._source, self.log, topic_id)
         return built
 
-    return build
+    def put_again(self, plan: Plan, entry: ObjectEntry, built: BuiltObject, *, only_unresolved: bool) -> bool:
+        """Store an object that was built again, unless its key exists.
 
+        Args:
+            plan: of the committed batch.
+            entry: the object.
+            built: its bytes.
+            only_unresolved: do nothing, and return False, if the batch is resolved by now.
 
-@dataclass(eq=False)
-class _Rebuilt:
-    """See :class:`~airflow_provider_kafka_s3.batch.rebuild.BuiltObject`."""
-
-    store: DurableStore
-    key: str
-    file: BinaryIO
-    part_size: int
-    uploads: Callable[[], UploadPool]
-    checksum: int = 0
-    made: _Object = field(init=False)
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Append bytes."""
-        self.checksum = isal_zlib.crc32(data, self.checksum)
-        self.file.write(data)
-
-    @property
-    def content(self) -> str:
-        """Digest of its records."""
-        return self.made.content.hexdigest()
-
-    @property
-    def crc32(self) -> str:
-        """Of its bytes."""
-        return f"{self.checksum:08x}"
-
-    @property
-    def size(self) -> int:
-        """Bytes of the object."""
-        return self.file.seek(0, 2)
-
-    def put(self, metadata: dict[str, str]) -> None:
-        """Store the object unless its key exists."""
-        small = self.size <= self.part_size
-        self.file.seek(0)
-        if small:
-            self.store.create_object(self.key, self.file.read(), metadata)
-            return
-        with self.uploads() as pool:
-            try:
-                upload = pool.open(self.key, metadata)
-                while piece := self.file.read(_COPY_BYTES):
-                    upload.write(piece)
-                done = upload.finish()
-                answer = self.store.complete(done.key, done.upload_id, done.parts)
-            except BaseException:
-                pool.abort_all()
-                raise
-            if answer is not CompleteAnswer.DONE:
-                # Once aborted, the upload cannot bring the object to light later, after somebody deleted it.
-                self.store.abort_uploads([(done.key, done.upload_id)])
+        Raises:
+            ForeignObjectError: the key holds something else.
+        """
+        metadata = {
+            BATCH_METADATA: str(plan.batch),
+            CONTENT_METADATA: entry.content,
+            CRC32_METADATA: built.crc32,
+        }
+        for attempt in range(1, _TRIES + 1):
+            # The last look before each write: what a user deleted after the batch was resolved must not come back.
+            if only_unresolved and self.log.require_marker()[0].is_resolved(plan.batch):
+                return False
+            built.put(metadata)
+            if self.is_intact(plan, entry):
+                return True
+            self.store.retrier.pause(attempt)
+        raise UnknownOutcomeError(
+            f"an object of topic {plan.topic!r}, batch {plan.batch}, could not be written again: the store gave no "
+            f"usable answer {_TRIES} times. Try again: {self.store.url(entry.key)}"
+        )

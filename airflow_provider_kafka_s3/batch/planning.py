@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_kafka_s3.batch.marker import Marker
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan, fair_share
+from airflow_provider_kafka_s3.batch.view import View
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import fair_share
 from airflow_provider_kafka_s3.exceptions import DataLossError
 
 __all__ = [
     "Claimable",
-    "View",
     "Window",
     "claimable",
     "incremental_target",
@@ -22,48 +21,6 @@ __all__ = [
     "recovery_target",
     "untouched",
 ]
-
-
-@dataclass(frozen=True)
-class View:
-    """What is known of a topic's log at one moment; it may be stale, and every use of it stays correct.
-
-    Attributes:
-        marker: the stored offsets.
-        etag: of the marker, to replace it with.
-        open_plans: batches that are planned and not folded into the marker, by number.
-        next: the first number without a plan.
-    """
-
-    marker: Marker
-    etag: str
-    open_plans: Mapping[int, Plan]
-    next: int
-
-    @property
-    def claims(self) -> Offsets:
-        """Offsets claimed by open plans."""
-        claims = NO_OFFSETS
-        for plan in self.open_plans.values():
-            claims |= plan.claim
-        return claims
-
-    @property
-    def topic_id(self) -> str:
-        """Incarnation of the topic; if the marker is from before the brokers had topic ids, that of an open plan."""
-        adopted = (p.topic_id for p in self.open_plans.values() if p.generation == self.marker.generation)
-        return self.marker.topic_id or next(filter(None, adopted), "")
-
-    @property
-    def start_of_log(self) -> dict[int, int] | None:
-        """The marker's start, for the first plan of a log to carry; None once there is a plan."""
-        return dict(self.marker.start) if self.next == 1 else None
-
-    @property
-    def open_reset(self) -> Plan | None:
-        """The first open reset; it is a barrier."""
-        resets = [p for _, p in sorted(self.open_plans.items()) if p.type == "reset"]
-        return resets[0] if resets else None
 
 
 @dataclass(frozen=True)

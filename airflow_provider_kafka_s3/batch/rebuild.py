@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.manifest import ObjectEntry
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     DataLossError,

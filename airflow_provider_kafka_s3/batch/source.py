@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_provider_kafka_s3.batch import commands
-from airflow_provider_kafka_s3.exceptions import (
-    ConfigurationError,
-    DataLossError,
-    TopicRecreatedError,
-    TransientError,
-)
 from airflow_provider_kafka_s3.kafka.offsets import TimedOffset
 from airflow_provider_kafka_s3.kafka.options import Isolation
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_kafka_s3.batch.log import TopicLog
-    from airflow_provider_kafka_s3.batch.offsets import Offsets
-
-__all__ = ["Isolation", "Source", "Stored", "TimedOffset", "TopicView", "refuse_shorter_log", "require_topic_id"]
+__all__ = ["Isolation", "Source", "TimedOffset", "TopicView"]
 
 
 class TopicView(Protocol):
@@ -40,20 +30,6 @@ class TopicView(Protocol):
     @property
     def partitions(self) -> tuple[int, ...]:
         """Numbers of its partitions, ascending."""
-        ...
-
-
-class Stored(Protocol):
-    """The stored offsets of a topic: a :class:`~airflow_provider_kafka_s3.batch.marker.Marker`."""
-
-    @property
-    def topic_id(self) -> str:
-        """Incarnation that they belong to; empty on brokers without topic ids."""
-        ...
-
-    @property
-    def covered(self) -> Offsets:
-        """Committed offsets."""
         ...
 
 
@@ -79,85 +55,3 @@ class Source(Protocol):
     def read(self, topic: str, partition: int, start: int, end: int, isolation: Isolation) -> Iterator[pa.RecordBatch]:
         """All records of ``[start, end)``, never fewer: DataLossError if some of the range is gone."""
         ...
-
-
-def require_topic_id(source: Source, topic_log: TopicLog, expected: str, *, cluster_id: str = "") -> str:
-    """The live topic's id, empty if it has none.
-
-    Topic ids are never reused (KIP-516), so equal ids before and after a read mean that all of it hit that incarnation.
-    An empty ``expected`` belongs to brokers without topic ids and passes: they may have been upgraded since.
-
-    Args:
-        source: the cluster.
-        topic_log: of the topic.
-        expected: id of the incarnation that the log is about.
-        cluster_id: of the cluster that the log is about; empty: not known.
-
-    Raises:
-        ConfigurationError: this is another cluster, whose topic is not the one of the log.
-        TopicRecreatedError: the topic is another one by now.
-        TransientError: the brokers that answer give no topic ids any more.
-    """
-    topic = topic_log.topic
-    info = source.describe(topic)
-    live = info.topic_id or ""
-    if live != expected and cluster_id and info.cluster_id and cluster_id != info.cluster_id:
-        raise ConfigurationError(
-            f"topic {topic!r} was landed from another Kafka cluster, {cluster_id}: this one is {info.cluster_id}. "
-            f"Nothing was read or written. Correct the Kafka connection. If the topic has moved to this cluster, turn "
-            f"to it: {commands.reset(topic_log)}. What was planned before ends for good, new runs land the topic from "
-            f"its beginning"
-        )
-    if expected and not live:
-        raise TransientError(
-            f"the brokers give no id of topic {topic!r} any more, and the stored offsets belong to {expected}: whether "
-            f"it is the same topic cannot be told. Nothing was read or written. Try again when all brokers are upgraded"
-        )
-    if expected and live != expected:
-        raise TopicRecreatedError(
-            f"topic {topic!r} was deleted and created again: the stored offsets belong to topic id {expected}, the "
-            f"live topic has {live or 'none'}. Nothing was read or written. If the new topic should be landed from its "
-            f"beginning, turn to it: {commands.reset(topic_log)}. What was planned before ends for good, new runs land "
-            f"the new topic"
-        )
-    return live
-
-
-def refuse_shorter_log(source: Source, topic: str, stored: Stored, ends: Mapping[int, int]) -> None:
-    """Notice a log that ends before what is covered.
-
-    Its topic was created again (brokers without topic ids do not tell otherwise) or truncated; either way records
-    would get offsets that count as covered, and never be landed.
-
-    Args:
-        source: the cluster.
-        topic: name of the topic.
-        stored: its stored offsets.
-        ends: of the live topic, for the reader that is going to read it.
-
-    Raises:
-        DataLossError: the log was truncated.
-        TopicRecreatedError: it was created again, on brokers without topic ids.
-    """
-    landed = {p: end for p in stored.covered if (end := stored.covered.end(p)) is not None}
-    suspects = tuple(p for p, end in landed.items() if ends.get(p, 0) < end)
-    if not suspects:
-        return
-    # An open transaction hides what was landed uncommitted; the high watermark does not.
-    known = tuple(p for p in suspects if p in ends)
-    watermarks = source.ends(topic, known, "read_uncommitted") if known else {}
-    short = {p: watermarks.get(p, 0) for p in suspects if watermarks.get(p, 0) < landed[p]}
-    if not short:
-        return
-    told = ", ".join(f"partition {p} ends at {end}, stored is {landed[p]}" for p, end in sorted(short.items()))
-    if stored.topic_id:
-        raise DataLossError(
-            f"topic {topic!r} is shorter than what was landed of it: {told}. The log was truncated (unclean leader "
-            f"election); new records would get offsets that count as landed. Nothing was written. Land the topic with "
-            f"another pipeline and topics_dir, from these ends as starting_offsets"
-        )
-    raise TopicRecreatedError(
-        f"topic {topic!r} is shorter than what was landed of it: {told}. It was deleted and created again. Nothing was "
-        f"written. Land the new topic with another pipeline and topics_dir: these brokers have no topic ids, so a "
-        f"reset cannot tell the two apart"
-    )

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder
 from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffset, TopicView
-from airflow_provider_kafka_s3.batch.status import owned_topics
 from airflow_provider_kafka_s3.cli.stored_connections import read_connection
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -110,7 +110,7 @@ class Access:
                 f"either"
             )
         if connection or (not explicit and (connection := self._option("aws_conn_id"))):
-            from airflow_provider_kafka_s3.operators import connections
+            from airflow_provider_kafka_s3.airflow import connections
 
             access = read_connection(connection, connections.s3_access, "aws_conn_id")
             return open_store(access.settings, access.credentials, self.bucket)
@@ -159,7 +159,7 @@ class Access:
             return {"bootstrap.servers": value}
         if ways[0] == "kafka_config":
             return _read_config(value)
-        from airflow_provider_kafka_s3.operators import connections
+        from airflow_provider_kafka_s3.airflow import connections
 
         return read_connection(value, connections.kafka_config, "kafka_conn_id")
 

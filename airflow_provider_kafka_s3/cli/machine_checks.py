@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.cli.findings import Finding, good, guarded
 from airflow_provider_kafka_s3.messages import few
-from airflow_provider_kafka_s3.spark.versions import (
+from airflow_provider_kafka_s3.submit.versions import (
     TESTED,
     connector_flaw,
     coordinates,
@@ -90,10 +90,10 @@ def _changed(distribution: importlib.metadata.Distribution) -> Iterator[str]:
 
 
 def _java() -> Iterator[Finding]:
-    from airflow_provider_kafka_s3.operators.launch import require_java, spark_submit
+    from airflow_provider_kafka_s3.submit.spark_command import find_spark_submit, require_java
 
     require_java({})
-    command = spark_submit(local=True) or "spark-submit"
+    command = find_spark_submit(local=True) or "spark-submit"
     yield good("java", f"Java is found, and Spark is submitted by {command}")
 
 
@@ -103,8 +103,8 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
     Args:
         jars: paths, separated by commas; None: it gets packages.
     """
-    from airflow_provider_kafka_s3.operators.launch import environment_of, spark_submit
-    from airflow_provider_kafka_s3.spark.jars import jars_of_spark, local_jars, missing_jars, unreadable_jars
+    from airflow_provider_kafka_s3.submit.jars import jars_of_spark, local_jars, missing_jars, unreadable_jars
+    from airflow_provider_kafka_s3.submit.spark_command import environment_of, find_spark_submit
 
     version = installed_versions().get("pyspark")
     if version is None:
@@ -125,7 +125,7 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
     missing = missing_jars(jars)
     if missing:
         # As the operator judges: what Spark brings itself counts, and may not be known.
-        brought = jars_of_spark(spark_submit(local=True) or "spark-submit", environment_of({}))
+        brought = jars_of_spark(find_spark_submit(local=True) or "spark-submit", environment_of({}))
         missing = [] if brought is None else missing_jars(jars, brought)
     if missing:
         yield Finding(

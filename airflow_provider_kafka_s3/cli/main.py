@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from airflow_provider_kafka_s3 import __version__
-from airflow_provider_kafka_s3.batch.documents import printable
-from airflow_provider_kafka_s3.cli import acting, doctor, looking
+from airflow_provider_kafka_s3.cli import doctor, maintenance, repair, status, verify
 from airflow_provider_kafka_s3.cli.access import Access, add_options
 from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer
+from airflow_provider_kafka_s3.documents.codec import printable
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError, message_of
 from airflow_provider_kafka_s3.messages import readable
 
@@ -67,24 +67,26 @@ def parser() -> argparse.ArgumentParser:
         )
         return command
 
-    status = add(
+    status_parser = add(
         "status",
-        looking.status,
+        status.status,
         "How far topics are landed, what is open, how far behind.",
         topics="many",
         dry_run=False,
     )
-    status.add_argument(
+    status_parser.add_argument(
         "--last", type=int, default=5, metavar="N", help="show the last N batches (default: %(default)s)"
     )
 
-    verify = add("verify", looking.verify, "Read objects back and compare them with their manifests.", topics="many")
-    verify.add_argument("--batch", type=int, action="append", help="only this batch; repeatable")
-    verify.add_argument("--offsets", help="only these, as PARTITION:START-END[,…], the end excluded")
-    verify.add_argument("--restore", action="store_true", help="write again from Kafka what is missing")
+    verify_parser = add(
+        "verify", verify.verify, "Read objects back and compare them with their manifests.", topics="many"
+    )
+    verify_parser.add_argument("--batch", type=int, action="append", help="only this batch; repeatable")
+    verify_parser.add_argument("--offsets", help="only these, as PARTITION:START-END[,…], the end excluded")
+    verify_parser.add_argument("--restore", action="store_true", help="write again from Kafka what is missing")
 
     recover = signed(
-        add("recover", acting.recover, "Finish every open batch, and land what abandoned ones owe, without Spark.")
+        add("recover", maintenance.recover, "Finish every open batch, and land what abandoned ones owe, without Spark.")
     )
     recover.add_argument("--decided-only", action="store_true", help="complete what is decided; read no records")
     recover.add_argument(
@@ -94,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
         "--wait", type=float, default=0.0, metavar="SECONDS", help="let another run decide its batch (default: 0)"
     )
 
-    abandon = signed(add("abandon", acting.abandon, "Give an undecided batch up."))
+    abandon = signed(add("abandon", maintenance.abandon, "Give an undecided batch up."))
     abandon.add_argument("--batch", type=int, required=True)
     abandon.add_argument(
         "--release",
@@ -103,7 +105,9 @@ def parser() -> argparse.ArgumentParser:
         help="debt: its offsets are planned again, with the settings of then; lost: they are never landed",
     )
 
-    accept = signed(add("accept-loss", acting.accept_loss, "Record what cannot be landed any more as lost, and go on."))
+    accept = signed(
+        add("accept-loss", maintenance.accept_loss, "Record what cannot be landed any more as lost, and go on.")
+    )
     accept.add_argument("--batch", type=int, action="append", help="complete it without what cannot be had; repeatable")
     accept.add_argument("--deleted", action="store_true", help="of complete batches: what is gone stays away")
     accept.add_argument(
@@ -115,28 +119,28 @@ def parser() -> argparse.ArgumentParser:
         "--offsets", help="offsets that retention deleted, as PARTITION:START-END[,…], the end excluded"
     )
 
-    signed(add("reset", acting.reset, "Turn to the topic that was created again under the same name."))
+    signed(add("reset", maintenance.reset, "Turn to the topic that was created again under the same name."))
 
-    repair = signed(add("repair", acting.repair, "Build the marker again from the log."))
-    repair.add_argument(
+    repair_parser = signed(add("repair", repair.repair, "Build the marker again from the log."))
+    repair_parser.add_argument(
         "--starting-offsets",
         metavar="OFFSETS",
         help="where partitions begin, if there is no batch, whose plan has it: earliest, latest or "
         "PARTITION:OFFSET[,…] (default: earliest if Kafka can be asked, else 0)",
     )
-    repair.add_argument(
+    repair_parser.add_argument(
         "--gone-before",
         metavar="TIME",
         help="objects that are gone from batches decided before this time, such as 2026-01-01T00:00:00Z, stay gone",
     )
-    repair.add_argument(
+    repair_parser.add_argument(
         "--batches", metavar="NUMBERS", help="--gone-before is only about these batches, such as 2,5-7 (default: all)"
     )
-    repair.add_argument(
+    repair_parser.add_argument(
         "--restore-gone", action="store_true", help="objects that are gone are written again by the next run"
     )
 
-    collect = add("gc", acting.collect, "Abort uploads that nobody can complete any more.", topics="many")
+    collect = add("gc", maintenance.collect, "Abort uploads that nobody can complete any more.", topics="many")
     collect.add_argument(
         "--older-than", type=float, default=7.0, metavar="DAYS", help="since S3 began them (default: %(default)s)"
     )

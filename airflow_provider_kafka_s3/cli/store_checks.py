@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_kafka_s3.batch.documents import canonical
 from airflow_provider_kafka_s3.batch.log import prove_conditions
 from airflow_provider_kafka_s3.cli.findings import Finding, Level, good, guarded
+from airflow_provider_kafka_s3.documents.codec import canonical
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, PreconditionFailed
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.s3_errors import translate

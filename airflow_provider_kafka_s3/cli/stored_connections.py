@@ -23,7 +23,7 @@ _Settings = TypeVar("_Settings")
 
 
 def read_connection(conn_id: str, read: Callable[[str], _Settings], parameter: str) -> _Settings:
-    """What a function of :mod:`~airflow_provider_kafka_s3.operators.connections` makes of a connection.
+    """What a function of :mod:`~airflow_provider_kafka_s3.airflow.connections` makes of a connection.
 
     Args:
         conn_id: of the connection.
@@ -66,7 +66,7 @@ def _why_not(conn_id: str, parameter: str) -> str:
     from airflow.configuration import conf
     from sqlalchemy.engine import make_url
 
-    from airflow_provider_kafka_s3.operators.connections import command_to_add
+    from airflow_provider_kafka_s3.airflow.connections import command_to_add
 
     url = make_url(conf.get("database", "sql_alchemy_conn"))
     database = f"Airflow's database {_shown(url)}"

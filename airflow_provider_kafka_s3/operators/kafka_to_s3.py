@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from airflow.providers.common.compat.sdk import AirflowSkipException  # noqa: TID253 - light, and loaded
 
+from airflow_provider_kafka_s3.airflow import assets, connections, links, parameters, run_window, xcom
+from airflow_provider_kafka_s3.airflow.lineage import RunLineage
+from airflow_provider_kafka_s3.airflow.spark_job import PlanSubmitter
+from airflow_provider_kafka_s3.airflow.spark_versions import require_versions
+from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, task_error
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import count
-from airflow_provider_kafka_s3.operators import assets, connections, launch, links, parameters, results, windows
-from airflow_provider_kafka_s3.operators.failing import as_task_error, task_error
-from airflow_provider_kafka_s3.operators.lineage import RunLineage
-from airflow_provider_kafka_s3.operators.spark_versions import require_versions
-from airflow_provider_kafka_s3.operators.submitting import PlanSubmitter
 from airflow_provider_kafka_s3.retry import RetryPolicy
+from airflow_provider_kafka_s3.submit import spark_command
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_kafka_s3.batch.requests import RunRequest, Starting
-    from airflow_provider_kafka_s3.operators.work import Work
+    from airflow_provider_kafka_s3.airflow.run_context import RunContext
+    from airflow_provider_kafka_s3.batch.request import RunRequest, Starting
     from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
 __all__ = ["KafkaToS3Operator"]
@@ -52,7 +53,7 @@ class KafkaToS3Operator(PlanSubmitter):
         offsets: which records a run lands. ``"incremental"``: all since the stored offsets. ``"data_interval"``: those
             with timestamps in the window of the DAG run (its partition or data interval), and whatever lies between
             them and the stored offsets; the DAG needs a timetable that makes either. A run may name its window itself
-            (``conf``, ``params``), whichever of the two this is: see ``docs/windows.md``.
+            (``conf``, ``params``), whichever of the two this is: see ``docs/run_window.md``.
         mode: what a run does; ``conf`` and ``params`` with ``{"mode": …}`` win over it. ``"resume"``: land what is not
             landed yet. ``"verify"``: read every object of the run back and compare it with what was committed; nothing
             is written. ``"restore"``: verify, and write objects that are gone again from Kafka; an object with other
@@ -108,7 +109,7 @@ class KafkaToS3Operator(PlanSubmitter):
         name: of the Spark application. (templated)
 
     Returns:
-        See :func:`airflow_provider_kafka_s3.operators.results.to_xcom`.
+        See :func:`airflow_provider_kafka_s3.airflow.xcom.to_xcom`.
 
     Raises:
         AirflowFailException: trying again cannot help; the message says what to do.
@@ -135,7 +136,7 @@ class KafkaToS3Operator(PlanSubmitter):
         format: Format | Mapping[str, Any] | str,  # noqa: A002 - the name that Kafka Connect's users know
         offsets: Literal["incremental", "data_interval"],
         starting_offsets: str | Mapping[Any, Any] | None = None,
-        mode: windows.Mode = "resume",
+        mode: run_window.Mode = "resume",
         on_empty: Literal["success", "skip"] = "success",
         allow_open_window: bool = False,
         partition_length: timedelta | None = None,
@@ -215,9 +216,9 @@ class KafkaToS3Operator(PlanSubmitter):
         parameters.require_choice("on_data_loss", self.on_data_loss, ("fail", "skip"))
         parameters.require_choice("on_future_timestamp", self.on_future_timestamp, ("fail", "read_to_end"))
         parameters.require_choice("on_missing", self.on_missing, ("fail", "ignore"))
-        parameters.require_choice("mode", self.mode, get_args(windows.Mode))
+        parameters.require_choice("mode", self.mode, get_args(run_window.Mode))
         parameters.require_choice("on_empty", self.on_empty, ("success", "skip"))
-        windows.require_length(self.partition_length)
+        run_window.require_length(self.partition_length)
         parameters.require_text("on_bad_timestamp", self.on_bad_timestamp)
         parameters.require_plain_env(self.env_vars)
         parameters.require_client_mode(self._deploy_mode, self.conf)
@@ -269,17 +270,17 @@ class KafkaToS3Operator(PlanSubmitter):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Land the topics; see the class."""
-        from airflow_provider_kafka_s3.operators.landing import land
-        from airflow_provider_kafka_s3.operators.work import prepare
+        from airflow_provider_kafka_s3.airflow.run_context import prepare_run
+        from airflow_provider_kafka_s3.submit.topic_runs import land
 
         self.link_urls = {}
         with as_task_error(self.log):
             parameters.require_conf(self.conf)
             target = connections.spark_target(self.spark_conn_id)
-            launch.require_client_mode(
+            spark_command.require_client_mode(
                 self._deploy_mode, target.deploy_mode, (self.conf or {}).get("spark.submit.deployMode")
             )
-            resolved = windows.resolve_window(
+            resolved = run_window.resolve_window(
                 context,
                 offsets=self.offsets,
                 mode=self.mode,
@@ -291,27 +292,27 @@ class KafkaToS3Operator(PlanSubmitter):
             if resolved.mode == "resume":  # the other modes need no Spark
                 require_versions(self, target)
                 self.require_jars(target)
-            work = prepare(self, context, resolved)
+            work = prepare_run(self, context, resolved)
             if not work.runs:
-                return self._announced(context, work, results.to_xcom({}, resolved), resolved)
+                return self._announced(context, work, xcom.to_xcom({}, resolved), resolved)
             self._lineage = RunLineage.of(work)
             links.push(self, context, marker_url=links.marker_url(work))
         landed = land(work.runs, lambda plans: self.submit_plans(context, target, work, plans))
         for topic, result in landed.results.items():
-            self.log.info("topic %s: %s", topic, results.said([result]))
+            self.log.info("topic %s: %s", topic, xcom.said([result]))
         if landed.errors:
-            message, terminal, cause = results.failure(landed.errors, landed.results)
+            message, terminal, cause = xcom.failure(landed.errors, landed.results)
             raise task_error(self.log, message, terminal=terminal) from cause
-        returned = results.to_xcom(landed.results, resolved)
+        returned = xcom.to_xcom(landed.results, resolved)
         self._lineage = RunLineage.of(work, returned)
         links.push(self, context, manifest_url=links.manifest_url(work, returned))
         self._announced(context, work, returned, resolved)
         if len(landed.results) > 1:
-            self.log.info("%s: %s", count(len(landed.results), "topic"), results.said(landed.results.values()))
+            self.log.info("%s: %s", count(len(landed.results), "topic"), xcom.said(landed.results.values()))
         return returned
 
     def _announced(
-        self, context: Context, work: Work, returned: dict[str, Any], resolved: windows.Resolved
+        self, context: Context, work: RunContext, returned: dict[str, Any], resolved: run_window.Resolved
     ) -> dict[str, Any]:
         """What the task returns, which its assets are told of; a task without work may have to be skipped."""
         if returned["status"] == "empty" and self.on_empty == "skip":
@@ -329,12 +330,12 @@ class KafkaToS3Operator(PlanSubmitter):
         starting: Starting | None,
         *,
         run: str,
-        window: tuple[int, int] | windows.OffsetRanges | None,
-        mode: windows.Mode,
+        window: tuple[int, int] | run_window.OffsetRanges | None,
+        mode: run_window.Mode,
         attempt: str,
     ) -> RunRequest:
         """What the engine is asked to do for one topic; wrong parameters are found by making it."""
-        from airflow_provider_kafka_s3.batch.requests import RunRequest
+        from airflow_provider_kafka_s3.batch.request import RunRequest
 
         # A window is landed whole: a cap on it would leave a gap that no later run looks for.
         most = self.max_records_per_run if window is None or self.offsets == "data_interval" else None

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
+from airflow_provider_kafka_s3.airflow import parameters
+from airflow_provider_kafka_s3.airflow.conditions import LagCondition
+from airflow_provider_kafka_s3.airflow.polling_sensor import PollingSensor
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.operators import parameters
-from airflow_provider_kafka_s3.sensors.asking import AskingSensor
-from airflow_provider_kafka_s3.triggers.questions import LagQuestion
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_provider_kafka_s3.airflow.conditions import Condition
     from airflow_provider_kafka_s3.triggers.polling import PollingTrigger
-    from airflow_provider_kafka_s3.triggers.questions import Question
 
 __all__ = ["KafkaLagSensor"]
 
 
-class KafkaLagSensor(AskingSensor):
+class KafkaLagSensor(PollingSensor):
     """Wait until at least ``min_records`` records wait to be landed by a pipeline, all its ``topics`` together.
 
     What counts is what an incremental run would land now: the offsets beyond the stored ones of the pipeline, up to the
@@ -86,8 +86,8 @@ class KafkaLagSensor(AskingSensor):
         if min_records < 1:
             raise ConfigurationError(f"min_records={min_records} must be a positive number of records")
 
-    def _question(self, context: Context) -> LagQuestion:  # noqa: ARG002 - every run asks the same
-        return LagQuestion(
+    def _condition(self, context: Context) -> LagCondition:  # noqa: ARG002 - every run asks the same
+        return LagCondition(
             topics=parameters.parse_topics(self.topics),
             bucket=parameters.require_bucket(self.bucket),
             pipeline=keys.validate_pipeline(self.pipeline),
@@ -98,7 +98,7 @@ class KafkaLagSensor(AskingSensor):
             aws_conn_id=self.aws_conn_id,
         )
 
-    def _trigger(self, question: Question) -> PollingTrigger:
+    def _trigger(self, condition: Condition) -> PollingTrigger:
         from airflow_provider_kafka_s3.triggers.polling import KafkaLagTrigger
 
-        return KafkaLagTrigger(**question.to_wire(), poke_interval=self.poke_interval)
+        return KafkaLagTrigger(**condition.to_wire(), poke_interval=self.poke_interval)

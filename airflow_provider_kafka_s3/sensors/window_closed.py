@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
+from airflow_provider_kafka_s3.airflow import parameters, run_window
+from airflow_provider_kafka_s3.airflow.conditions import WindowCondition
+from airflow_provider_kafka_s3.airflow.polling_sensor import PollingSensor
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.options import Isolation
-from airflow_provider_kafka_s3.operators import parameters, windows
-from airflow_provider_kafka_s3.sensors.asking import AskingSensor
-from airflow_provider_kafka_s3.triggers.questions import WindowQuestion
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_provider_kafka_s3.airflow.conditions import Condition
     from airflow_provider_kafka_s3.config import Partitioner
     from airflow_provider_kafka_s3.triggers.polling import PollingTrigger
-    from airflow_provider_kafka_s3.triggers.questions import Question
 
 __all__ = ["KafkaWindowClosedSensor"]
 
 
-class KafkaWindowClosedSensor(AskingSensor):
+class KafkaWindowClosedSensor(PollingSensor):
     """Wait until every partition of the topics has passed the end of the run's window.
 
     A partition has passed it when it holds a record with a timestamp at or after the end, and, with
@@ -80,14 +80,14 @@ class KafkaWindowClosedSensor(AskingSensor):
         self.kafka_conn_id = kafka_conn_id
         parameters.require_choice("isolation", isolation, get_args(Isolation))
         parameters.require_types(vars(self))
-        windows.require_length(partition_length)
+        run_window.require_length(partition_length)
         if not parameters.has_template(topics):
             parameters.parse_topics(topics)
         if self.grace < 0:
             raise ConfigurationError(f"grace={grace!r} must be 0 or more seconds")
 
-    def _question(self, context: Context) -> WindowQuestion | None:
-        run = windows.resolve_window(
+    def _condition(self, context: Context) -> WindowCondition | None:
+        run = run_window.resolve_window(
             context,
             offsets="data_interval",
             partitioner=self.partitioner,
@@ -97,7 +97,7 @@ class KafkaWindowClosedSensor(AskingSensor):
         )
         if run.window is None:
             return None
-        return WindowQuestion(
+        return WindowCondition(
             topics=parameters.parse_topics(self.topics),
             start=run.window[0],
             end=run.window[1],
@@ -106,7 +106,7 @@ class KafkaWindowClosedSensor(AskingSensor):
             kafka_conn_id=self.kafka_conn_id,
         )
 
-    def _trigger(self, question: Question) -> PollingTrigger:
+    def _trigger(self, condition: Condition) -> PollingTrigger:
         from airflow_provider_kafka_s3.triggers.polling import KafkaWindowClosedTrigger
 
-        return KafkaWindowClosedTrigger(**question.to_wire(), poke_interval=self.poke_interval)
+        return KafkaWindowClosedTrigger(**condition.to_wire(), poke_interval=self.poke_interval)

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from airflow_provider_kafka_s3.spark.versions import coordinates
-
 __all__ = [
     "APPLICATION_FILE",
     "JOB_CONF",
     "SERVER_CONF",
-    "connector_package",
     "of_server",
     "session_conf",
     "with_job_conf",
@@ -99,10 +96,3 @@ def _under(ours: Mapping[str, str], user: Mapping[str, str]) -> dict[str, str]:
 def of_server(user: Mapping[str, str]) -> list[str]:
     """Names of settings that no session has: the server had to be started with them."""
     return sorted(name for name in user if not name.startswith("spark.sql."))
-
-
-def connector_package() -> str:
-    """Maven coordinates of the Kafka connector that fits the Spark of this driver."""
-    from pyspark import __version__
-
-    return coordinates(__version__)

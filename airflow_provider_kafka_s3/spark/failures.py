@@ -20,8 +20,8 @@ from airflow_provider_kafka_s3.exceptions import (
     TerminalError,
     message_of,
 )
-from airflow_provider_kafka_s3.spark.conf import connector_package
-from airflow_provider_kafka_s3.spark.outputs import about_start
+from airflow_provider_kafka_s3.spark.connector import connector_package
+from airflow_provider_kafka_s3.spark.start_errors import about_start
 
 __all__ = ["explain"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.spark.wire import Wire
 
 if TYPE_CHECKING:

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from airflow_provider_kafka_s3.batch import commands
-from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
+from airflow_provider_kafka_s3.batch.execute import execute as execute_here
+from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.manifest import SliceRows
-from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.recovery import execute as execute_here
-from airflow_provider_kafka_s3.batch.source import Source, require_topic_id
+from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.documents.manifest import SliceRows
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     DataLossError,
@@ -42,12 +42,13 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain
 from airflow_provider_kafka_s3.spark.frames import read_directly, record_frame
-from airflow_provider_kafka_s3.spark.masters import registration
 from airflow_provider_kafka_s3.spark.progress import Progress, action_of
+from airflow_provider_kafka_s3.spark.registration import registration
 from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, uploads_of
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.spark.task import SliceTask
@@ -149,7 +150,7 @@ class Job:
                     f"batch {ref.batch} of topic {ref.topic!r} is a reset: there is nothing to read. Run the pipeline, "
                     f"it finishes resets by itself"
                 )
-            require_topic_id(self._source, topic_log, committer.incarnation(plan))
+            require_topic_id(self._source, topic_log, topic_id_of(committer.log, plan))
             found.append(_Topic(plan, committer))
 
         outcome = _outcome(ref.topic, look)
@@ -217,7 +218,7 @@ class Job:
         if isinstance(found, KafkaS3Error):
             # Not of AccessDeniedError and its like, whose causes are outside the plan.
             if type(found) in (RecordError, ConfigurationError):
-                found.add_note(commands.way_out(topic.committer.log, plan.batch))
+                found.add_note(topic.committer.log.remedies.abandon_or_leave_out(plan.batch))
             raise found
         decision = topic.committer.decide(plan, found, run=self._spec.run)
         topic.committer.carry_out(plan, decision)
@@ -246,13 +247,13 @@ class Job:
         """Raise what the failure of a topic's action means, or abandon the batch if the policy says so."""
         plan = topic.plan
         # A topic that was deleted, or created again, fails in many ways: the reason is this one.
-        require_topic_id(self._source, topic.committer.log, topic.committer.incarnation(plan))
+        require_topic_id(self._source, topic.committer.log, topic_id_of(topic.committer.log, plan))
         if isinstance(error, SparkTimestampError):
             self._read_here(topic, error)
             return
         if not isinstance(error, DataLossError):
             if type(error) is TerminalError:  # the driver cannot take what the batch makes
-                error.add_note(commands.way_out(topic.committer.log, plan.batch))
+                error.add_note(topic.committer.log.remedies.abandon_or_leave_out(plan.batch))
             raise error
         partitions = tuple(plan.read)
         earliest = self._source.earliest(plan.topic, partitions)
@@ -267,7 +268,7 @@ class Job:
         if self._spec.on_data_loss == "fail":
             raise DataLossError(
                 f"{what} (retention, deletion of records, or a log that was cut off). Nothing was decided. "
-                f"{commands.skip_gap(topic.committer.log, plan.batch)}"
+                f"{topic.committer.log.remedies.skip_gap(plan.batch)}"
             )
         log.warning("%s; the batch is abandoned and what is left of it planned again (on_data_loss='skip')", what)
         decision = topic.committer.abandon(

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import msgspec
 
-from airflow_provider_kafka_s3.batch.manifest import ObjectEntry, SliceResult
-from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry, SliceResult
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.spark.rows import Row, from_bytes
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ import msgspec
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import exceptions
-from airflow_provider_kafka_s3.batch.manifest import MAX_OBJECTS, ObjectEntry, SliceResult, SliceRows
-from airflow_provider_kafka_s3.batch.objects import too_many_objects
-from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.encode import too_many_objects
+from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
 from airflow_provider_kafka_s3.formats.frames import binary_array
 

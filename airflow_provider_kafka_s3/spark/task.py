@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from airflow_provider_kafka_s3.batch.objects import write_slice
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.encode import write_slice
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import SparkJobError, SparkTimestampError, TerminalError
 from airflow_provider_kafka_s3.layout.arrays import int64_values
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy

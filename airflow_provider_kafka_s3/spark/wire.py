@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.frames import bounds
 from airflow_provider_kafka_s3.formats.port import Array

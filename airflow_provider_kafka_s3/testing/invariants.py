@@ -24,12 +24,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
-from airflow_provider_kafka_s3.batch.manifest import ContentHash, ObjectEntry
 from airflow_provider_kafka_s3.batch.nesting import data_folder
-from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.documents.manifest import ContentHash, ObjectEntry
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ControlError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import ObjectStore, StoredObject

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from airflow_provider_kafka_s3.batch.documents import decode
-from airflow_provider_kafka_s3.batch.log import RunRecord
-from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
-from airflow_provider_kafka_s3.batch.marker import Marker
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.documents.codec import decode
+from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.run import RunRecord
 
 __all__ = ["TopicState", "check_documents", "landed_ends", "looked_after"]
 

@@ -1,1 +1,1 @@
-"""What waits in Airflow's triggerer for the sensors."""
+"""Triggers of the deferrable sensors."""

@@ -1,4 +1,4 @@
-"""Triggers that ask a question until it is answered."""
+"""Triggers that poll a condition until it is met."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent  # noqa: TID253 - it is the base class
 
+from airflow_provider_kafka_s3.airflow.conditions import Condition, LagCondition, WindowCondition
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TerminalError, message_of
-from airflow_provider_kafka_s3.triggers.questions import LagQuestion, Question, WindowQuestion
 
 __all__ = ["KafkaLagTrigger", "KafkaWindowClosedTrigger", "PollingTrigger"]
 
 
 class PollingTrigger(BaseTrigger):
-    """Asks a question every ``poke_interval`` seconds and fires once: when it is answered, or at the first error.
+    """Polls a condition every ``poke_interval`` seconds and fires once: when it is met, or at the first error.
 
     It keeps no state and changes nothing, so it may run in several triggerers at once, and be started anew at any time.
     The event is ``{"status": "done", "result": …}`` or ``{"status": "error", "terminal": …, "message": …}``.
     """
 
-    def __init__(self, question: Question, poke_interval: float) -> None:
-        """Prepare to ask.
+    def __init__(self, condition: Condition, poke_interval: float) -> None:
+        """Make the trigger; nothing is polled yet.
 
         Args:
-            question: what to ask.
-            poke_interval: seconds between an answer and the next question.
+            condition: to poll.
+            poke_interval: seconds between two polls.
         """
         super().__init__()  # type: ignore[no-untyped-call]
-        self.question = question
+        self.condition = condition
         self.poke_interval = poke_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """What Airflow stores: names and numbers; connections are looked up in the triggerer."""
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {
-            **self.question.to_wire(),
+            **self.condition.to_wire(),
             "poke_interval": self.poke_interval,
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait for the answer."""
+        """Wait until the condition is met."""
         from asgiref.sync import sync_to_async
 
         # A thread of its own, because the clients block. asgiref's, because from there Airflow 3.0 to 3.2 find the way
         # back to the event loop when they look up a connection.
-        ask = sync_to_async(self.question.ask, thread_sensitive=False)
+        poll = sync_to_async(self.condition.poll, thread_sensitive=False)
         while True:
             try:
-                answer = await ask()
+                polled = await poll()
             except KafkaS3Error as e:
                 event = {"status": "error", "terminal": isinstance(e, TerminalError), "message": message_of(e)}
                 yield TriggerEvent(event)
                 return
-            self.log.info("%s", answer.said)
-            if answer.done:
-                yield TriggerEvent({"status": "done", "result": dict(answer.result)})
+            self.log.info("%s", polled.summary)
+            if polled.done:
+                yield TriggerEvent({"status": "done", "result": dict(polled.result)})
                 return
             await asyncio.sleep(self.poke_interval)
 
@@ -64,26 +64,26 @@ class PollingTrigger(BaseTrigger):
 class KafkaLagTrigger(PollingTrigger):
     """Fires when enough records wait to be landed."""
 
-    def __init__(self, *, topics: list[str], poke_interval: float, **question: Any) -> None:
-        """Prepare to ask.
+    def __init__(self, *, topics: list[str], poke_interval: float, **condition: Any) -> None:
+        """Make the trigger; nothing is polled yet.
 
         Args:
             topics: their names.
-            poke_interval: seconds between an answer and the next question.
-            question: the other attributes of :class:`~airflow_provider_kafka_s3.triggers.questions.LagQuestion`.
+            poke_interval: seconds between two polls.
+            condition: the other attributes of :class:`~airflow_provider_kafka_s3.airflow.conditions.LagCondition`.
         """
-        super().__init__(LagQuestion(topics=tuple(topics), **question), poke_interval)
+        super().__init__(LagCondition(topics=tuple(topics), **condition), poke_interval)
 
 
 class KafkaWindowClosedTrigger(PollingTrigger):
     """Fires when every partition has passed the end of a window."""
 
-    def __init__(self, *, topics: list[str], poke_interval: float, **question: Any) -> None:
-        """Prepare to ask.
+    def __init__(self, *, topics: list[str], poke_interval: float, **condition: Any) -> None:
+        """Make the trigger; nothing is polled yet.
 
         Args:
             topics: their names.
-            poke_interval: seconds between an answer and the next question.
-            question: the other attributes of :class:`~airflow_provider_kafka_s3.triggers.questions.WindowQuestion`.
+            poke_interval: seconds between two polls.
+            condition: the other attributes of :class:`~airflow_provider_kafka_s3.airflow.conditions.WindowCondition`.
         """
-        super().__init__(WindowQuestion(topics=tuple(topics), **question), poke_interval)
+        super().__init__(WindowCondition(topics=tuple(topics), **condition), poke_interval)

@@ -16,8 +16,8 @@ _LITERAL: Final = re.compile(r"^ *::\n", re.MULTILINE)
 class PublicText(griffe.Extension):
     """Writes docstrings and annotations for readers who have no editor.
 
-    Roles of Sphinx, such as ``:class:`Layout```, become links, or code where the site has no page about their target, and
-    its literal blocks become those of Markdown.
+    Roles of Sphinx, such as ``:class:`Layout```, become links, or code where the site has no page about their target,
+    and its literal blocks become those of Markdown.
     ``Annotated[int, Meta(…)]`` becomes ``int``: the description has the bounds.
     """
 

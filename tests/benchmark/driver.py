@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.spark.frames import read_directly, slice_frame
 from tests.benchmark.measure import measured

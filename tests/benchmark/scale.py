@@ -20,21 +20,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider_kafka_s3.batch.commit import Committer, in_threads
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.manifest import SliceResult, SliceRows
-from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.repair import repair
-from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.runs import TopicRun
-from airflow_provider_kafka_s3.batch.status import topic_status
+from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.operators.landing import land
+from airflow_provider_kafka_s3.maintenance.repair import repair
+from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
+from airflow_provider_kafka_s3.submit.topic_runs import land
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import FaultyStore
 from dev.kafka_broker import KafkaBroker, Message

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.config import Format, Layout
-from airflow_provider_kafka_s3.operators.remote import RemoteJob
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
+from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
 from dev.airflow_home import SPARK_JARS
 from dev.spark_connect import SparkConnectServer
 from tests.spark.pipeline import Pipeline, submitted

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
+from airflow_provider_kafka_s3.batch.execute import execute
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.manifest import Manifest
-from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.recovery import execute
-from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Format, Layout
+from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore

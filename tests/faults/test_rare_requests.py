@@ -13,9 +13,10 @@ from typing import Final
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits, gc
-from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import BatchLossError, KafkaS3Error, TransientError, UnknownOutcomeError
+from airflow_provider_kafka_s3.maintenance import gc
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
 from dev.faults import Answer, Fault, Flip, Lose, Rule, Truncate, Twice
 from tests.faults.conftest import Site
 from tests.faults.landing import LARGE, SMALL, TOPIC, Landing, Size, Topic
@@ -280,7 +281,7 @@ def test_a_loss_is_accepted_once(site: Site, name: str) -> None:
     request, fault = Request("PutObject", "_kafka_s3/*.amend.*.json"), WRITES[name]
     for times in (1, None):
         topic = Topic()
-        trouble = Trouble(site, topic, lambda landing: exits.accept_loss(landing.committer, 1, **WHO))
+        trouble = Trouble(site, topic, lambda landing: accept_loss(landing.committer, 1, **WHO))
         other = a_decided_batch(site, topic)
         uploads_expire(other)
         topic.kafka.delete_records(TOPIC, 0, topic.kafka.bounds(TOPIC, 0)[1])

@@ -12,8 +12,7 @@ from typing import Final
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     ConfigurationError,
@@ -22,6 +21,9 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     UnknownOutcomeError,
 )
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from dev.faults import Answer, Hold
 from tests.faults.conftest import Site
 from tests.faults.landing import TOPIC, Landing, Topic
@@ -93,23 +95,23 @@ def topic_is_reset(topic: Topic, other: Landing) -> None:
     """The topic is deleted, created again with other records, and the pipeline turned to it."""
     topic.kafka.create_topic(TOPIC)
     topic.records_arrive()
-    exits.reset(other.committer, operator="somebody")
+    reset(other.committer, operator="somebody")
     assert other.run("after the reset").status == "ok"
 
 
 def batch_is_abandoned(topic: Topic, other: Landing) -> None:
     """An operator gives the batch up, unless it is decided; the next run lands its records."""
     if other.log.read_manifest(2) is None:
-        exits.abandon(other.committer, 2, release="debt", **WHO)
+        abandon(other.committer, 2, release="debt", **WHO)
     else:
         with pytest.raises(ConfigurationError, match="can only be rolled forward"):
-            exits.abandon(other.committer, 2, release="debt", **WHO)
+            abandon(other.committer, 2, release="debt", **WHO)
     assert other.run("after it").status == "ok"
 
 
 def batch_is_abandoned_as_lost(topic: Topic, other: Landing) -> None:
     """An operator gives the batch's records up; the next run goes on after them."""
-    exits.abandon(other.committer, 2, release="lost", **WHO)
+    abandon(other.committer, 2, release="lost", **WHO)
     topic.records_arrive()
     assert other.run("after it").status == "ok"
 
@@ -170,7 +172,7 @@ def test_what_was_accepted_as_lost_stays_away_when_its_driver_wakes(site: Site) 
     with pytest.raises(BatchLossError):
         other.run("next")
 
-    lost = exits.accept_loss(other.committer, 2, **WHO)
+    lost = accept_loss(other.committer, 2, **WHO)
     zombie.wakes()
 
     assert zombie.error is None

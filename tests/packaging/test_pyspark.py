@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from airflow_provider_kafka_s3.spark.versions import TESTED
+from airflow_provider_kafka_s3.submit.versions import TESTED
 from dev.airflow_home import SPARK_JARS
 from tests.packaging.conftest import ROOT, Environment
 

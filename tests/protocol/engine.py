@@ -15,19 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.commit import (
-    BATCH_METADATA,
-    NONCE_METADATA,
-    Committer,
-)
+from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.manifest import ContentHash, Manifest, ObjectEntry, SliceResult, SliceRows
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
-from airflow_provider_kafka_s3.batch.requests import Mode, RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.batch.request import Mode, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import DataLossError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy

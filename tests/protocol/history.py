@@ -6,14 +6,14 @@ import json
 import zlib
 from typing import Any
 
-from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA
-from airflow_provider_kafka_s3.batch.documents import Document, encode
-from airflow_provider_kafka_s3.batch.manifest import ContentHash, Manifest, ObjectEntry, SliceResult
-from airflow_provider_kafka_s3.batch.marker import Marker, PartitionState
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.batch.owners import Owner
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.documents.codec import Document, encode
+from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry, SliceResult
+from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.owner import Owner
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.layout import keys
 
 __all__ = ["RECORD", "batch_of", "checksum_of", "documents_of", "marker_of"]

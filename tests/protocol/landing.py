@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.manifest import SliceRows
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.source import require_topic_id
+from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
+from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.documents.manifest import SliceRows
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import DataLossError
+from airflow_provider_kafka_s3.maintenance.abandon import abandon as abandon_batch
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
+from airflow_provider_kafka_s3.maintenance.reset import reset as reset_topic
 from tests.protocol.process import Process
 
 if TYPE_CHECKING:
@@ -78,13 +80,13 @@ def _read_slices(world: World, process: Process, plan: Plan) -> list[SliceRows]:
 
 def abandon(world: World, process: Process, batch: int, release: Literal["debt", "lost"]) -> None:
     """Somebody gives a batch up."""
-    exits.abandon(process.engine.committer, batch, release=release, reason="stuck", operator="me")
+    abandon_batch(process.engine.committer, batch, release=release, reason="stuck", operator="me")
     world.seen["abandoned"] += 1
 
 
 def reset(process: Process) -> bool:
     """Somebody turns the pipeline to the live incarnation of its topic."""
-    return exits.reset(process.engine.committer, operator="me")
+    return reset_topic(process.engine.committer, operator="me")
 
 
 def accept_losses(world: World, process: Process) -> None:
@@ -93,5 +95,5 @@ def accept_losses(world: World, process: Process) -> None:
     for batch, plan in process.engine.log.view().open_plans.items():
         decision = process.engine.log.read_manifest(batch)
         if plan.type == "data" and decision is not None and decision.status == "commit":
-            lost = exits.accept_loss(committer, batch, reason="gone", operator="me")
+            lost = accept_loss(committer, batch, reason="gone", operator="me")
             world.seen["objects accepted as lost"] += len(lost)

@@ -73,7 +73,7 @@ MUTATIONS: Final = (
         "the planner ignores open plans",
         (
             Edit(
-                f"{BATCH}/runs.py",
+                f"{BATCH}/run.py",
                 "        free = record.target - covered - view.claims\n",
                 "        free = record.target - covered\n",
             ),
@@ -84,7 +84,7 @@ MUTATIONS: Final = (
         "a plan that lost its number takes the next one with the same body",
         (
             Edit(
-                f"{BATCH}/runs.py",
+                f"{BATCH}/run.py",
                 "        if not self.log.create_plan(plan, attempt=self.request.attempt, task=self.request.task):\n"
                 "            return None\n",
                 "        import msgspec\n\n        while not self.log.create_plan(plan):\n"
@@ -110,7 +110,7 @@ MUTATIONS: Final = (
         "nobody carries out another run's open plan",
         (
             Edit(
-                f"{BATCH}/runs.py",
+                f"{BATCH}/run.py",
                 "            decision = self._patience.decision(plan)\n",
                 "            decision = self._patience.decision(plan)\n"
                 "            if decision is None:\n"
@@ -175,7 +175,7 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/commit.py",
-                "        self.parallel(self._give_up, [o for o in manifest.objects if o.upload_id not in listed])\n",
+                "        self.objects.abort([o for o in manifest.objects if o.upload_id not in listed])\n",
                 "        for entry in manifest.objects:\n"
                 "            if entry.upload_id not in listed:\n"
                 "                self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
@@ -210,7 +210,7 @@ MUTATIONS: Final = (
             reason=reason,
             operator=operator,
         )
-        from airflow_provider_kafka_s3.batch.documents import encode, write_stamp
+        from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
         from airflow_provider_kafka_s3.layout import keys
 
         self.store.overwrite(keys.manifest_key(self.log.prefix, plan.batch), encode(manifest, write_stamp()))
@@ -224,7 +224,7 @@ MUTATIONS: Final = (
         "abandon is noted in the marker only, without a decision",
         (
             Edit(
-                f"{BATCH}/exits.py",
+                f"{PACKAGE}/maintenance/abandon.py",
                 "    decision = committer.abandon(plan, release=release, reason=reason, operator=operator, "
                 'run=f"operator:{operator}")\n',
                 '    decision = Manifest(batch=batch, plan_sha256="", status="abandoned", run="", release=release)\n',
@@ -271,7 +271,7 @@ MUTATIONS: Final = (
         "a record of the future ends a window",
         (
             Edit(
-                f"{BATCH}/bounds.py",
+                f"{BATCH}/window_offsets.py",
                 "if found is not None and is_future(found, now_ms)}\n",
                 "if False}\n",
             ),
@@ -305,12 +305,12 @@ MUTATIONS: Final = (
         "the record of a run is written after its commit",
         (
             Edit(
-                f"{BATCH}/runs.py",
+                f"{BATCH}/run.py",
                 "        stored = self.log.create_run(record, attempt=self.request.attempt)\n",
                 "        stored = record\n",
             ),
             Edit(
-                f"{BATCH}/runs.py",
+                f"{BATCH}/run.py",
                 "        covering = covering_upward(self.committer, record.target,",
                 "        self.log.create_run(record)\n"
                 "        covering = covering_upward(self.committer, record.target,",
@@ -322,12 +322,12 @@ MUTATIONS: Final = (
         "old plans and manifests are deleted, and nobody looks whether a number was used",
         (
             Edit(
-                f"{BATCH}/runs.py",
+                f"{BATCH}/run.py",
                 "        if self.log.require_marker()[0].is_resolved(plan.batch):\n",
                 "        if False:\n",
             ),
             Edit(
-                f"{BATCH}/commit.py",
+                f"{BATCH}/objects.py",
                 "        if self.log.require_marker()[0].is_resolved(plan.batch):\n            return None\n"
                 "        found = ",
                 "        found = ",
@@ -338,7 +338,7 @@ MUTATIONS: Final = (
     Mutation(
         "no-topic-check",
         "topic ids are not compared",
-        (Edit(f"{BATCH}/source.py", "    if expected and live != expected:\n", "    if False:\n"),),
+        (Edit(f"{BATCH}/incarnation.py", "    if expected and live != expected:\n", "    if False:\n"),),
     ),
     Mutation(
         "content-unchecked",
@@ -362,7 +362,7 @@ MUTATIONS: Final = (
         "404 to Complete counts as done",
         (
             Edit(
-                f"{BATCH}/commit.py",
+                f"{BATCH}/objects.py",
                 "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
                 "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n"
                 '                if answer is CompleteAnswer.GONE:\n                    return "visible"\n',
@@ -374,7 +374,7 @@ MUTATIONS: Final = (
         "200 to Complete counts as done",
         (
             Edit(
-                f"{BATCH}/commit.py",
+                f"{BATCH}/objects.py",
                 "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
                 "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n"
                 '                if answer is CompleteAnswer.DONE:\n                    return "visible"\n',
@@ -386,10 +386,10 @@ MUTATIONS: Final = (
         "an upload is aborted when the store refuses once to complete it",
         (
             Edit(
-                f"{BATCH}/commit.py",
+                f"{BATCH}/objects.py",
                 "            refusals += answer is CompleteAnswer.REFUSED\n",
                 "            if answer is CompleteAnswer.REFUSED:\n"
-                "                self._give_up(entry)\n                return self._appears(plan, entry)\n",
+                "                self._abort(entry)\n                return self._appears(plan, entry)\n",
             ),
         ),
     ),
@@ -398,9 +398,9 @@ MUTATIONS: Final = (
         "a refused upload is aborted before its object is written again",
         (
             Edit(
-                f"{BATCH}/commit.py",
+                f"{BATCH}/objects.py",
                 '        if refusals == _TRIES:\n            return "refused"\n',
-                '        if refusals == _TRIES:\n            self._give_up(entry)\n            return "refused"\n',
+                '        if refusals == _TRIES:\n            self._abort(entry)\n            return "refused"\n',
             ),
         ),
     ),
@@ -409,7 +409,7 @@ MUTATIONS: Final = (
         "an object is written again without another look at the marker",
         (
             Edit(
-                f"{BATCH}/commit.py",
+                f"{BATCH}/objects.py",
                 "            if only_unresolved and self.log.require_marker()[0].is_resolved(plan.batch):\n"
                 "                return False\n",
                 "",
@@ -422,7 +422,7 @@ MUTATIONS: Final = (
         "a batch is decided with slices missing",
         (
             Edit(
-                f"{BATCH}/manifest.py",
+                f"{PACKAGE}/documents/manifest.py",
                 "        if [r.id for r in self.slices] != [s.id for s in plan.slices]:\n",
                 "        if False:\n",
             ),
@@ -433,7 +433,7 @@ MUTATIONS: Final = (
         "a reset does not end older batches first",
         (
             Edit(
-                f"{BATCH}/decided.py",
+                f"{BATCH}/roll_forward.py",
                 "    older = [plan for batch, plan in sorted(view.open_plans.items()) if batch < pending.batch]\n",
                 "    older: list[Plan] = []\n",
             ),
@@ -444,7 +444,7 @@ MUTATIONS: Final = (
         "an upload stays pending when Complete did not say that it is done, and its object is there",
         (
             Edit(
-                f"{BATCH}/commit.py",
+                f"{BATCH}/objects.py",
                 "if answer not in (CompleteAnswer.DONE, CompleteAnswer.GONE):\n",
                 "if False:\n",
             ),

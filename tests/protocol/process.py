@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
-from airflow_provider_kafka_s3.batch.requests import Purpose
+from airflow_provider_kafka_s3.batch.request import Purpose
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final, Literal
 
-from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import CONTROL, TOPIC

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from airflow_provider_kafka_s3.batch.manifest import Manifest
-from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
 from airflow_provider_kafka_s3.testing.topic_state import TopicState, check_documents

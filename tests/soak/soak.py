@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from airflow_provider_kafka_s3.batch import exits, gc
-from airflow_provider_kafka_s3.batch.recovery import recover
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TransientError
+from airflow_provider_kafka_s3.maintenance import gc
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
+from airflow_provider_kafka_s3.maintenance.recover import recover
 from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, read_source
 from dev.fault_proxy import FaultProxy
 from dev.kafka_tools import KafkaTools, Message
@@ -235,7 +236,7 @@ def _abandon(told: dict[str, Any], rng: random.Random) -> int:
         if committer.log.read_marker() is None or not (plans := committer.log.view().open_plans):
             return 0
         batch = rng.choice(sorted(plans))
-        exits.abandon(committer, batch, release="debt", reason="soak", operator="soak")
+        abandon(committer, batch, release="debt", reason="soak", operator="soak")
     except (TransientError, ConfigurationError):  # no answer; or it is decided, and can only be rolled forward
         return 0
     except KafkaS3Error as e:

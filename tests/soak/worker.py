@@ -14,11 +14,11 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
+from airflow_provider_kafka_s3.batch.execute import execute
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.recovery import execute
-from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import MIN_PART_SIZE, Format, Layout
 from airflow_provider_kafka_s3.exceptions import TerminalError, TransientError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource

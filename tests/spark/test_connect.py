@@ -22,8 +22,8 @@ import psutil
 import pytest
 
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
-from airflow_provider_kafka_s3.operators.remote import RemoteJob
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
+from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
 from dev.spark_connect import SparkConnectServer
@@ -44,7 +44,7 @@ JSON = Layout(format=Format(kind="json"), part_size=5 * MIB)
 DAY = 86_400_000
 WORKER = """
 import logging, sys
-from airflow_provider_kafka_s3.operators.remote import RemoteJob
+from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
 from airflow_provider_kafka_s3.spark.spec import JobSpec
 RemoteJob(logging.getLogger()).run(JobSpec.read(sys.argv[1]), {})
 """

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_provider_kafka_s3.batch.plan import Plan
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.spark.frames import record_frame
 from airflow_provider_kafka_s3.spark.wire import PIECE_BYTES, Wire

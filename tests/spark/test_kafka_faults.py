@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.decided import roll_forward
-from airflow_provider_kafka_s3.batch.exits import accept_loss, reset
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.recovery import execute, recover
-from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.batch.roll_forward import roll_forward
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import BatchLossError, DataLossError, TopicRecreatedError
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
+from airflow_provider_kafka_s3.maintenance.recover import recover
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.testing.invariants import read_source, snapshot

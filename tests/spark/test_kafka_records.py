@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.exits import abandon
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.testing.invariants import read_source
 from dev.kafka_broker import KafkaBroker, Message
 from tests.spark.pipeline import MakePipeline, Pipeline

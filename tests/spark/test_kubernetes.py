@@ -19,10 +19,10 @@ import psutil
 import pytest
 
 from airflow_provider_kafka_s3.config import Format, Layout
-from airflow_provider_kafka_s3.operators import launch
 from airflow_provider_kafka_s3.spark.conf import with_job_conf
-from airflow_provider_kafka_s3.spark.scripts import job_script
-from airflow_provider_kafka_s3.spark.ship import package_zip
+from airflow_provider_kafka_s3.spark.package_zip import package_zip
+from airflow_provider_kafka_s3.submit import spark_command
+from airflow_provider_kafka_s3.submit.job_script import job_script
 from dev.airflow_home import SPARK_JARS
 from dev.kafka_broker import KafkaBroker, Message
 from tests.conftest import PASSWORD
@@ -163,7 +163,8 @@ def test_the_pods_of_executors_hold_no_secret_and_what_the_documentation_promise
     }
     with Kubernetes() as api:
         command = [
-            *(str(launch.spark_submit(local=True)), "--master", f"k8s://{api.endpoint}", "--num-executors", "2"),
+            str(spark_command.find_spark_submit(local=True)),
+            *("--master", f"k8s://{api.endpoint}", "--num-executors", "2"),
             *(part for name, value in with_job_conf(said).items() for part in ("--conf", f"{name}={value}")),
             *(
                 "--py-files",

@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.batch import commands
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.verify import missing_objects
+from airflow_provider_kafka_s3.batch.presence import missing_objects
 from airflow_provider_kafka_s3.exceptions import SparkJobError, message_of
 from airflow_provider_kafka_s3.messages import count, either, or_nearest, readable, size
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
-from airflow_provider_kafka_s3.spark.versions import reinstall
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.submit.versions import reinstall
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
 LONG = "a-topic-with-a-name-that-somebody-has-made-as-long-as-kafka-allows." * 3
@@ -40,8 +39,8 @@ def missing(log: TopicLog) -> str:
 REAL = {
     "missing objects": missing(topic_log()),
     "missing objects of a long name": missing(topic_log(LONG)),
-    "a record": f"offset 5 of partition 0 is not JSON. {commands.way_out(topic_log(), 7)}",
-    "a gap": f"offsets [0, 5) are gone. {commands.skip_gap(topic_log(), 7)}",
+    "a record": f"offset 5 of partition 0 is not JSON. {topic_log().remedies.abandon_or_leave_out(7)}",
+    "a gap": f"offsets [0, 5) are gone. {topic_log().remedies.skip_gap(7)}",
     "two versions of pyspark": f"install one version of both: `{reinstall({'pyspark': '4.2.0'})}`",
     "no Spark": (
         "there is no spark-submit; install Spark with `pip install 'airflow-provider-kafka-s3[spark]'` (pyspark at the "
@@ -79,7 +78,7 @@ def test_what_an_operator_logs_of_an_object_that_is_gone() -> None:
     """The layout of one message, word by word."""
     options = "--kafka-conn-id kafka_default --aws-conn-id aws_default --bucket lake --topics-dir topics"
     whose = "--pipeline to-lake --topic orders"
-    assert readable(f"batch 7 is stuck ({commands.recover(topic_log())}). Or: {commands.reset(topic_log())}") == (
+    assert readable(f"batch 7 is stuck ({topic_log().remedies.recover()}). Or: {topic_log().remedies.reset()}") == (
         f"batch 7 is stuck\n    kafka-s3 recover {options} {whose}\nOr:\n    kafka-s3 reset {options} {whose}"
     )
 
@@ -87,7 +86,7 @@ def test_what_an_operator_logs_of_an_object_that_is_gone() -> None:
 def test_quotes_in_a_name_neither_end_a_command_nor_hide_its_end() -> None:
     """A backtick may be part of a name, which is quoted for the shell then."""
     for name in ("a`b", "it's", "a\"b`c'd"):
-        told = commands.repair(topic_log(topics_dir=name))
+        told = topic_log(topics_dir=name).remedies.repair()
         shown = readable(f"do {told}, then look").splitlines()
         assert shown == ["do", f"    {told[1:-1]}", "then look"]
         assert name in shlex.split(shown[1])

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3 import __version__
-from airflow_provider_kafka_s3.batch.documents import FORMAT, Document, canonical, decode, digest, encode, write_stamp
-from airflow_provider_kafka_s3.batch.log import RunRecord
-from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest, ObjectEntry, SliceResult
-from airflow_provider_kafka_s3.batch.marker import ClosedGeneration, Marker, PartitionState
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.batch.owners import Owner
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.config import Format, Layout, Rotation
+from airflow_provider_kafka_s3.documents.codec import FORMAT, Document, canonical, decode, digest, encode, write_stamp
+from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest, ObjectEntry, SliceResult
+from airflow_provider_kafka_s3.documents.marker import ClosedGeneration, Marker, PartitionState
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.owner import Owner
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
+from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import ControlError, CorruptControlError, UnsupportedFormatError
 
 LAYOUT = Layout(format=Format(kind="json", compression="gzip"), rotation=Rotation(flush_size=5))

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits
 from airflow_provider_kafka_s3.exceptions import BatchLossError, TerminalError, TransientError
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -63,7 +65,7 @@ def first_run(world: World, store: FaultyStore) -> None:
 def abandoning(world: World, store: FaultyStore) -> None:
     """An operator abandons a batch that somebody planned; its records have to be landed by a later run."""
     prepare_open_batch(world)
-    exits.abandon(Engine(store, world.kafka).committer, 1, release="debt", reason="stuck", operator="me")
+    abandon(Engine(store, world.kafka).committer, 1, release="debt", reason="stuck", operator="me")
 
 
 def resetting(world: World, store: FaultyStore) -> None:
@@ -75,7 +77,7 @@ def resetting(world: World, store: FaultyStore) -> None:
     world.kafka.create_topic(TOPIC, 2)
     for i in range(7):
         world.kafka.append(TOPIC, i % 2, b"new %d" % i, timestamp=i)
-    exits.reset(Engine(store, world.kafka).committer, operator="me")
+    reset(Engine(store, world.kafka).committer, operator="me")
 
 
 def prepare_open_batch(world: World) -> None:
@@ -139,9 +141,9 @@ def test_after_a_fault_at_any_request_of_an_operator_command_everything_can_go_o
         world, store = attempt(scenario, fault, number)
         operator = world.engine().committer
         if scenario is resetting:
-            exits.reset(operator, operator="me")
+            reset(operator, operator="me")
         else:
-            exits.abandon(operator, 1, release="debt", reason="again", operator="me")
+            abandon(operator, 1, release="debt", reason="again", operator="me")
         store.apply_late()
         world.engine().run("after")
         world.check()
@@ -167,10 +169,10 @@ def test_after_a_fault_at_any_request_of_accept_loss_the_batch_is_completed_with
             world.engine().run("died")
         store = FaultyStore(world.bucket, choose=lambda r, n=number: fault if r.number == n else None)  # type: ignore[misc]
         try:
-            exits.accept_loss(Engine(store, world.kafka).committer, 1, reason="gone", operator="me")
+            accept_loss(Engine(store, world.kafka).committer, 1, reason="gone", operator="me")
         except (SimulatedCrash, TerminalError, TransientError):
             store.apply_late()
-            exits.accept_loss(world.engine().committer, 1, reason="gone", operator="me")
+            accept_loss(world.engine().committer, 1, reason="gone", operator="me")
         store.apply_late()
         assert world.engine().run("died", on_missing="ignore").status == "ok"
         world.check(complete=False)

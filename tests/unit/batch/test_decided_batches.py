@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import decided, exits
+from airflow_provider_kafka_s3.batch import roll_forward as decided
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     ForeignObjectError,
@@ -16,6 +16,8 @@ from airflow_provider_kafka_s3.exceptions import (
     UploadRefused,
     message_of,
 )
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -143,7 +145,7 @@ def test_a_refused_upload_whose_loss_is_accepted_cannot_come_to_light_later(worl
     """The record of the loss is there first, then the upload is aborted, then the batch is complete without it."""
     world.kafka.delete_records(TOPIC, 0, 3)
     store = Refusing(world.bucket, 1_000)
-    lost = exits.accept_loss(world.engine(store).committer, 1, reason="refused", operator="me")
+    lost = accept_loss(world.engine(store).committer, 1, reason="refused", operator="me")
     assert [key.removeprefix(f"{TOPICS_DIR}/{TOPIC}/") for key in lost] == [key_of(0, 0), key_of(1, 1)]
     assert (world.objects(), world.pending(), world.resolved()) == ([key_of(0, 4), key_of(1, 3)], 0, [1])
     written = [r.key for r in store.writes() if ".amend." in r.key or r.key in lost]
@@ -166,7 +168,7 @@ def test_one_lost_object_keeps_no_other_from_being_written_again(world: World) -
     assert text.index("`kafka-s3 accept-loss") < text.index(key_of(0, 0))
     assert (world.objects(), world.resolved()) == ([key_of(0, 4), key_of(1, 3)], [])
     world.kafka.delete_records(TOPIC, 0, 6)
-    exits.accept_loss(world.engine().committer, 1, reason="gone", operator="me")
+    accept_loss(world.engine().committer, 1, reason="gone", operator="me")
     assert (world.objects(), world.resolved()) == ([key_of(0, 4), key_of(1, 3)], [1])
     world.check()
 
@@ -291,10 +293,10 @@ def test_a_reset_completes_all_that_is_decided_before_it_stops_at_a_loss(world: 
     world.decide()
     world.kafka.create_topic(TOPIC)
     with pytest.raises(BatchLossError, match="batch 1"):
-        exits.reset(world.engine().committer, operator="me")
+        reset(world.engine().committer, operator="me")
     marker, _ = world.engine().log.require_marker()
     assert (world.resolved(), marker.generation) == ([2], 0)
-    exits.accept_loss(world.engine().committer, 1, reason="gone", operator="me")
-    exits.reset(world.engine().committer, operator="me")
+    accept_loss(world.engine().committer, 1, reason="gone", operator="me")
+    reset(world.engine().committer, operator="me")
     assert world.engine().log.require_marker()[0].generation == 1
     world.check()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -54,7 +56,7 @@ def decided() -> World:
 
 def test_an_abandoned_batch_is_planned_again_by_the_next_run(planned: World) -> None:
     """Release as debt: an incremental run, or the run itself, picks it up."""
-    exits.abandon(planned.engine().committer, 1, release="debt", reason="stuck", operator="me")
+    abandon(planned.engine().committer, 1, release="debt", reason="stuck", operator="me")
     result = planned.engine().run("next")
     assert (result.target, [b.batch for b in result.batches]) == (ALL, [2])
     assert planned.engine().run("died").status == "ok"
@@ -63,7 +65,7 @@ def test_an_abandoned_batch_is_planned_again_by_the_next_run(planned: World) -> 
 
 def test_a_batch_abandoned_as_lost_is_a_recorded_gap(planned: World) -> None:
     """Nobody reads it again; runs over it succeed and report the gap."""
-    decision = exits.abandon(planned.engine().committer, 1, release="lost", reason="poison", operator="me")
+    decision = abandon(planned.engine().committer, 1, release="lost", reason="poison", operator="me")
     assert (decision.reason, decision.operator) == ("poison", "me")
     assert planned.engine().run("next").status == "empty"
     result = planned.engine().run("died")
@@ -73,9 +75,9 @@ def test_a_batch_abandoned_as_lost_is_a_recorded_gap(planned: World) -> None:
 
 def test_abandon_can_be_repeated_and_the_first_decision_counts(planned: World) -> None:
     """Another release later changes nothing and is told by the decision that is returned."""
-    exits.abandon(planned.engine().committer, 1, release="debt", reason="first", operator="me")
+    abandon(planned.engine().committer, 1, release="debt", reason="first", operator="me")
     before = snapshot(planned.bucket)
-    again = exits.abandon(planned.engine().committer, 1, release="lost", reason="second", operator="you")
+    again = abandon(planned.engine().committer, 1, release="lost", reason="second", operator="you")
     assert (again.release, again.reason) == ("debt", "first")
     check_unchanged(before, snapshot(planned.bucket))
 
@@ -84,7 +86,7 @@ def test_a_committed_batch_cannot_be_abandoned(decided: World) -> None:
     """It can only be rolled forward; nothing is changed."""
     before = snapshot(decided.bucket)
     with pytest.raises(ConfigurationError, match="can only be rolled forward"):
-        exits.abandon(decided.engine().committer, 1, release="lost", reason="", operator="me")
+        abandon(decided.engine().committer, 1, release="lost", reason="", operator="me")
     check_unchanged(before, snapshot(decided.bucket))
     assert decided.engine().run("next").status == "ok"
     decided.check()
@@ -96,7 +98,7 @@ def test_a_job_that_ends_after_its_batch_was_abandoned_makes_nothing_visible(pla
     plan = engine.log.read_plan(1)
     assert plan is not None
     rows = [engine.read_slice(plan, s) for s in plan.slices]
-    exits.abandon(planned.engine().committer, 1, release="debt", reason="stuck", operator="me")
+    abandon(planned.engine().committer, 1, release="debt", reason="stuck", operator="me")
     decision = engine.committer.decide(plan, rows, run="died")
     engine.committer.carry_out(plan, decision)
     assert decision.status == "abandoned"
@@ -110,24 +112,24 @@ def test_a_job_that_ends_after_its_batch_was_abandoned_makes_nothing_visible(pla
 def test_a_reset_of_a_topic_that_was_not_recreated_does_nothing(planned: World) -> None:
     """No generation is closed by mistake."""
     before = snapshot(planned.bucket)
-    assert not exits.reset(planned.engine().committer, operator="me")
+    assert not reset(planned.engine().committer, operator="me")
     check_unchanged(before, snapshot(planned.bucket))
 
 
 def test_a_reset_records_open_batches_as_lost(planned: World) -> None:
     """Their topic is gone; the closed generation says so."""
     planned.kafka.create_topic(TOPIC)
-    assert exits.reset(planned.engine().committer, operator="me")
+    assert reset(planned.engine().committer, operator="me")
     marker, _ = planned.engine().log.require_marker()
     assert (marker.generation, marker.lost_in(0), marker.covered) == (1, ALL, Offsets())
-    assert not exits.reset(planned.engine().committer, operator="me")
+    assert not reset(planned.engine().committer, operator="me")
     planned.check()
 
 
 def test_a_reset_carries_decided_batches_out_first(decided: World) -> None:
     """What was committed becomes visible, although its topic is gone."""
     decided.kafka.create_topic(TOPIC)
-    assert exits.reset(decided.engine().committer, operator="me")
+    assert reset(decided.engine().committer, operator="me")
     marker, _ = decided.engine().log.require_marker()
     assert (marker.covered_in(0), marker.lost_in(0)) == (ALL, Offsets())
     assert len(list(decided.bucket.list(f"{TOPICS_DIR}/{TOPIC}/"))) == 4
@@ -148,7 +150,7 @@ def lose_half(world: World) -> None:
 def test_accepted_losses_end_a_batch_with_all_that_can_be_had(decided: World) -> None:
     """The objects of the second slice are written again, those of the first are recorded as lost, runs succeed."""
     lose_half(decided)
-    lost = exits.accept_loss(decided.engine().committer, 1, reason="expired", operator="me")
+    lost = accept_loss(decided.engine().committer, 1, reason="expired", operator="me")
     assert sorted(lost) == [f"{TOPICS_DIR}/{TOPIC}/parity={p}/{TOPIC}+0+000000000{o}.bin" for p, o in ((0, 0), (1, 1))]
     assert len(list(decided.bucket.list(f"{TOPICS_DIR}/{TOPIC}/"))) == 2
     rerun = decided.engine().run("died")
@@ -158,7 +160,7 @@ def test_accepted_losses_end_a_batch_with_all_that_can_be_had(decided: World) ->
 
 def test_accepting_losses_where_nothing_is_lost_completes_the_batch(decided: World) -> None:
     """No amend is written."""
-    assert exits.accept_loss(decided.engine().committer, 1, reason="", operator="me") == ()
+    assert accept_loss(decided.engine().committer, 1, reason="", operator="me") == ()
     assert not [i.key for i in decided.bucket.list("") if ".amend." in i.key]
     decided.check()
 
@@ -170,11 +172,11 @@ def test_accepting_losses_of_a_complete_batch_neither_restores_nor_records_anyth
     decided.bucket.delete(key)
     decided.kafka.delete_records(TOPIC, 0, 6)
     store = FaultyStore(decided.bucket)
-    assert exits.accept_loss(decided.engine(store).committer, 1, reason="", operator="me") == ()
+    assert accept_loss(decided.engine(store).committer, 1, reason="", operator="me") == ()
     assert store.writes() == []
 
 
 def test_losses_of_an_undecided_batch_cannot_be_accepted(planned: World) -> None:
     """It has lost nothing: abandon it."""
     with pytest.raises(ConfigurationError, match="abandon it instead"):
-        exits.accept_loss(planned.engine().committer, 1, reason="", operator="me")
+        accept_loss(planned.engine().committer, 1, reason="", operator="me")

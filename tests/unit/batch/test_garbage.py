@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_provider_kafka_s3.batch import exits, gc
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance import gc
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Request, SimulatedCrash
@@ -83,7 +84,7 @@ def test_an_open_batch_keeps_the_uploads_of_its_own_generation_only() -> None:
     world = World()
     world.kafka.create_topic(TOPIC)
     world.fill(3)
-    assert exits.reset(Engine(world.bucket, world.kafka).committer, operator="me")
+    assert reset(Engine(world.bucket, world.kafka).committer, operator="me")
     world.die_after("plan")
     world.upload(first_offset=0, generation=0)
     mine = world.upload(first_offset=0, generation=1)

@@ -17,16 +17,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.batch import decided, exits, gc, recovery
-from airflow_provider_kafka_s3.batch.documents import MAX_BYTES, canonical, decode, digest
-from airflow_provider_kafka_s3.batch.log import RunRecord
-from airflow_provider_kafka_s3.batch.manifest import Amend, Manifest
-from airflow_provider_kafka_s3.batch.marker import Marker
-from airflow_provider_kafka_s3.batch.owners import Owner
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.repair import repair
-from airflow_provider_kafka_s3.batch.status import owned_topics, topic_status
-from airflow_provider_kafka_s3.batch.waiting import lag
+from airflow_provider_kafka_s3.batch import roll_forward as decided
+from airflow_provider_kafka_s3.documents.codec import MAX_BYTES, canonical, decode, digest
+from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.owner import Owner
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import (
     ControlError,
     CorruptControlError,
@@ -35,7 +32,15 @@ from airflow_provider_kafka_s3.exceptions import (
     LogTamperedError,
     UnsupportedFormatError,
 )
+from airflow_provider_kafka_s3.inspect.lag import lag
+from airflow_provider_kafka_s3.inspect.status import owned_topics, topic_status
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance import gc
+from airflow_provider_kafka_s3.maintenance import recover as recovery
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
+from airflow_provider_kafka_s3.maintenance.accept_loss import absent, accept_deleted, accept_gone, accept_loss
+from airflow_provider_kafka_s3.maintenance.repair import repair
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage import port
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -131,21 +136,21 @@ def entry_points(engine: Engine) -> Iterator[Callable[[], object]]:
     yield lambda: engine.run("first", purpose="verify")
     yield lambda: engine.run("new", "data_interval", window=window, purpose="verify")
     yield lambda: repair(committer, start={}, dry_run=True)
-    yield lambda: exits.absent(committer, COMMITTED)
-    yield lambda: exits.absent(committer, OPEN)
+    yield lambda: absent(committer, COMMITTED)
+    yield lambda: absent(committer, OPEN)
     yield lambda: log.planned_by(OPEN)
     yield lambda: decided.roll_forward(committer)
-    yield lambda: exits.accept_deleted(committer, COMMITTED, reason="", operator="")
+    yield lambda: accept_deleted(committer, COMMITTED, reason="", operator="")
     yield lambda: engine.run("first")
     yield lambda: engine.run("interrupted")
     yield lambda: engine.run("planned", on_missing="restore")
     yield lambda: engine.run("another", "data_interval", window=window)
     yield lambda: engine.run("late", purpose="restore")
     yield lambda: recovery.recover(committer, operator="")
-    yield lambda: exits.accept_loss(committer, OPEN, reason="", operator="")
-    yield lambda: exits.abandon(committer, UNDECIDED, release="debt", reason="", operator="")
-    yield lambda: exits.accept_gone(committer, recovery_of(engine), reason="", operator="")
-    yield lambda: exits.reset(committer, operator="")
+    yield lambda: accept_loss(committer, OPEN, reason="", operator="")
+    yield lambda: abandon(committer, UNDECIDED, release="debt", reason="", operator="")
+    yield lambda: accept_gone(committer, recovery_of(engine), reason="", operator="")
+    yield lambda: reset(committer, operator="")
     yield lambda: repair(committer, start={})
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.offsets import Offsets
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     ConfigurationError,
@@ -15,6 +14,8 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_gone
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
@@ -97,10 +98,10 @@ def test_a_gap_is_accepted_behind_a_reset_that_somebody_left_open_only_after_it(
     store = FaultyStore(world.bucket)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*02.plan.json")
     with pytest.raises(SimulatedCrash):
-        exits.reset(world.engine(store).committer, operator="me")
+        reset(world.engine(store).committer, operator="me")
     world.kafka.delete_records(TOPIC, 0, 3)
     committer = world.engine().committer
-    assert exits.accept_gone(committer, Offsets({0: [(0, 3)]}), reason="", operator="") == Offsets({0: [(0, 3)]})
+    assert accept_gone(committer, Offsets({0: [(0, 3)]}), reason="", operator="") == Offsets({0: [(0, 3)]})
     world.engine().run("second")
     check_landed(world.bucket, world.kafka, recovered=True)
     assert world.engine().log.require_marker()[0].generation == 1

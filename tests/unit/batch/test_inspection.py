@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits, inspection
-from airflow_provider_kafka_s3.batch.commit import CRC32_METADATA
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.batch.object_metadata import CRC32_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuiltObject
-from airflow_provider_kafka_s3.batch.requests import TopicResult, Verification
+from airflow_provider_kafka_s3.batch.request import TopicResult, Verification
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     ForeignObjectError,
@@ -26,7 +25,10 @@ from airflow_provider_kafka_s3.exceptions import (
     TransientError,
     UnknownOutcomeError,
 )
+from airflow_provider_kafka_s3.inspect import verify as inspection
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
@@ -300,7 +302,7 @@ def test_times_of_a_recreated_topic_are_refused_and_an_old_run_is_read_by_its_re
     world.kafka.create_topic(TOPIC, 2)
     with pytest.raises(TopicRecreatedError):
         world.inspects("verify", "new", "data_interval", window=(0, 30))
-    exits.reset(Engine(world.bucket, world.kafka).committer, operator="me")
+    reset(Engine(world.bucket, world.kafka).committer, operator="me")
     assert world.inspects("verify", "hour-0", "data_interval", window=(0, 10)).objects == len(world.of_run("hour-0"))
     assert world.inspects("verify", "new") == Verification(objects=0, size=0)
 
@@ -392,7 +394,7 @@ def test_an_accepted_loss_is_neither_missing_nor_restored() -> None:
     crash_after("*.manifest.json", world.bucket, world.kafka, "died", max_slice_records=100)
     world.bucket.expire_uploads()
     world.kafka.delete_records(TOPIC, 0, 3)
-    accepted = exits.accept_loss(Engine(world.bucket, world.kafka).committer, 1, reason="gone", operator="me")
+    accepted = accept_loss(Engine(world.bucket, world.kafka).committer, 1, reason="gone", operator="me")
     assert accepted
     for purpose in ("verify", "restore"):
         found = world.inspects(purpose, "died")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.requests import TopicResult
+from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import FaultyStore
@@ -98,7 +98,7 @@ def abandoning(engine: Engine) -> object:
     if engine.log.read_plan(2) is None:
         return None
     try:
-        return exits.abandon(engine.committer, 2, release="debt", reason="stuck", operator="me")
+        return abandon(engine.committer, 2, release="debt", reason="stuck", operator="me")
     except ConfigurationError:
         return None
 

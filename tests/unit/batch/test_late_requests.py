@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, CONTENT_METADATA, CRC32_METADATA
+from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, CRC32_METADATA
 from airflow_provider_kafka_s3.exceptions import UnknownOutcomeError
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.port import Part

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.log import RunRecord
-from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan, cut_slices, layout_digest
-from airflow_provider_kafka_s3.batch.repair import repair
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan, cut_slices, layout_digest
+from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_gone
+from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
 from tests.protocol.engine import CONTROL, LAYOUT, TOPIC, Engine
 from tests.unit.batch.test_windows import World, offsets
@@ -108,7 +109,7 @@ def test_history_that_is_given_up_leaves_no_debt_in_a_partition_that_nobody_has_
     world.kafka.add_partitions(TOPIC, 1)
     engine = Engine(world.bucket, world.kafka)
     plan = engine.topic_run(engine.request("history", "data_interval", window=(0, 5))).advance()
-    exits.abandon(engine.committer, plan.batch, release="debt", reason="", operator="")
+    abandon(engine.committer, plan.batch, release="debt", reason="", operator="")
     assert not engine.log.require_marker()[0].debt
 
 
@@ -283,8 +284,8 @@ def test_an_accepted_gap_never_hides_offsets_below_it_that_were_never_landed() -
     who: dict[str, Any] = {"reason": "retention", "operator": "me"}
     for hasty in (offsets((10, 15)), offsets((4, 6), (8, 15))):
         with pytest.raises(ConfigurationError, match=r"were never landed.*accept-loss .*--offsets 0:4-15`"):
-            exits.accept_gone(engine.committer, hasty, **who)
-    assert exits.accept_gone(engine.committer, offsets((4, 15)), **who) == offsets((4, 15))
+            accept_gone(engine.committer, hasty, **who)
+    assert accept_gone(engine.committer, offsets((4, 15)), **who) == offsets((4, 15))
     world.lands_the_rest("second")
     world.check(recovered=True)
 

@@ -7,17 +7,17 @@ import logging
 import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder, write_slice
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder, write_slice
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.requests import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Rotation
-from airflow_provider_kafka_s3.operators.landing import land
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
+from airflow_provider_kafka_s3.submit.topic_runs import land
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from dev.s3_server import S3Server
 

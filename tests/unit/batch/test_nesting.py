@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from airflow_provider_kafka_s3.batch import gc, log
+from airflow_provider_kafka_s3.batch import log
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.exceptions import PipelineConflictError
+from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka

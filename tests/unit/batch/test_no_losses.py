@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -33,7 +33,7 @@ class World:
         self.bucket.expire_uploads()
 
     def accept(self, engine: Engine, *, other_cluster: bool = False) -> tuple[str, ...]:
-        return exits.accept_loss(engine.committer, 1, reason="", operator="me", other_cluster=other_cluster)
+        return accept_loss(engine.committer, 1, reason="", operator="me", other_cluster=other_cluster)
 
     def amends(self) -> list[str]:
         return [info.key for info in self.bucket.list("") if ".amend." in info.key]

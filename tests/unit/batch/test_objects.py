@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, NONCE_METADATA
-from airflow_provider_kafka_s3.batch.manifest import SliceRows
-from airflow_provider_kafka_s3.batch.objects import object_builder, write_slice
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice, layout_digest
+from airflow_provider_kafka_s3.batch.encode import object_builder, write_slice
+from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.documents.manifest import SliceRows
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError, SparkJobError, UploadRefused
 from airflow_provider_kafka_s3.layout.zones import zone_database_version
 from airflow_provider_kafka_s3.retry import Retrier
@@ -203,7 +203,7 @@ def test_a_key_that_s3_refuses_is_refused_before_anything_is_uploaded() -> None:
 
 def test_a_slice_of_too_many_objects_ends_before_it_begins_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit could not hold them, nor the driver their rows."""
-    monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects.MAX_OBJECTS", 3)
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.encode.MAX_OBJECTS", 3)
     bucket = Bucket()
     assert len(bucket.write(plan_of(HOURLY, (4, 10, 60)), [batch_of(records(10, 60))]).objects) == 3
     with pytest.raises(ConfigurationError, match=r"batch 7 of topic 'flights' .* more than 3 in slice 0 alone"):

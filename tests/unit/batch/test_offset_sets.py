@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets, coalesce, intersect, subtract
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, coalesce, intersect, subtract
 
 pairs = st.tuples(st.integers(0, 30), st.integers(0, 30))
 ranges = st.lists(pairs, max_size=8)

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from airflow_provider_kafka_s3.batch.documents import canonical, digest
-from airflow_provider_kafka_s3.batch.planner import PlannerTask, planner_of, planner_stamp, process_is_gone
-from airflow_provider_kafka_s3.batch.requests import TopicResult
-from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.batch.run import TopicRun
+from airflow_provider_kafka_s3.documents.codec import canonical, digest
+from airflow_provider_kafka_s3.documents.planner import PlannerTask, planner_of, planner_stamp, process_is_gone
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.port import ObjectStore

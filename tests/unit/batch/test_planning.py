@@ -12,11 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.batch.marker import Marker, PartitionState
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan, cut_slices, fair_share, layout_digest
 from airflow_provider_kafka_s3.batch.planning import (
-    View,
     Window,
     claimable,
     incremental_target,
@@ -24,7 +20,11 @@ from airflow_provider_kafka_s3.batch.planning import (
     next_claim,
     recovery_target,
 )
+from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan, cut_slices, fair_share, layout_digest
 from airflow_provider_kafka_s3.exceptions import DataLossError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "planning.json").read_text())["cases"]

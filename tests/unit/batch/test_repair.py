@@ -5,13 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits, recovery
-from airflow_provider_kafka_s3.batch.documents import encode, write_stamp
-from airflow_provider_kafka_s3.batch.marker import Marker
-from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.repair import repair
+from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance import recover as recovery
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
+from airflow_provider_kafka_s3.maintenance.repair import repair
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import CONTROL, TOPIC, Engine, check_landed, crash_after
@@ -64,7 +66,7 @@ def replanned() -> tuple[World, Marker]:
     world.lands("first")
     older = world.marker
     world.dies("second", "*02.plan.json")
-    exits.abandon(world.engine.committer, 2, release="debt", reason="", operator="")
+    abandon(world.engine.committer, 2, release="debt", reason="", operator="")
     world.lands("third")
     return world, older
 
@@ -116,7 +118,7 @@ def test_repair_folds_a_reset_that_is_complete() -> None:
     older = world.marker
     world.kafka.create_topic(TOPIC)
     world.records(3)
-    exits.reset(world.engine.committer, operator="")
+    reset(world.engine.committer, operator="")
     world.engine.run("second")
     newest = world.marker
     world.puts_back(older)
@@ -133,7 +135,7 @@ def test_repair_folds_no_reset_over_a_batch_that_is_open() -> None:
     world.dies("second", "*02.manifest.json")
     world.kafka.create_topic(TOPIC)
     world.records(3)
-    exits.reset(world.engine.committer, operator="")
+    reset(world.engine.committer, operator="")
     world.engine.run("third")
     newest = world.marker
     for info in list(world.bucket.list(f"topics/{TOPIC}/")):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.repair import repair
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.repair import repair
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR, Engine, check_landed, crash_after
@@ -28,7 +28,7 @@ class World:
         self.decided = self.bucket.copy()
         Engine(self.bucket, self.kafka).run("first")
         self.fill(b"new")
-        assert exits.reset(Engine(self.bucket, self.kafka).committer, operator="me")
+        assert reset(Engine(self.bucket, self.kafka).committer, operator="me")
         for key in (keys.plan_key(CONTROL, 2), keys.manifest_key(CONTROL, 2)):
             stored = self.bucket.get(key)
             assert stored is not None

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.manifest import Manifest
-from airflow_provider_kafka_s3.batch.repair import GoneRule, Repaired, repair
+from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.repair import GoneRule, Repaired, repair
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -186,7 +186,7 @@ def test_nothing_is_recorded_or_asked_about_a_batch_that_stays_open_anyway(world
     older = world.marker()
     world.decides("second")
     world.kafka.create_topic(TOPIC)
-    exits.reset(world.engine.committer, operator="")
+    reset(world.engine.committer, operator="")
     world.lands("third")
     after_reset = world.objects(4)
     for key in (*after_reset, *world.objects(2)):

@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from airflow_provider_kafka_s3.batch.documents import encode
-from airflow_provider_kafka_s3.batch.manifest import SliceResult, SliceRows
-from airflow_provider_kafka_s3.batch.marker import PartitionState
-from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan, first_slices
-from airflow_provider_kafka_s3.batch.repair import repair
-from airflow_provider_kafka_s3.batch.requests import Mode, TopicResult
-from airflow_provider_kafka_s3.batch.status import topic_status
+from airflow_provider_kafka_s3.batch.request import Mode, TopicResult
+from airflow_provider_kafka_s3.documents.codec import encode
+from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
+from airflow_provider_kafka_s3.documents.marker import PartitionState
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan, first_slices
+from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import WRITES, Fault, FaultyStore
@@ -244,7 +244,7 @@ def copy_of(history: World) -> World:
 def over(world: World, window: tuple[int, int], **settings: Any) -> tuple[TopicResult, FaultyStore, Rounds]:
     """A new run over offsets that are landed."""
     engine, store = world.engine()
-    engine.committer.parallel = rounds = Rounds()
+    engine.committer.parallel = engine.committer.objects.parallel = rounds = Rounds()
     return engine.run("again", "data_interval", window={0: window}, **settings), store, rounds
 
 
@@ -299,7 +299,7 @@ def test_a_repair_reads_the_log_once_side_by_side(history: World) -> None:
         if gone:
             world.bucket.delete(keys.marker_key(CONTROL))
         engine, store = world.engine()
-        engine.committer.parallel = rounds = Rounds()
+        engine.committer.parallel = engine.committer.objects.parallel = rounds = Rounds()
         done = repair(engine.committer, start={0: 0})
         assert done.marker.covered == Offsets({0: [(0, 2 * BATCHES)]})
         assert done.written is gone

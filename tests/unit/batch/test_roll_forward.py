@@ -11,9 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from airflow_provider_kafka_s3.batch.commit import BATCH_METADATA, CONTENT_METADATA, CRC32_METADATA, NONCE_METADATA
-from airflow_provider_kafka_s3.batch.manifest import Manifest, ObjectEntry
-from airflow_provider_kafka_s3.batch.plan import Plan
+from airflow_provider_kafka_s3.batch.object_metadata import (
+    BATCH_METADATA,
+    CONTENT_METADATA,
+    CRC32_METADATA,
+    NONCE_METADATA,
+)
+from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     ConditionalConflict,
@@ -438,6 +443,6 @@ def test_an_object_that_would_be_built_with_another_size_is_not_written(decided:
     decided.bucket.expire_uploads()
     engine = Engine(decided.bucket, decided.kafka)
     entry = msgspec.structs.replace(decided.entry, size=decided.entry.size + 1)
-    (lost,) = engine.committer.write_again(decided.plan, [entry]) or ()
+    (lost,) = engine.committer.objects.write_again(decided.plan, [entry]) or ()
     assert re.search(r"install what planned the batch \(.*isal", lost.why)
     assert decided.bucket.head(entry.key) is None

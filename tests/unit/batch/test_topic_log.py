@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.documents import canonical, digest
+from airflow_provider_kafka_s3.documents.codec import canonical, digest
 from airflow_provider_kafka_s3.exceptions import (
     CorruptControlError,
     LogTamperedError,

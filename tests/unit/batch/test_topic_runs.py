@@ -8,13 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.offsets import Offsets
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.repair import repair
-from airflow_provider_kafka_s3.batch.requests import TopicResult
-from airflow_provider_kafka_s3.batch.status import topic_status
-from airflow_provider_kafka_s3.batch.waiting import lag
+from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     DataLossError,
@@ -25,7 +21,12 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
+from airflow_provider_kafka_s3.inspect.lag import lag
+from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
+from airflow_provider_kafka_s3.maintenance.repair import repair
+from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -175,16 +176,16 @@ def test_brokers_that_begin_to_tell_topic_ids_land_nothing_again_and_are_believe
     assert status is not None
     assert not status.recreated
     with pytest.raises(ConfigurationError, match="nobody can tell whether topic 'events' is another"):
-        exits.reset(engine.committer, operator="")
+        reset(engine.committer, operator="")
     world.dies_after("*.plan.json", "second")
     # An open plan has the id before the marker has it.
-    assert not exits.reset(Engine(world.bucket, world.kafka).committer, operator="")
+    assert not reset(Engine(world.bucket, world.kafka).committer, operator="")
     assert world.run("second").target == offsets((3, 5))
     log = Engine(world.bucket, world.kafka).log
     live = world.kafka.topic_id(TOPIC)
     assert [log.require_plan(n)[0].topic_id for n in (1, 2)] == ["", live]
     assert log.require_marker()[0].topic_id == live
-    assert not exits.reset(Engine(world.bucket, world.kafka).committer, operator="")
+    assert not reset(Engine(world.bucket, world.kafka).committer, operator="")
     assert world.run("first", purpose="verify").status == "ok"
     assert repair(Engine(world.bucket, world.kafka).committer, start={}).was == "right"
     world.check()
@@ -541,7 +542,7 @@ def test_a_recreated_topic_stops_every_run_until_it_is_reset() -> None:
     with pytest.raises(TopicRecreatedError, match="reset"):
         world.run("second")
     check_unchanged(before, snapshot(world.bucket))
-    assert exits.reset(Engine(world.bucket, world.kafka).committer, operator="me")
+    assert reset(Engine(world.bucket, world.kafka).committer, operator="me")
     assert world.run("second").target == offsets((0, 7))
     assert world.run("first").target == offsets((0, 5))
     world.check()
@@ -555,7 +556,7 @@ def test_a_run_whose_topic_was_reset_before_it_landed_is_superseded() -> None:
     world.dies_after("*/runs/*", "first")
     world.kafka.create_topic(TOPIC)
     world.records(2)
-    exits.reset(Engine(world.bucket, world.kafka).committer, operator="me")
+    reset(Engine(world.bucket, world.kafka).committer, operator="me")
     with pytest.raises(RunSupersededError, match="Start a new run"):
         world.run("first")
     assert world.run("second").target == offsets((0, 2))
@@ -568,7 +569,7 @@ def test_a_run_whose_batch_was_given_up_by_a_reset_reports_the_gap() -> None:
     world.records(5)
     world.dies_after_planning("first")
     world.kafka.create_topic(TOPIC)
-    exits.reset(Engine(world.bucket, world.kafka).committer, operator="me")
+    reset(Engine(world.bucket, world.kafka).committer, operator="me")
     result = world.run("first")
     assert (result.skipped, result.batches) == (offsets((0, 5)), ())
 
@@ -583,7 +584,7 @@ def test_any_run_helps_an_open_reset_to_its_end() -> None:
     store = FaultyStore(world.bucket)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
     with pytest.raises(SimulatedCrash):
-        exits.reset(Engine(store, world.kafka).committer, operator="me")
+        reset(Engine(store, world.kafka).committer, operator="me")
     assert world.run("second").target == offsets((0, 2))
     world.check()
 
@@ -651,7 +652,7 @@ def test_what_is_owed_behind_an_open_transaction_is_no_truncation() -> None:
     world.kafka.open_transaction(TOPIC, 0)
     world.records(3)
     world.dies_after_planning("first", isolation="read_uncommitted")
-    exits.abandon(Engine(world.bucket, world.kafka).committer, 1, release="debt", reason="", operator="")
+    abandon(Engine(world.bucket, world.kafka).committer, 1, release="debt", reason="", operator="")
     with pytest.raises(TransientError, match=r"offsets 0: \[2, 5\) lie behind an open transaction"):
         world.run("second")
     world.kafka.commit_transaction(TOPIC, 0)
@@ -678,7 +679,7 @@ def test_a_restored_older_marker_is_named_when_a_run_of_a_later_generation_goes_
     assert old is not None
     world.kafka.create_topic(TOPIC)
     world.records(3)
-    exits.reset(Engine(world.bucket, world.kafka).committer, operator="me")
+    reset(Engine(world.bucket, world.kafka).committer, operator="me")
     world.run("second")
     world.bucket.delete(keys.marker_key(CONTROL))
     world.bucket.put_new(keys.marker_key(CONTROL), old.body)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import decided, exits
+from airflow_provider_kafka_s3.batch import roll_forward as decided
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     BatchLossError,
@@ -19,6 +19,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UnknownOutcomeError,
     message_of,
 )
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 from tests.protocol.engine import TOPIC, TOPICS_DIR
@@ -93,7 +94,7 @@ def test_an_upload_without_an_answer_is_written_again_from_kafka_when_a_person_a
 ) -> None:
     """Nothing is lost, nothing is recorded; the upload is aborted when the object is there."""
     store = Failing(world.bucket, error)
-    assert exits.accept_loss(world.engine(store).committer, 1, reason="", operator="me") == ()
+    assert accept_loss(world.engine(store).committer, 1, reason="", operator="me") == ()
     assert (world.objects(), world.pending(), world.resolved()) == (ALL, 4, [1])
     check(world)
 
@@ -108,7 +109,7 @@ def test_an_upload_without_an_answer_can_be_accepted_as_lost_where_kafka_has_los
     with pytest.raises(error):
         world.carry_out(store)
     assert world.pending() == 5
-    (lost,) = exits.accept_loss(world.engine(store).committer, 1, reason="no answer", operator="me")
+    (lost,) = accept_loss(world.engine(store).committer, 1, reason="no answer", operator="me")
     assert lost.endswith(BAD)
     written = [r.operation for r in store.writes() if ".amend." in r.key or r.key == lost]
     assert written == ["put_new", "abort_upload"]
@@ -123,7 +124,7 @@ def test_what_was_accepted_before_a_crash_is_ended_by_the_next_run(world: World,
     store = Failing(world.bucket, error)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.amend.*")
     with pytest.raises(SimulatedCrash):
-        exits.accept_loss(world.engine(store).committer, 1, reason="", operator="me")
+        accept_loss(world.engine(store).committer, 1, reason="", operator="me")
     assert (world.pending(), world.resolved()) == (5, [])
     world.carry_out(Failing(world.bucket, error))
     assert (world.objects(), world.pending(), world.resolved()) == (OTHERS, 4, [1])
@@ -137,7 +138,7 @@ def test_a_refused_login_or_a_busy_store_is_no_loss_that_can_be_accepted(
     """It is mended, or passes: the upload stays, nothing is recorded."""
     world.kafka.delete_records(TOPIC, 0, 3)
     with pytest.raises(error):
-        exits.accept_loss(world.engine(Failing(world.bucket, error)).committer, 1, reason="", operator="me")
+        accept_loss(world.engine(Failing(world.bucket, error)).committer, 1, reason="", operator="me")
     assert (world.objects(), world.pending(), world.resolved()) == (OTHERS, 5, [])
     assert not [info.key for info in world.bucket.list("") if ".amend." in info.key]
 
@@ -146,7 +147,7 @@ def test_a_store_that_answers_nothing_is_not_asked_about_every_object(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An outage ends the try after the first objects, not after all of them."""
-    monkeypatch.setattr("airflow_provider_kafka_s3.batch.commit._AT_ONCE", 2)
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 2)
     store = Failing(world.bucket, UnknownOutcomeError, "")
     with pytest.raises(UnknownOutcomeError):
         world.carry_out(store)
@@ -156,10 +157,10 @@ def test_a_store_that_answers_nothing_is_not_asked_about_every_object(
 
 def test_what_an_outage_left_unseen_is_never_taken_for_complete(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person who accepts losses, then a run after that: no object is passed over because the first had no answer."""
-    monkeypatch.setattr("airflow_provider_kafka_s3.batch.commit._AT_ONCE", 1)
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 1)
     world.kafka.delete_records(TOPIC, 0, 3)
     store = Failing(world.bucket, UnknownOutcomeError, ALL[0])
-    lost = exits.accept_loss(world.engine(store).committer, 1, reason="", operator="me")
+    lost = accept_loss(world.engine(store).committer, 1, reason="", operator="me")
     assert [key.endswith(ALL[0]) for key in lost] == [True]
     assert (world.objects(), world.resolved()) == (ALL[1:], [1])
 
@@ -168,12 +169,12 @@ def test_a_run_that_gives_up_early_resolves_nothing_although_losses_were_accepte
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was accepted as lost does not stand for the objects behind it."""
-    monkeypatch.setattr("airflow_provider_kafka_s3.batch.commit._AT_ONCE", 1)
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 1)
     world.kafka.delete_records(TOPIC, 0, 3)
     store = Failing(world.bucket, UnknownOutcomeError, ALL[0])
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.amend.*")
     with pytest.raises(SimulatedCrash):
-        exits.accept_loss(world.engine(store).committer, 1, reason="", operator="me")
+        accept_loss(world.engine(store).committer, 1, reason="", operator="me")
     world.bucket.delete(f"{TOPICS_DIR}/{TOPIC}/{ALL[1]}")
     with pytest.raises(UnknownOutcomeError):
         world.carry_out(Failing(world.bucket, UnknownOutcomeError, ALL[0]))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.marker import Marker, PartitionState
-from airflow_provider_kafka_s3.batch.waiting import WindowState, lag, window_state
+from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
 from airflow_provider_kafka_s3.exceptions import (
     DataLossError,
     TerminalError,
     TopicNotFoundError,
     TopicRecreatedError,
 )
+from airflow_provider_kafka_s3.inspect.lag import WindowState, lag, window_state
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
+from airflow_provider_kafka_s3.batch.execute import execute
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.recovery import execute
-from airflow_provider_kafka_s3.batch.requests import Mode, RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.batch.request import Mode, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.cli import access, main
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.retry import Retrier

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import gc
-from airflow_provider_kafka_s3.batch.recovery import execute
+from airflow_provider_kafka_s3.batch.execute import execute
 from airflow_provider_kafka_s3.exceptions import LogTamperedError, SparkJobError
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World

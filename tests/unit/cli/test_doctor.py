@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_kafka_s3.cli import access, main
 from airflow_provider_kafka_s3.cli.machine_checks import check_jars, pyspark_findings
 from airflow_provider_kafka_s3.cli.store_checks import clock_finding, lifecycle_findings
-from airflow_provider_kafka_s3.spark.conf import connector_package
+from airflow_provider_kafka_s3.spark.connector import connector_package
 from airflow_provider_kafka_s3.storage.s3 import S3Settings, make_client
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from dev.s3_server import S3Server

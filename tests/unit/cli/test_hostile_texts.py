@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from airflow_provider_kafka_s3.batch.documents import canonical, digest
+from airflow_provider_kafka_s3.documents.codec import canonical, digest
 from airflow_provider_kafka_s3.layout import keys
 from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.commands import format_offsets, parse_offsets
-from airflow_provider_kafka_s3.batch.offsets import Offsets
 from airflow_provider_kafka_s3.cli import main
+from airflow_provider_kafka_s3.documents.notation import format_offsets, parse_offsets
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaUnavailableError
 from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World
 

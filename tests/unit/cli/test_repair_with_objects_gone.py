@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.repair import GoneRule, repair
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.repair import GoneRule, repair
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World, commands_in

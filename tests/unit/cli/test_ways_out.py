@@ -241,7 +241,6 @@ def test_a_run_of_a_closed_generation_ends_for_good_and_a_new_one_works(world: W
 
 def test_errors_print_the_connections_of_the_operator() -> None:
     """The command reaches the same bucket and cluster."""
-    from airflow_provider_kafka_s3.batch import commands
     from airflow_provider_kafka_s3.batch.log import TopicLog
     from airflow_provider_kafka_s3.retry import Retrier
     from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -249,6 +248,6 @@ def test_errors_print_the_connections_of_the_operator() -> None:
     store = DurableStore(MemoryStore("lake"), Retrier())
     options = ("--kafka-conn-id", "k", "--aws-conn-id", "a")
     log = TopicLog(store, topics_dir="", pipeline="p", topic="t", cli_options=options)
-    assert commands.reset(log) == (
+    assert log.remedies.reset() == (
         "`kafka-s3 reset --kafka-conn-id k --aws-conn-id a --bucket lake --topics-dir '' --pipeline p --topic t`"
     )

@@ -20,8 +20,8 @@ import pendulum
 import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder, write_slice
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder, write_slice
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -230,9 +230,9 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connections: None) ->
     """The operator's surroundings."""
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
+    import airflow_provider_kafka_s3.airflow.run_context
     import airflow_provider_kafka_s3.kafka.source
-    import airflow_provider_kafka_s3.operators.work
-    import airflow_provider_kafka_s3.spark.masters
+    import airflow_provider_kafka_s3.submit.masters
 
     java = tmp_path / "jre" / "bin" / "java"
     java.parent.mkdir(parents=True)
@@ -248,9 +248,9 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connections: None) ->
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
     made = Bench()
-    monkeypatch.setattr(airflow_provider_kafka_s3.operators.work, "open_store", lambda *_: made.store)
+    monkeypatch.setattr(airflow_provider_kafka_s3.airflow.run_context, "open_store", lambda *_: made.store)
     monkeypatch.setattr(airflow_provider_kafka_s3.kafka.source, "KafkaSource", lambda *_, **__: made.kafka)
-    monkeypatch.setattr(airflow_provider_kafka_s3.spark.masters, "no_connection", lambda address: None)
+    monkeypatch.setattr(airflow_provider_kafka_s3.submit.masters, "connection_error", lambda address: None)
     monkeypatch.setattr(SparkSubmitHook, "submit", lambda hook, application="": made.spark.submit(hook, application))
     yield made
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_kafka_s3.airflow import connections, run_window
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, to_error
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
-from airflow_provider_kafka_s3.operators import connections, windows
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
-from airflow_provider_kafka_s3.spark import connect, masters
+from airflow_provider_kafka_s3.spark import connect_session, registration
 from airflow_provider_kafka_s3.spark.spec import ConnectServer
 
 SHOWN = 75
@@ -80,13 +80,13 @@ def stopped() -> None:
         def __iter__(self) -> Any:
             return iter(())
 
-    with masters.registration(Jvm(), f"spark://{HOST}:7077"):
+    with registration.registration(Jvm(), f"spark://{HOST}:7077"):
         raise RuntimeError("Cannot call methods on a stopped SparkContext")
 
 
 def offsets(said: Any) -> Callable[[], object]:
     """Offsets of a run, as somebody has written them."""
-    return lambda: windows.parse_offsets("conf", said)
+    return lambda: run_window.parse_offsets("conf", said)
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def offsets(said: Any) -> Callable[[], object]:
         ),
         (silent_leaders, "no answer from the leaders of partitions 0, 1, 2, 3, 4 and 3995 more"),
         (no_leader, "a partition has no leader, its brokers are down"),
-        (lambda: windows._require_past("data interval", DAY[1], DAY[0], "x"), "ends in the future, at 2026-01-02"),
-        (lambda: windows._data_interval({}), "this run has no data interval"),  # type: ignore[typeddict-item]
+        (lambda: run_window._require_past("data interval", DAY[1], DAY[0], "x"), "ends in the future, at 2026-01-02"),
+        (lambda: run_window._data_interval({}), "this run has no data interval"),  # type: ignore[typeddict-item]
         (
-            lambda: windows._data_interval({"data_interval_start": DAY[0], "data_interval_end": DAY[0]}),  # type: ignore[typeddict-item]
+            lambda: run_window._data_interval({"data_interval_start": DAY[0], "data_interval_end": DAY[0]}),  # type: ignore[typeddict-item]
             "the data interval of this run is empty: [2026-01-01",
         ),
         (offsets([]), "kafka_s3.offsets: [] is no mapping"),
@@ -118,12 +118,14 @@ def offsets(said: Any) -> Callable[[], object]:
         (offsets({"orders": {"a": [0, 3]}}), "'a' is not a Kafka partition of topic 'orders'"),
         (lambda: connections.spark_target("k8s"), "apache-airflow-providers-cncf-kubernetes is not installed"),
         (
-            lambda: raised(connect._explain(ConnectServer(url=f"sc://{HOST}:1"), Exception("StatusCode.UNAVAILABLE"))),
+            lambda: raised(
+                connect_session._explain(ConnectServer(url=f"sc://{HOST}:1"), Exception("StatusCode.UNAVAILABLE"))
+            ),
             "Spark Connect does not answer",
         ),
         (
             lambda: raised(
-                connect._explain(ConnectServer(url=f"sc://{HOST}:1"), Exception("StatusCode.UNAUTHENTICATED"))
+                connect_session._explain(ConnectServer(url=f"sc://{HOST}:1"), Exception("StatusCode.UNAUTHENTICATED"))
             ),
             "Spark Connect refuses the token",
         ),

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.operators import connections as spark_connections
-from airflow_provider_kafka_s3.operators import launch, spark_versions
-from airflow_provider_kafka_s3.spark import masters
-from airflow_provider_kafka_s3.spark.versions import TESTED
+from airflow_provider_kafka_s3.airflow import connections as spark_connections
+from airflow_provider_kafka_s3.airflow import spark_versions
+from airflow_provider_kafka_s3.submit import jars, masters
+from airflow_provider_kafka_s3.submit.versions import TESTED
 from tests.unit.operators.conftest import CANARY
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_masters_of_which_none_can_be_reached_are_named_and_nothing_is_submitted
 
     task = bench.task()
     refuse: dict[str, str] = {"master-1:7077": "Connection refused", "master-2:7077": "Name or service not known"}
-    monkeypatch.setattr(masters, "no_connection", refuse.get)
+    monkeypatch.setattr(masters, "connection_error", refuse.get)
     with pytest.raises(AirflowException, match=r"^no Spark master can be reached: master-1:7077: C") as e:
         bench.run(task)
     assert not isinstance(e.value, AirflowFailException)
@@ -196,7 +196,7 @@ def test_the_examples_of_the_documentation_submit_what_they_say(
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
     # The jars of the page are on no machine but the reader's.
-    monkeypatch.setattr(launch, "unreadable_jars", lambda jars: [])
+    monkeypatch.setattr(jars, "unreadable_jars", lambda jars: [])
     # They are written for the Spark that the extra installs.
     monkeypatch.setattr(spark_versions, "installed_versions", lambda: {"pyspark": TESTED[-1]})
     names: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.spark.jars import CONNECTOR, missing_jars
+from airflow_provider_kafka_s3.submit.jars import CONNECTOR, missing_jars
 
 if TYPE_CHECKING:
     from tests.unit.operators.conftest import Bench

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.batch.requests import TopicResult
-from airflow_provider_kafka_s3.operators.landing import land
+from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
+from airflow_provider_kafka_s3.submit.topic_runs import land
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_kafka_s3.airflow import parameters
 from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.operators import parameters
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
 

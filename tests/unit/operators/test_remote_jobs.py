@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.operators.remote import RemoteJob
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec
+from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
 
 if TYPE_CHECKING:
     from tests.unit.operators.conftest import Bench
@@ -128,7 +128,7 @@ def test_a_connection_names_a_server_as_airflows_own_hook_has_it(
     said: dict[str, Any], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its host or by its type; what the log may show has no token."""
-    from airflow_provider_kafka_s3.operators.connections import spark_target
+    from airflow_provider_kafka_s3.airflow.connections import spark_target
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", json.dumps(said))
     target = spark_target("spark_x")
@@ -142,7 +142,7 @@ def test_a_connection_names_a_server_as_airflows_own_hook_has_it(
 @pytest.mark.parametrize("host", ["", "sc://", "sc://spark:1/path"])
 def test_a_connection_without_a_server_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what to set."""
-    from airflow_provider_kafka_s3.operators.connections import spark_target
+    from airflow_provider_kafka_s3.airflow.connections import spark_target
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", json.dumps({"conn_type": "spark_connect", "host": host}))
     with pytest.raises(ConfigurationError, match="Spark Connect server"):

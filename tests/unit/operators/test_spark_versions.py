@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.operators import spark_versions
-from airflow_provider_kafka_s3.spark.versions import coordinates, installed_versions
+from airflow_provider_kafka_s3.airflow import spark_versions
+from airflow_provider_kafka_s3.submit.versions import coordinates, installed_versions
 
 if TYPE_CHECKING:
     from tests.unit.operators.conftest import Bench
@@ -89,9 +89,9 @@ def test_the_spark_of_this_environment_is_judged_by_whatever_way_it_is_reached(
     orders: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its own folder, by the command that pip has put beside Python, or by SPARK_HOME."""
-    from airflow_provider_kafka_s3.operators.launch import spark_submit
+    from airflow_provider_kafka_s3.submit.spark_command import find_spark_submit
 
-    inside = spark_submit(local=True)
+    inside = find_spark_submit(local=True)
     assert inside is not None
     beside = shutil.which("spark-submit", path=str(Path(sys.executable).parent))
     assert beside is not None

@@ -132,8 +132,8 @@ def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
 
 def test_credentials_are_asked_for_again_after_a_job(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a role may have ended meanwhile; if there are no new ones now, the old ones have to do."""
+    from airflow_provider_kafka_s3.airflow import connections, run_context
     from airflow_provider_kafka_s3.exceptions import TransientError
-    from airflow_provider_kafka_s3.operators import connections, work
 
     opened: list[str] = []
     answers: list[object] = []
@@ -153,7 +153,7 @@ def test_credentials_are_asked_for_again_after_a_job(orders: Bench, monkeypatch:
         return orders.store
 
     monkeypatch.setattr(connections, "s3_access", s3_access)
-    monkeypatch.setattr(work, "open_store", open_store)
+    monkeypatch.setattr(run_context, "open_store", open_store)
     orders.fill("orders", [{"n": n} for n in range(3)])
     answers += ["first", "second", "second", TransientError("no answer from STS"), "third"]
     assert orders.run(orders.task(max_records_per_batch=1))["records"] == 4

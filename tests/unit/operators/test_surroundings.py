@@ -20,7 +20,7 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - after AIRFLO
     XCom,
 )
 
-from airflow_provider_kafka_s3.operators import links
+from airflow_provider_kafka_s3.airflow import links
 from tests.unit.operators.conftest import CANARY
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def openlineage(monkeypatch: pytest.MonkeyPatch) -> None:
         OutputStatisticsOutputDatasetFacet=SimpleNamespace,
         RunFacet=attrs.define(RunFacet),
     )
-    from airflow_provider_kafka_s3.operators import lineage
+    from airflow_provider_kafka_s3.airflow import lineage
 
     lineage._facet_class.cache_clear()
     monkeypatch.setattr(lineage, "_facet_class", lineage._facet_class.__wrapped__)

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, SparkJobError
-from airflow_provider_kafka_s3.operators.remote import RemoteJob
-from airflow_provider_kafka_s3.spark import connect
+from airflow_provider_kafka_s3.spark import connect_session
 from airflow_provider_kafka_s3.spark.conf import JOB_CONF, SERVER_CONF, of_server, session_conf
-from airflow_provider_kafka_s3.spark.connect import open_session, session_id
-from airflow_provider_kafka_s3.spark.remote import KILLED
+from airflow_provider_kafka_s3.spark.connect_driver import KILLED
+from airflow_provider_kafka_s3.spark.connect_session import open_session, session_id
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
 
 WEEK = (2026, 47)
 TOKEN = "canary-of-the-token"
@@ -70,8 +70,8 @@ def test_a_server_that_does_not_answer_is_named_and_its_token_is_not(
     monkeypatch: pytest.MonkeyPatch, listens: bool, reason: str
 ) -> None:
     """Within half a minute; trying again may help, and the message says why and what to check."""
-    assert connect._REACH <= 25
-    monkeypatch.setattr(connect, "_REACH", 0.3)
+    assert connect_session._REACH <= 25
+    monkeypatch.setattr(connect_session, "_REACH", 0.3)
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         if listens:
@@ -99,7 +99,7 @@ def test_what_a_server_refuses_is_told_apart(said: str, kind: type[Exception], m
     def refuse(*_: object) -> None:
         raise RuntimeError(said)
 
-    monkeypatch.setattr(connect, "_open", refuse)
+    monkeypatch.setattr(connect_session, "_open", refuse)
     with pytest.raises(kind) as raised:
         open_session(ConnectServer(url="sc://h:1"))
     assert type(raised.value) is kind
@@ -115,7 +115,7 @@ def test_a_session_that_the_server_has_ended_is_followed_by_the_next(monkeypatch
             raise RuntimeError("[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid. Session was closed.")
         return session
 
-    monkeypatch.setattr(connect, "_open", third)
+    monkeypatch.setattr(connect_session, "_open", third)
     assert open_session(ConnectServer(url="sc://h:1")) == asked[2]
     assert len(set(asked)) == 3
 
@@ -132,10 +132,10 @@ def test_code_that_another_run_adds_at_the_same_moment_is_added_again(collisions
             raise RuntimeError("[ARTIFACT_ALREADY_EXISTS]")
 
     if collisions < 2:
-        connect._add(add, Path("package.zip"))
+        connect_session._add(add, Path("package.zip"))
     else:
         with pytest.raises(RuntimeError, match="EXISTS"):
-            connect._add(add, Path("package.zip"))
+            connect_session._add(add, Path("package.zip"))
     assert len(asked) == min(collisions, 1) + 1
 
 

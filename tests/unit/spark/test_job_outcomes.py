@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.exits import abandon
+from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.requests import RunRequest
-from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.batch.request import RunRequest
+from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     ConfigurationError,
@@ -22,6 +21,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TerminalError,
     UnknownOutcomeError,
 )
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.job import Job
 from airflow_provider_kafka_s3.spark.rows import Row, error_row

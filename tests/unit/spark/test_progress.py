@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.objects import object_builder
-from airflow_provider_kafka_s3.batch.plan import Plan
-from airflow_provider_kafka_s3.batch.requests import RunRequest
-from airflow_provider_kafka_s3.batch.runs import TopicRun
+from airflow_provider_kafka_s3.batch.request import RunRequest
+from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.progress import Count, Progress, progress_line
 from airflow_provider_kafka_s3.spark.rows import Row

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.batch.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.batch.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.spark.frames import slice_frame, slice_ranks
 
 LAYOUT = Layout(format=Format(kind="json"))

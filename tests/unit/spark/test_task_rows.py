@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.manifest import ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, RecordError, SparkJobError
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, from_bytes, gather, rows_of_slice, to_batch, uploads_of
 from tests.unit.spark.test_slice_ranks import plan_of

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch import exits
-from airflow_provider_kafka_s3.batch.documents import canonical, digest
+from airflow_provider_kafka_s3.documents.codec import canonical, digest
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import (
     BucketSummary,
@@ -165,7 +165,7 @@ def test_debt_is_a_finding_only_after_recovery() -> None:
     """In between it is how things are."""
     world = World()
     world.plan_only()
-    exits.abandon(Engine(world.bucket, world.kafka).committer, 3, release="debt", reason="", operator="me")
+    abandon(Engine(world.bucket, world.kafka).committer, 3, release="debt", reason="", operator="me")
     world.check(recovered=False, complete=False)
     with pytest.raises(InvariantViolation, match=r"I6 offsets 0: \[8, 9\) were promised"):
         world.check(complete=False)

@@ -1,0 +1,1 @@
+"""What the operator and the sensors share and Airflow is needed for: connections, windows of runs, links, XCom."""

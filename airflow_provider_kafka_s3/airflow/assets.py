@@ -1,0 +1,79 @@
+"""What a successful run says about the assets that it fills: "this hour is complete", with counts and offsets.
+
+Whoever is scheduled by such an asset (a dataset, in Airflow 2) reads it as ``extra`` of the asset's event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_kafka_s3.airflow.run_context import RunContext
+
+__all__ = ["announce", "event_extra"]
+
+
+def event_extra(work: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``extra`` of an asset event; JSON, and nothing secret.
+
+    ::
+
+        {"bucket": "lake", "pipeline": "orders-to-lake",
+         "mode": "resume",           # or "verify", "restore": what the run did
+         # None: a run that goes on from the stored offsets
+         "window": {"source": "data interval", "start": "2026-01-01T00:00:00+00:00", "end": "2026-01-01T01:00:00+0…"},
+         "status": "ok",             # "empty" if there was nothing to do for any topic
+         # What this run landed, which no other run counts:
+         "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
+         # What covers the window, whichever run landed it, and how much of it was this one:
+         "topics": {"orders": {"status": "ok", "records": 40000, "objects": 12, "size": 5242880,
+                               "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
+                               "batches": [7], "offsets": {"0": [[100, 150]]}, "skipped": {}}}}
+
+    Args:
+        work: of the task.
+        returned: what the task returns, see :func:`airflow_provider_kafka_s3.airflow.xcom.to_xcom`.
+    """
+    topics = {}
+    for topic, result in returned["topics"].items():
+        offsets = NO_OFFSETS
+        for batch in result["batches"]:
+            offsets |= Offsets.from_wire(batch["offsets"])
+        topics[topic] = {
+            **{name: result[name] for name in ("status", "records", "objects", "size", "landed")},
+            "batches": [batch["batch"] for batch in result["batches"]],
+            "offsets": offsets.to_wire(),
+            "skipped": result["skipped"],
+        }
+    return {
+        "bucket": work.bucket,
+        "pipeline": work.pipeline,
+        "mode": returned["mode"],
+        "window": returned["window"],
+        "status": returned["status"],
+        # No sums of what covers the window: two runs may be covered by one batch, and events are added up.
+        "landed": returned["landed"],
+        "topics": topics,
+    }
+
+
+def announce(context: Context, outlets: Sequence[Any], extra: Mapping[str, Any]) -> None:
+    """Attach an ``extra`` to the events that Airflow makes of a task's outlets when it succeeds.
+
+    Args:
+        context: of the task.
+        outlets: of the task. Aliases are left alone: which asset they stand for is not known here.
+        extra: JSON.
+    """
+    if not outlets:
+        return
+    from airflow.providers.common.compat.sdk import Asset
+
+    for outlet in outlets:
+        if isinstance(outlet, Asset):
+            context["outlet_events"][outlet].extra = dict(extra)

@@ -1,0 +1,157 @@
+"""What the sensors wait for, polled with blocking clients: in a worker, or in a thread of the triggerer.
+
+A condition holds names only. Connections are looked up at every poll, so it can be stored in Airflow's database,
+a changed password counts at once, and credentials of a role cannot run out while a sensor waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow_provider_kafka_s3.airflow import connections
+from airflow_provider_kafka_s3.batch.source import Isolation
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.kafka.source import KafkaSource
+
+__all__ = ["Condition", "LagCondition", "PollResult", "WindowCondition"]
+
+
+@dataclass(frozen=True)
+class PollResult:
+    """Whether a condition is met now.
+
+    Attributes:
+        done: whether the sensor has nothing more to wait for.
+        result: XCom of the sensor, if it is done; JSON.
+        summary: the same for the log.
+    """
+
+    done: bool
+    result: Mapping[str, Any]
+    summary: str
+
+
+class Condition(Protocol):
+    """Something a sensor polls until it is met."""
+
+    def poll(self) -> PollResult:
+        """Poll once; it blocks.
+
+        Raises:
+            TerminalError: trying again cannot help.
+            TransientError: it may.
+        """
+        ...
+
+    def to_wire(self) -> dict[str, Any]:
+        """The keyword arguments it was made of; JSON, and nothing secret."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagCondition:
+    """At least ``min_records`` offsets wait to be landed, all topics together.
+
+    Attributes:
+        topics: their names.
+        bucket: of the pipeline.
+        pipeline: its name.
+        topics_dir: of the pipeline.
+        min_records: how many offsets are enough.
+        isolation: of the operator that will read them.
+        kafka_conn_id: connection of type ``kafka``.
+        aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
+    """
+
+    topics: tuple[str, ...]
+    bucket: str
+    pipeline: str
+    topics_dir: str
+    min_records: int
+    isolation: Isolation
+    kafka_conn_id: str
+    aws_conn_id: str | None
+
+    def to_wire(self) -> dict[str, Any]:
+        """See :class:`Condition`."""
+        return asdict(self) | {"topics": list(self.topics)}
+
+    def poll(self) -> PollResult:
+        """See :class:`Condition`; the result is the lag per topic."""
+        from airflow_provider_kafka_s3.airflow.run_context import open_store
+        from airflow_provider_kafka_s3.batch.log import TopicLog
+        from airflow_provider_kafka_s3.inspect.lag import lag
+        from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+        from airflow_provider_kafka_s3.storage.durable import DurableStore
+
+        source = _source(self.kafka_conn_id)
+        store = DurableStore(open_store(connections.s3_access(self.aws_conn_id), self.bucket), Retrier(RetryPolicy()))
+        cli_options = connections.cli_options(self.kafka_conn_id, self.aws_conn_id)
+        lags = {}
+        for topic in self.topics:
+            log = TopicLog(
+                store, topics_dir=self.topics_dir, pipeline=self.pipeline, topic=topic, cli_options=cli_options
+            )
+            lags[topic] = lag(log, source, self.isolation)
+        total = sum(lags.values())
+        by_topic = ", ".join(f"{topic}: {count:,}" for topic, count in lags.items())
+        summary = f"{total:,} of {self.min_records:,} offsets wait to be landed ({by_topic})"
+        return PollResult(total >= self.min_records, lags, summary)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowCondition:
+    """Every partition of every topic has passed the end of a window.
+
+    Attributes:
+        topics: their names.
+        start: of the window, in epoch milliseconds.
+        end: of the window, in epoch milliseconds.
+        grace: seconds after ``end`` from which a partition without a younger record counts as quiet.
+        isolation: of the operator that will read the window.
+        kafka_conn_id: connection of type ``kafka``.
+    """
+
+    topics: tuple[str, ...]
+    start: int
+    end: int
+    grace: float
+    isolation: Isolation
+    kafka_conn_id: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """See :class:`Condition`."""
+        return asdict(self) | {"topics": list(self.topics)}
+
+    def poll(self) -> PollResult:
+        """See :class:`Condition`; the result is the window, and per topic which partitions have passed or are quiet."""
+        from airflow_provider_kafka_s3.inspect.lag import window_state
+
+        start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (self.start, self.end))
+        now = datetime.now(UTC)
+        overdue, now_ms = now >= end + timedelta(seconds=self.grace), int(now.timestamp() * 1000)
+        source = _source(self.kafka_conn_id)
+        states = {
+            topic: window_state(source, topic, self.end, isolation=self.isolation, overdue=overdue, now_ms=now_ms)
+            for topic in self.topics
+        }
+        result = {
+            "window": [start.isoformat(), end.isoformat()],
+            "topics": {topic: {"passed": list(s.passed), "quiet": list(s.quiet)} for topic, s in states.items()},
+        }
+        waiting = {topic: s.open for topic, s in states.items() if not s.closed}
+        behind = "; ".join(f"topic {topic}: partitions {', '.join(map(str, ps))}" for topic, ps in waiting.items())
+        summary = (
+            f"not yet past {end.isoformat()}: {behind}" if waiting else f"all partitions are past {end.isoformat()}"
+        )
+        return PollResult(not waiting, result, summary)
+
+
+def _source(kafka_conn_id: str) -> KafkaSource:
+    from airflow_provider_kafka_s3.kafka.source import KafkaSource
+
+    return KafkaSource(connections.kafka_config(kafka_conn_id))

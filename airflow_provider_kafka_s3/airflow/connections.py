@@ -1,0 +1,309 @@
+"""Airflow connections, turned into the engine's settings.
+
+Airflow itself answers a missing connection with a guess: Spark's hook with YARN, Amazon's with whatever credentials the
+machine has. Records in the wrong place are worse than a failed task, so here a missing connection is an error.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook  # noqa: TID253 - light, and loaded
+
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
+from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Credentials
+from airflow_provider_kafka_s3.storage.s3 import S3Settings
+from airflow_provider_kafka_s3.submit.target import SparkTarget
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Connection
+
+__all__ = [
+    "S3Access",
+    "cli_options",
+    "command_to_add",
+    "kafka_config",
+    "mask_options",
+    "s3_access",
+    "spark_target",
+]
+
+log = logging.getLogger(__name__)
+
+_SECRET_WORDS: Final = ("key", "pass", "pem", "secret", "token", "jaas")
+"""Parts of the names of librdkafka settings whose values do not belong into a log."""
+
+_SHORTEST_LINE: Final = 8
+"""Characters of a line of a certificate. Masking shorter ones would blacken half of the log."""
+
+_SHORTEST_SECRET: Final = 5
+"""Characters of a secret of one line. Airflow itself masks none that is shorter, and logs a warning."""
+
+_SUCH_AS: Final = {
+    "kafka_conn_id": """--conn-type kafka --conn-extra '{"bootstrap.servers": "broker:9092"}'""",
+    "aws_conn_id": "--conn-type aws --conn-login ACCESS_KEY_ID --conn-password SECRET_ACCESS_KEY",
+    "spark_conn_id": "--conn-type spark --conn-host 'local[2]'",
+}
+"""What the command that adds a connection goes on with, by the parameter that names the connection."""
+
+
+@dataclass(frozen=True)
+class S3Access:
+    """How to reach the store.
+
+    Attributes:
+        settings: nothing secret.
+        credentials: None: boto3's own chain.
+    """
+
+    settings: S3Settings
+    credentials: S3Credentials | None = field(repr=False)
+
+
+def kafka_config(conn_id: str) -> dict[str, Any]:
+    """Settings of librdkafka: the extra of a connection of type ``kafka``. Its secrets are masked in logs from here on.
+
+    Raises:
+        ConfigurationError: there is no such connection, or its extra is not a JSON object.
+    """
+    connection = _require(conn_id, "kafka_conn_id")
+    config = _extra(connection, "kafka_conn_id")
+    if not config:
+        raise ConfigurationError(
+            f"kafka_conn_id={conn_id!r}: the connection's extra is empty; put librdkafka's settings there, such as "
+            f'{{"bootstrap.servers": "broker:9092"}}'
+        )
+    for name, value in config.items():
+        harmless = name.endswith((".location", ".url"))
+        # JSON may hold a password as a number.
+        is_text = isinstance(value, str | int | float) and not isinstance(value, bool)
+        if is_text and not harmless and any(word in name for word in _SECRET_WORDS):
+            _mask(str(value))
+    return config
+
+
+def mask_options(options: Mapping[str, str]) -> None:
+    """Mask what is secret in settings of Spark's Kafka source."""
+    from airflow_provider_kafka_s3.kafka.options import SECRET_OPTIONS
+
+    for name in SECRET_OPTIONS & options.keys():
+        _mask(options[name])
+
+
+def s3_access(conn_id: str | None) -> S3Access:
+    """Where the store is and how to log in: a connection of type ``aws``, or boto3's own chain for None.
+
+    What the connection says explicitly (keys, a role, a profile) becomes credentials that are handed to Spark, those of
+    a role together with how it is assumed again. A connection without any leaves it to boto3's chain, here and on every
+    executor.
+
+    Raises:
+        ConfigurationError: there is no such connection, or it gives no credentials.
+        TransientError: the role could not be asked for.
+    """
+    if conn_id is None:
+        return S3Access(S3Settings(), None)
+    connection = _require(conn_id, "aws_conn_id")
+    _extra(connection, "aws_conn_id")
+    from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+
+    hook = AwsBaseHook(aws_conn_id=conn_id, client_type="s3")
+    aws = hook.conn_config
+    said = aws.extra_config.get("config_kwargs") or {}
+    verify = aws.verify if aws.verify is not None else True
+    settings: dict[str, Any] = {
+        "endpoint_url": aws.get_service_endpoint_url("s3"),
+        "region": aws.region_name,
+        "addressing_style": (said.get("s3") or {}).get("addressing_style") or "auto",
+        "verify": bool(verify),
+        "ca_bundle": verify if isinstance(verify, str) else None,
+    }
+    settings.update({name: float(said[name]) for name in ("connect_timeout", "read_timeout") if said.get(name)})
+    ignored = sorted(
+        {*said, *(f"s3.{name}" for name in said.get("s3") or {})}
+        - {"s3", "s3.addressing_style", "connect_timeout", "read_timeout", "retries", "max_pool_connections"}
+    )
+    if ignored:
+        log.warning("connection %s: these config_kwargs are not used for S3: %s", conn_id, ", ".join(ignored))
+    explicit = aws.aws_access_key_id or aws.role_arn or aws.profile_name or aws.assume_role_method
+    return S3Access(S3Settings(**settings), _credentials(conn_id, hook) if explicit else None)
+
+
+def cli_options(kafka_conn_id: str, aws_conn_id: str | None) -> tuple[str, ...]:
+    """Options by which ``kafka-s3`` uses the same connections, for the commands that errors print."""
+    aws = () if aws_conn_id is None else ("--aws-conn-id", aws_conn_id)
+    return ("--kafka-conn-id", kafka_conn_id, *aws)
+
+
+def spark_target(conn_id: str) -> SparkTarget:
+    """The master that ``spark-submit`` gets, or the Spark Connect server, by the rules of Airflow's Spark hooks.
+
+    Raises:
+        ConfigurationError: there is no such connection, or it names neither.
+    """
+    connection = _require(conn_id, "spark_conn_id")
+    extra = _extra(connection, "spark_conn_id")
+    host = connection.host or ""
+    if connection.conn_type == "spark_connect" or host.startswith("sc://"):
+        return _connect_target(connection)
+    if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
+        master = host
+    else:
+        master = f"{connection.conn_type}://{host}"
+    if connection.port:
+        master += f":{connection.port}"
+    if master.endswith("://"):
+        raise ConfigurationError(
+            f"spark_conn_id={conn_id!r}: the connection names no master; set its host, such as 'local[2]', 'yarn' or "
+            f"'spark://host:7077'"
+        )
+    if master.startswith("k8s://") and not _has_kubernetes():
+        raise ConfigurationError(
+            f"apache-airflow-providers-cncf-kubernetes is not installed: Airflow needs it to submit to the Kubernetes "
+            f"master {master!r} of spark_conn_id={conn_id!r}. Install it"
+        )
+    return SparkTarget(master, extra.get("deploy-mode"), extra.get("spark-binary"), extra.get("history-url"))
+
+
+def _connect_target(connection: Connection) -> SparkTarget:
+    from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
+    if not (connection.host or "").removeprefix("sc://"):
+        raise ConfigurationError(
+            f"spark_conn_id={connection.conn_id!r}: the connection names no Spark Connect server; set its host and port"
+        )
+    try:
+        url = SparkConnectHook(connection.conn_id).get_connection_url()
+    except ValueError as e:
+        raise ConfigurationError(
+            f"spark_conn_id={connection.conn_id!r}: the host of a Spark Connect server has no path: put user and token "
+            f"into login and password, and use_ssl into the extra"
+        ) from e
+    if connection.password:
+        _mask(connection.password)
+    return SparkTarget(url.partition("/;")[0].rstrip("/"), None, None, connect_url=url)
+
+
+def _has_kubernetes() -> bool:
+    try:
+        return importlib.util.find_spec("airflow.providers.cncf.kubernetes") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def command_to_add(conn_id: str, parameter: str) -> str:
+    """The command that adds a connection, whole and in backticks.
+
+    Args:
+        conn_id: of the connection.
+        parameter: that names it, such as ``kafka_conn_id``.
+    """
+    return f"`airflow connections add {shlex.quote(conn_id)} {_SUCH_AS[parameter]}`"
+
+
+def _require(conn_id: str, parameter: str) -> Connection:
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as e:
+        raise ConfigurationError(
+            f"there is no connection {conn_id!r}. Name another one by {parameter}, set the environment variable "
+            f"AIRFLOW_CONN_{conn_id.upper()}, or create it with its own values: {command_to_add(conn_id, parameter)}"
+        ) from e
+
+
+def _extra(connection: Connection, parameter: str) -> dict[str, Any]:
+    if not connection.extra:
+        return {}
+    try:
+        extra = json.loads(connection.extra)
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        # Neither the text nor the parser's error is quoted: secrets are in there.
+        raise ConfigurationError(f"{parameter}={connection.conn_id!r}: the connection's extra is not a JSON object")
+    return extra
+
+
+def _credentials(conn_id: str, hook: Any) -> S3Credentials:
+    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError  # noqa: A004
+
+    try:
+        found = hook.get_session().get_credentials()
+        frozen = found.get_frozen_credentials()
+        role = _role(hook.conn_config)
+    except (ConnectionError, HTTPClientError) as e:
+        raise TransientError(f"aws_conn_id={conn_id!r}: credentials cannot be asked for now: {e}") from e
+    except ClientError as e:
+        raise AccessDeniedError(f"aws_conn_id={conn_id!r}: the role of the connection is refused: {e}") from e
+    except (BotoCoreError, AttributeError) as e:
+        raise ConfigurationError(
+            f"aws_conn_id={conn_id!r}: the connection gives no credentials ({e}); set its login and password, a role "
+            f"or a profile, or leave all of them out for boto3's own chain"
+        ) from e
+    base = None if role is None else role.base
+    for secret in (frozen.secret_key, frozen.token, base and base.secret_access_key, base and base.session_token):
+        if secret:
+            _mask(str(secret))
+    # botocore has no public way to ask for it. Without it the store says when the session has ended.
+    end = getattr(found, "_expiry_time", None)
+    return S3Credentials(
+        access_key_id=frozen.access_key,
+        secret_access_key=frozen.secret_key,
+        session_token=frozen.token,
+        expires_at=None if end is None else end.timestamp(),
+        role=role,
+    )
+
+
+def _role(aws: Any) -> AssumedRole | None:
+    """How Airflow's hook has assumed the role of the connection, if others can do it again."""
+    said = aws.extra_config
+    by_token = aws.assume_role_method == "assume_role_with_web_identity"
+    if by_token and said.get("assume_role_with_web_identity_federation") != "file":
+        return None
+    if not aws.role_arn or aws.assume_role_method not in ("assume_role", "assume_role_with_web_identity"):
+        return None
+    base = None
+    if aws.aws_access_key_id:
+        base = S3Credentials(
+            access_key_id=aws.aws_access_key_id,
+            secret_access_key=aws.aws_secret_access_key,
+            session_token=aws.aws_session_token,
+        )
+    elif aws.profile_name:
+        # The executors need not have the profile.
+        import boto3
+
+        session: Any = boto3.session.Session(profile_name=aws.profile_name)
+        frozen = session.get_credentials().get_frozen_credentials()
+        base = S3Credentials(
+            access_key_id=frozen.access_key, secret_access_key=frozen.secret_key, session_token=frozen.token
+        )
+    file = said.get("assume_role_with_web_identity_token_file") or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
+    return AssumedRole(
+        arn=aws.role_arn,
+        session_name=re.sub(r"[^\w+=,.@-]+", "", f"Airflow_{aws.conn_id}"),
+        arguments=json.dumps(aws.assume_role_kwargs, sort_keys=True),
+        token_file=file if by_token else None,
+        base=base,
+        sts_endpoint=aws.get_service_endpoint_url("sts", sts_connection_assume=True),
+    )
+
+
+def _mask(secret: str) -> None:
+    from airflow.providers.common.compat.sdk import mask_secret
+
+    # Logs are masked line by line, and certificates have many.
+    lines = secret.splitlines()
+    shortest = _SHORTEST_SECRET if len(lines) == 1 else _SHORTEST_LINE
+    for line in {secret, *lines}:
+        if len(line) >= shortest and not line.startswith("-----"):
+            mask_secret(line)

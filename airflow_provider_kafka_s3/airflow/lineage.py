@@ -1,0 +1,97 @@
+"""What OpenLineage is told about a run: topics in, prefixes out, and how much.
+
+Nothing of it is needed to run: without the OpenLineage provider Airflow never asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.airflow.run_context import RunContext
+
+__all__ = ["RunLineage"]
+
+
+@dataclass(frozen=True)
+class RunLineage:
+    """Where the records of a run came from and went to. Names follow OpenLineage's conventions.
+
+    Attributes:
+        broker: address of the cluster.
+        bucket: of the objects.
+        prefixes: per topic, what the keys of its objects begin with.
+        returned: what the task returns; None: it has not come that far.
+    """
+
+    broker: str
+    bucket: str
+    prefixes: Mapping[str, str]
+    returned: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, work: RunContext, returned: Mapping[str, Any] | None = None) -> RunLineage:
+        """The lineage of a task."""
+        return cls(
+            # A cluster has one name, and most clients name it by the first of its brokers.
+            broker=str(work.kafka["bootstrap.servers"]).partition(",")[0].strip(),
+            bucket=work.bucket,
+            prefixes={
+                topic: f"{run.log.topics_dir}/{topic}" if run.log.topics_dir else topic
+                for topic, run in work.runs.items()
+            },
+            returned=returned,
+        )
+
+    def to_openlineage(self) -> Any:
+        """As ``OperatorLineage`` of the OpenLineage provider, which need not be installed before somebody asks."""
+        from airflow.providers.common.compat.openlineage.facet import (
+            Dataset,
+            OutputDataset,
+            OutputStatisticsOutputDatasetFacet,
+        )
+        from airflow.providers.openlineage.extractors import OperatorLineage
+
+        topics = self.returned["topics"] if self.returned is not None else {}
+        outputs = []
+        for topic, prefix in self.prefixes.items():
+            facets = {}
+            if topic in topics:
+                counts = topics[topic]["landed"]
+                facets["outputStatistics"] = OutputStatisticsOutputDatasetFacet(
+                    rowCount=counts["records"], size=counts["size"], fileCount=counts["objects"]
+                )
+            outputs.append(OutputDataset(namespace=f"s3://{self.bucket}", name=prefix, outputFacets=facets))
+        return OperatorLineage(
+            inputs=[Dataset(namespace=f"kafka://{self.broker}", name=topic) for topic in self.prefixes],
+            outputs=outputs,
+            run_facets={} if self.returned is None else {"kafkaToS3": _run_facet(self.returned)},
+        )
+
+
+def _run_facet(returned: Mapping[str, Any]) -> Any:
+    about = {name: returned[name] for name in ("mode", "window", "status")}
+    return _facet_class()(**about, **returned["landed"])
+
+
+@cache
+def _facet_class() -> type:
+    import attrs
+    from airflow.providers.common.compat.openlineage.facet import RunFacet
+
+    @attrs.define
+    class KafkaToS3RunFacet(RunFacet):  # type: ignore[misc]  # Any without the client
+        """What a run has landed; the fields are those of the task's XCom, the counts those of its ``landed``."""
+
+        mode: str
+        window: dict[str, Any] | None
+        status: str
+        batches: int
+        records: int
+        objects: int
+        size: int
+
+    return KafkaToS3RunFacet

@@ -1,0 +1,305 @@
+"""What a DAG author writes, turned into the engine's settings; every error says what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider_kafka_s3.airflow.settings import parse_settings, require_type, unknown_value
+from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic
+from airflow_provider_kafka_s3.layout.patterns import compile_pattern
+from airflow_provider_kafka_s3.messages import nearest
+from airflow_provider_kafka_s3.retry import RetryPolicy
+from airflow_provider_kafka_s3.spark.spec import UploadSettings
+from airflow_provider_kafka_s3.submit import spark_command
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.batch.request import Starting
+
+__all__ = [
+    "has_template",
+    "parse_format",
+    "parse_options",
+    "parse_partitioner",
+    "parse_retry_policy",
+    "parse_starting_offsets",
+    "parse_topics",
+    "parse_upload",
+    "require_bucket",
+    "require_choice",
+    "require_client_mode",
+    "require_conf",
+    "require_known",
+    "require_layout",
+    "require_plain_env",
+    "require_text",
+    "require_topics_dir",
+    "require_types",
+    "starting_of",
+    "usable_layout",
+]
+
+_MANY_GENERATIONS: Final = 9_999
+"""Resets of a topic that its keys have room for."""
+
+
+_BUCKET: Final = re.compile("[a-zA-Z0-9._-]{1,255}")
+
+_TYPES: Final[Mapping[str, tuple[Any, str]]] = {
+    "flush_size": (int | None, "of records"),
+    "max_bytes": (int, "of bytes"),
+    "max_open_objects": (int, "of objects"),
+    "on_bad_timestamp": (str, ""),
+    "directory_delim": (str, ""),
+    "file_delim": (str, ""),
+    "offset_pad_width": (int, "of digits"),
+    "part_size": (int, "of bytes"),
+    "max_records_per_run": (int | None, "of records"),
+    "max_records_per_batch": (int | None, "of records"),
+    "max_slice_records": (int, "of records"),
+    "allow_open_window": (bool, ""),
+    "adopt_wait": (float, "of seconds"),
+    "unsafe_single_writer": (bool, ""),
+    "kafka_conn_id": (str, ""),
+    "aws_conn_id": (str | None, ""),
+    "spark_conn_id": (str, ""),
+    "min_records": (int, "of records"),
+    "grace": (float, "of seconds"),
+}
+"""Of parameters, and the units of numbers."""
+
+
+def has_template(value: object) -> bool:
+    """Whether a value is only known when the task runs: a template, the output of a task, a parameter of the DAG."""
+    if isinstance(value, str):
+        return "{{" in value or "{%" in value
+    if isinstance(value, list | tuple):
+        return any(has_template(item) for item in value)
+    # XComArg, and DagParam of a function that makes a DAG: what Airflow resolves has this, by whatever class.
+    return hasattr(value, "iter_references")
+
+
+def require_text(name: str, value: object) -> str:
+    """Return a parameter that has to be text and not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(f"{name}={value!r} must be text that is not empty")
+    return value.strip()
+
+
+def require_bucket(value: object) -> str:
+    """Return the name of a bucket; a URL or a path is none."""
+    bucket = require_text("bucket", value)
+    # What boto3 takes; the ARN of an access point stands for a bucket.
+    if _BUCKET.fullmatch(bucket) or bucket.startswith("arn:"):
+        return bucket
+    if "/" in bucket:
+        scheme, _, path = bucket.rpartition("://")
+        name, _, folder = path.strip("/").partition("/")
+        if scheme not in ("", "s3", "s3a", "s3n"):
+            # Where the name stands in the URL of a web server is known to that server.
+            raise ConfigurationError(f"bucket={bucket!r} is not the name of a bucket; write the name, without its URL")
+        below = f" and topics_dir={folder!r}" if folder else ""
+        raise ConfigurationError(f"bucket={bucket!r} is not the name of a bucket; write bucket={name!r}{below}")
+    raise ConfigurationError(f"bucket={bucket!r} is not the name of a bucket: it has letters, digits, '.', '-' and '_'")
+
+
+def require_topics_dir(value: object) -> str:
+    """Return the prefix of all keys, whose parts the layout judges; it may be empty."""
+    require_type("topics_dir", value, str)
+    return str(value)
+
+
+def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuse a value that is none of the choices."""
+    if value not in choices:
+        raise ConfigurationError(unknown_value(f"{name}={value!r}", value, choices))
+
+
+def require_client_mode(deploy_mode: object, conf: object) -> None:
+    """Refuse a driver in the cluster, as far as it is known when the DAG is parsed.
+
+    Args:
+        deploy_mode: the operator's.
+        conf: the operator's settings of Spark; it counts if there is no ``deploy_mode``.
+    """
+    if not has_template(conf):
+        require_conf(conf)
+    said = deploy_mode or (conf.get("spark.submit.deployMode") if isinstance(conf, Mapping) else None)
+    if isinstance(said, str) and not has_template(said):
+        spark_command.require_client_mode(said)
+
+
+def require_conf(conf: object) -> None:
+    """Refuse settings of Spark that are no mapping."""
+    if conf is not None:
+        require_type("conf", conf, dict)
+
+
+def require_plain_env(env_vars: Mapping[str, object] | None) -> None:
+    """Refuse environment variables of a job that are no mapping, or would have to be rendered."""
+    require_type("env_vars", env_vars, dict | None)
+    for name, value in (env_vars or {}).items():
+        if has_template(str(value)):
+            raise ConfigurationError(
+                f"env_vars: {name} holds a template, and env_vars are not rendered here: Airflow stores what it "
+                f"renders for everybody to see, and secrets are often in there. Use conf, which is rendered "
+                f"(spark.executorEnv.{name} for executors), or set the variable on the worker"
+            )
+
+
+def require_known(kind: type, kwargs: Mapping[str, object]) -> None:
+    """Refuse the name of a parameter that is a slip: Airflow would say that there is none, and not what is near.
+
+    Args:
+        kind: of the operator.
+        kwargs: that are left for its base classes.
+    """
+    makers = [vars(base)["__init__"] for base in kind.__mro__[:-1] if "__init__" in vars(base)]
+    known = [name for maker in makers for name in signature(maker).parameters]
+    for name in kwargs:
+        if name not in known and (near := nearest(name, known)) is not None:
+            raise ConfigurationError(f"{kind.__name__} has no parameter {name!r}; did you mean {near!r}?")
+
+
+def require_types(said: Mapping[str, object]) -> None:
+    """Refuse parameters of another type than they have to have, before anything counts or compares them.
+
+    Args:
+        said: by name; what is not listed here is left alone.
+    """
+    for name, value in said.items():
+        if name in _TYPES:
+            require_type(name, value, *_TYPES[name])
+
+
+def parse_topics(topics: object) -> tuple[str, ...]:
+    """One topic, several separated by commas, or a list of them."""
+    names: Iterable[object]
+    if isinstance(topics, str):
+        names = [name.strip() for name in topics.split(",")]
+    elif isinstance(topics, Iterable):
+        names = topics
+    else:
+        raise ConfigurationError(f"topics={topics!r} must be the name of a topic or a list of names")
+    parsed = tuple(validate_topic(require_text("topics", name)) for name in names)
+    if not parsed:
+        raise ConfigurationError("topics is empty; name at least one topic")
+    repeated = sorted({name for name in parsed if parsed.count(name) > 1})
+    if repeated:
+        raise ConfigurationError(f"topics names {', '.join(map(repr, repeated))} more than once; name each topic once")
+    return parsed
+
+
+def parse_format(value: Format | Mapping[str, Any] | str) -> Format:
+    """``"json"``, ``"bytes"``, a mapping of a :class:`Format`'s fields, or one."""
+    return parse_settings("format", Format, value)
+
+
+def parse_partitioner(value: Partitioner | Mapping[str, Any] | str) -> Partitioner:
+    """``"default"``, ``"daily"``, ``"hourly"``, a mapping of a :class:`Partitioner`'s fields, or one."""
+    return parse_settings("partitioner", Partitioner, value)
+
+
+def parse_retry_policy(value: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy:
+    """A mapping of a :class:`RetryPolicy`'s fields, or one; None: the defaults."""
+    return parse_settings("request_retry", RetryPolicy, {} if value is None else value)
+
+
+def parse_upload(value: UploadSettings | Mapping[str, Any] | None) -> UploadSettings:
+    """A mapping of an :class:`UploadSettings`' fields, or one; None: the defaults."""
+    return parse_settings("upload", UploadSettings, {} if value is None else value)
+
+
+def require_layout(layout: Layout) -> Layout:
+    """Return a layout if its delimiters and its pattern can name objects; imports nothing heavy."""
+    validate_delimiters(layout)
+    if layout.partitioner.path_format is not None:
+        compile_pattern(layout.partitioner.path_format.removesuffix(layout.directory_delim))
+    return layout
+
+
+def usable_layout(layout: Layout, topics: Sequence[str]) -> Layout:
+    """Return a layout if its time zone is known and the longest key that it can make is not too long.
+
+    Raises:
+        ConfigurationError: see :mod:`~airflow_provider_kafka_s3.layout.keys`.
+    """
+    from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
+
+    longest = make_partitioner(layout).longest
+    for topic in topics:
+        data_key(
+            layout,
+            topic=topic,
+            encoded_partition=longest,
+            partition=2**31 - 1,
+            first_offset=2**63 - 1,
+            generation=_MANY_GENERATIONS,
+        )
+    return layout
+
+
+def parse_options(value: Mapping[str, str] | None) -> dict[str, str]:
+    """``kafka_options``: a mapping, whose names and values are looked at with those of the connection."""
+    require_type("kafka_options", value, dict | None)
+    return dict(value or {})
+
+
+def parse_starting_offsets(value: object) -> str | dict[int, int] | dict[str, dict[int, int]] | None:
+    """``"earliest"``, ``"latest"``, ``{partition: offset}`` or ``{topic: {partition: offset}}``.
+
+    Partitions may be written as text, as they are in JSON. None: the window of the first run says where.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and value in ("earliest", "latest"):
+        return value
+    if isinstance(value, Mapping) and value:
+        if all(isinstance(offsets, Mapping) and offsets for offsets in value.values()):
+            return {validate_topic(str(topic)): _partition_offsets(offsets) for topic, offsets in value.items()}
+        if not any(isinstance(offset, Mapping) for offset in value.values()):
+            return _partition_offsets(value)
+    raise ConfigurationError(
+        f"starting_offsets={value!r} is not understood; use 'earliest', 'latest', {{partition: offset}} or "
+        f"{{topic: {{partition: offset}}}}"
+    )
+
+
+def starting_of(
+    starting: str | dict[int, int] | dict[str, dict[int, int]] | None, topic: str, topics: Sequence[str]
+) -> Starting | None:
+    """What parsed ``starting_offsets`` say about one topic of the task."""
+    if starting is None:
+        return None
+    if isinstance(starting, str):
+        return "latest" if starting == "latest" else "earliest"
+    if any(isinstance(key, int) for key in starting):
+        if len(topics) > 1:
+            raise ConfigurationError(
+                f"starting_offsets={starting} do not tell which of the topics {', '.join(topics)} they belong to; use "
+                f"{{topic: {{partition: offset}}}}"
+            )
+        return {int(partition): offset for partition, offset in starting.items() if isinstance(offset, int)}
+    offsets = {name: offsets for name, offsets in starting.items() if isinstance(offsets, dict)}
+    if topic not in offsets:
+        raise ConfigurationError(f"starting_offsets name no offsets of topic {topic!r}; add {{{topic!r}: …}}")
+    return offsets[topic]
+
+
+def _partition_offsets(offsets: Mapping[Any, Any]) -> dict[int, int]:
+    parsed: dict[int, int] = {}
+    for partition, offset in offsets.items():
+        text = str(partition)
+        if not (text.isascii() and text.isdigit() and isinstance(offset, int) and offset >= 0) or isinstance(
+            offset, bool
+        ):
+            raise ConfigurationError(
+                f"starting_offsets: {partition!r}: {offset!r} is not a Kafka partition and an offset in it; both are "
+                f"whole numbers from 0"
+            )
+        parsed[int(text)] = offset
+    return parsed

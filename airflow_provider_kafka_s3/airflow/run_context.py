@@ -1,0 +1,193 @@
+"""What one try of a task works with: its topics, the store, and how a Spark job is told about both."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import platform
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from airflow_provider_kafka_s3.airflow import compat, connections, parameters
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef, UploadSettings
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_kafka_s3.airflow.run_window import Resolved
+    from airflow_provider_kafka_s3.batch.run import TopicRun
+    from airflow_provider_kafka_s3.documents.plan import Plan
+    from airflow_provider_kafka_s3.documents.planner import PlannerTask, TaskHasEnded
+    from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+    from airflow_provider_kafka_s3.storage.port import ObjectStore
+
+__all__ = ["RunContext", "open_store", "prepare_run"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class RunContext:
+    """One try of a task; its repr shows nothing secret.
+
+    Attributes:
+        run: key of the run.
+        runs: per topic.
+        store: that all topics share.
+        bucket: of the store.
+        pipeline: name of the pipeline.
+        access: how the store is reached now.
+        kafka: librdkafka settings.
+        kafka_options: Java names for Spark's source.
+        retry: of every request.
+        upload: how tasks upload.
+        on_data_loss: see the operator.
+        cli_options: by which the command line reaches the same store and cluster.
+    """
+
+    run: str
+    runs: dict[str, TopicRun]
+    store: DurableStore
+    bucket: str
+    pipeline: str
+    access: connections.S3Access
+    kafka: dict[str, Any] = field(repr=False)
+    kafka_options: dict[str, str] = field(repr=False)
+    retry: RetryPolicy
+    upload: UploadSettings
+    on_data_loss: Literal["fail", "skip"]
+    cli_options: tuple[str, ...]
+
+    def job(self, plans: Mapping[str, Plan], *, result_path: str, connect: ConnectServer | None = None) -> JobSpec:
+        """What the driver has to know to execute one plan per topic; secrets are in it."""
+        return JobSpec(
+            run=self.run,
+            plans=tuple(
+                PlanRef(
+                    topics_dir=self.runs[topic].log.topics_dir,
+                    pipeline=self.runs[topic].log.pipeline,
+                    topic=topic,
+                    batch=plan.batch,
+                )
+                for topic, plan in plans.items()
+            ),
+            kafka=self.kafka,
+            kafka_overrides=self.kafka_options,
+            bucket=self.bucket,
+            s3=self.access.settings,
+            credentials=self.access.credentials,
+            retry=self.retry,
+            upload=self.upload,
+            on_data_loss=self.on_data_loss,
+            cli_options=self.cli_options,
+            result_path=result_path,
+            connect=connect,
+        )
+
+    def renew(self, access: connections.S3Access) -> None:
+        """Reach the store by new credentials: those of a role end, and a Spark job may take longer."""
+        if access != self.access:
+            self.access = access
+            self.store.store = open_store(access, self.bucket)
+
+
+def open_store(access: connections.S3Access, bucket: str) -> ObjectStore:
+    """The bucket; nothing is sent yet."""
+    return S3Store(make_client(access.settings, access.credentials), bucket)
+
+
+def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> RunContext:
+    """Check what is left to check of a task, and put together what its topics need; nothing is read or written yet.
+
+    Raises:
+        ConfigurationError: a connection, a rendered template or a setting is wrong.
+        TransientError: credentials cannot be asked for now.
+    """
+    from airflow_provider_kafka_s3.batch.commit import Committer
+    from airflow_provider_kafka_s3.batch.encode import object_builder
+    from airflow_provider_kafka_s3.batch.log import TopicLog
+    from airflow_provider_kafka_s3.batch.run import TopicRun
+    from airflow_provider_kafka_s3.documents.planner import PlannerTask
+    from airflow_provider_kafka_s3.kafka.options import spark_options
+    from airflow_provider_kafka_s3.kafka.source import KafkaSource
+    from airflow_provider_kafka_s3.layout.zones import zone_database_version
+
+    kafka = connections.kafka_config(task.kafka_conn_id)
+    connections.mask_options(task.kafka_options)
+    access = connections.s3_access(task.aws_conn_id)
+    topics = parameters.parse_topics(task.topics)
+    pipeline = keys.validate_pipeline(task.pipeline)
+    bucket = parameters.require_bucket(task.bucket)
+    topics_dir = parameters.require_topics_dir(task.topics_dir)
+    layout = parameters.usable_layout(
+        parameters.require_layout(task.layout(topics_dir, zone_database_version())), topics
+    )
+    window_of = {topic: resolved.of_topic(topic) for topic in topics}
+    # What Spark could not be told has to be known before anything is planned.
+    spark_options(kafka, isolation=task.isolation, overrides=task.kafka_options)
+    retrier = Retrier(task.request_retry)
+    source = KafkaSource(kafka, retrier=retrier)
+    store = DurableStore(open_store(access, bucket), retrier)
+    starting = parameters.parse_starting_offsets(task.starting_offsets)
+    build = object_builder(store, **msgspec.structs.asdict(task.upload))
+    cli_options = connections.cli_options(task.kafka_conn_id, task.aws_conn_id)
+    ti = context["ti"]
+    map_index = -1 if ti.map_index is None else ti.map_index
+    planner = PlannerTask(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
+    run = keys.run_name(**msgspec.structs.asdict(planner))
+    has_ended = _task_has_ended(ti)
+    runs = {}
+    for topic, window in window_of.items():
+        if isinstance(window, Mapping) and not window:
+            task.log.info("topic %s: left out, as %s says", topic, resolved.source)
+            continue
+        request = task.request(
+            layout,
+            parameters.starting_of(starting, topic, topics),
+            run=run,
+            window=window,
+            mode=resolved.mode,
+            attempt=f"try {ti.try_number} on {platform.node()}",
+        )
+        log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic, cli_options=cli_options)
+        runs[topic] = TopicRun(
+            Committer(log, source, build), dataclasses.replace(request, task=planner), task_has_ended=has_ended
+        )
+    return RunContext(
+        run=run,
+        runs=runs,
+        store=store,
+        bucket=bucket,
+        pipeline=pipeline,
+        access=access,
+        kafka=kafka,
+        kafka_options=task.kafka_options,
+        retry=task.request_retry,
+        upload=task.upload,
+        on_data_loss=task.on_data_loss,
+        cli_options=cli_options,
+    )
+
+
+def _task_has_ended(ti: Any) -> TaskHasEnded:
+    """Ask Airflow about another task instance, by one thread at a time; what it does not answer is unknown."""
+    one_by_one = threading.Lock()
+
+    def has_ended(task: PlannerTask) -> bool | None:
+        try:
+            with one_by_one:
+                running = compat.task_is_running(ti, **msgspec.structs.asdict(task))
+        except Exception as e:  # noqa: BLE001 - whatever it is, the batch is waited for
+            log.debug("Airflow does not say whether %s runs: %r", task, e)
+            return None
+        return None if running is None else not running
+
+    return has_ended

@@ -1,0 +1,420 @@
+"""Which records a run is about, and what it does with them: one decision, from what Airflow says about the run.
+
+The order, and what each line means, is told in ``docs/windows.md``. What a run is about never depends on its id, its
+type or its try: two runs that are asked for the same window are about the same offsets.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from airflow_provider_kafka_s3.airflow import compat
+from airflow_provider_kafka_s3.airflow.settings import unknown_value
+from airflow_provider_kafka_s3.config import Partitioner
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
+from airflow_provider_kafka_s3.layout.keys import validate_topic
+from airflow_provider_kafka_s3.messages import or_nearest
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+__all__ = [
+    "Mode",
+    "OffsetRanges",
+    "Resolved",
+    "parse_mode",
+    "parse_offsets",
+    "parse_window",
+    "require_length",
+    "resolve_window",
+]
+
+Mode = Literal["resume", "verify", "restore"]
+"""What a run does: land what is missing; only check what is landed; check, and write again what was deleted."""
+
+OffsetRanges = Mapping[int, tuple[int, int]]
+"""Kafka partition -> ``[start, end)``."""
+
+Source = Literal["stored offsets", "conf", "params", "partition", "data interval"]
+
+_MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+_MODE: Final = "mode"
+_OURS: Final = "kafka_s3"
+_KNOWN: Final = ("window", "offsets")
+
+_CLOCK_SKEW: Final = timedelta(seconds=5)
+"""How far the scheduler's clock may be ahead of the worker's before a window counts as unfinished."""
+
+_CURED_BY_WAITING: Final = timedelta(seconds=60)
+"""How far it may be ahead before that is no matter of clocks any more, but of a run that was started too early."""
+
+_DAY: Final = timedelta(days=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_SCHEDULE_WITH: Final = (
+    "schedule the DAG with CronDataIntervalTimetable('@daily', timezone='UTC') or another timetable that makes data "
+    "intervals (on Airflow 3 a plain cron string makes none), or with CronPartitionTimetable (Airflow 3.2 and later); "
+    'trigger a single run with the conf {"kafka_s3": {"window": ["2026-01-01T00:00:00+00:00", '
+    "\"2026-01-02T00:00:00+00:00\"]}}; or use offsets='incremental'"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """What a run is about.
+
+    Attributes:
+        mode: what it does.
+        source: what decided it; ``stored offsets``: nothing, so that a run goes on from there, and one that verifies or
+            restores looks at what it has landed itself, or at all that is landed.
+        window: ``[start, end)`` in epoch milliseconds, by the timestamps of the records; None: no such window.
+        offsets: ``[start, end)`` per topic and Kafka partition; None: none were given.
+    """
+
+    mode: Mode
+    source: Source
+    window: tuple[int, int] | None = None
+    offsets: Mapping[str, OffsetRanges] | None = None
+
+    def __str__(self) -> str:
+        if self.window is not None:
+            start, end = _instants(self.window)
+            about = f"the records from {start.isoformat()} until {end.isoformat()} ({self.source})"
+        elif self.offsets is not None:
+            about = f"given offsets ({self.source})"
+        elif self.mode == "resume":
+            about = "all records since the stored offsets"
+        else:
+            about = "what this run has landed; if it is a new run, all that is landed"
+        return f"{self.mode} {about}"
+
+    def of_topic(self, topic: str) -> tuple[int, int] | OffsetRanges | None:
+        """The window of one topic; None: all since its stored offsets.
+
+        Raises:
+            ConfigurationError: offsets are given, and none of this topic.
+        """
+        if self.offsets is None:
+            return self.window
+        if topic not in self.offsets:
+            raise ConfigurationError(
+                f"{self.source}: kafka_s3.offsets name no offsets of topic {topic!r}, which this task lands; add "
+                f'{{"{topic}": {{"0": [start, end]}}}}, or {{"{topic}": {{}}}} to leave it out'
+            )
+        return self.offsets[topic]
+
+    def to_xcom(self) -> dict[str, Any] | None:
+        """As JSON; None for a run that goes on from the stored offsets."""
+        if self.window is not None:
+            start, end = _instants(self.window)
+            return {"source": self.source, "start": start.isoformat(), "end": end.isoformat()}
+        if self.offsets is not None:
+            told = {t: {str(p): list(r) for p, r in sorted(ranges.items())} for t, ranges in self.offsets.items()}
+            return {"source": self.source, "offsets": told}
+        return None
+
+
+def resolve_window(
+    context: Context,
+    *,
+    offsets: Literal["incremental", "data_interval"],
+    mode: Mode = "resume",
+    partitioner: Partitioner | None = None,
+    partition_length: timedelta | None = None,
+    allow_open_window: bool = False,
+    now: datetime | None = None,
+) -> Resolved:
+    """Decide what a run is about.
+
+    Explicit offsets or times of the run come first (``conf``, then ``params``), then, for ``data_interval``, the
+    partition of the run, then its data interval.
+
+    Args:
+        context: of the task.
+        offsets: as the operator has it.
+        mode: of the operator; ``conf`` and then ``params`` win over it.
+        partitioner: its duration is the length of a partition of the DAG, and its zone the one whose days count.
+        partition_length: of a partition of the DAG, if it is not the partitioner's.
+        allow_open_window: whether a window may end in the future.
+        now: the time, with a zone; None: the clock's.
+
+    Raises:
+        ConfigurationError: the run has no window that it could land, an empty one, one that has not ended yet, or what
+            was said about it cannot be understood; the message says what to write or to schedule with.
+        TransientError: the window ends within the next minute, so this clock may be slow.
+    """
+    conf, params = compat.run_conf(context), compat.run_params(context)
+    if (asked := conf.get(_MODE)) is not None:
+        mode = parse_mode("conf", asked)
+    elif (asked := params.get(_MODE)) is not None:
+        mode = parse_mode("params", asked)
+
+    # The whole of conf's `kafka_s3` replaces the whole of that of params, as Airflow itself merges the two.
+    source: Source = "conf" if conf.get(_OURS) is not None else "params"
+    explicit = _explicit(source, (conf if source == "conf" else params).get(_OURS))
+    if source != "conf" or not explicit:
+        _refuse_misplaced(conf)
+    if "offsets" in explicit:
+        return Resolved(mode=mode, source=source, offsets=parse_offsets(source, explicit["offsets"]))
+    if "window" in explicit:
+        window = parse_window(source, explicit["window"])
+        hint = "run it after its end"
+    elif offsets == "incremental":
+        return Resolved(mode=mode, source="stored offsets")
+    elif (partition := compat.run_partition(context)) is not None:
+        source, window = "partition", _partition_window(partition, partitioner or Partitioner(), partition_length)
+        hint = "CronPartitionTimetable(…, run_offset=-1) starts a run when its partition has ended"
+    elif mode != "resume" and not _has_interval(context):
+        # All that is landed can be looked at, too.
+        return Resolved(mode=mode, source="stored offsets")
+    else:
+        source, window = "data interval", _data_interval(context)
+        hint = "run it after its end"
+    if not allow_open_window:
+        _require_past(source, window[1], now or datetime.now(UTC), hint)
+    return Resolved(mode=mode, source=source, window=(_milliseconds(window[0]), _milliseconds(window[1])))
+
+
+def parse_mode(said_by: str, mode: object) -> Mode:
+    """``"resume"``, ``"verify"`` or ``"restore"``.
+
+    Raises:
+        ConfigurationError: it is none of them.
+    """
+    known = next((known for known in _MODES if known == mode), None)
+    if known is None:
+        raise ConfigurationError(f"{said_by}: {unknown_value(f'mode={mode!r}', mode, _MODES)}")
+    return known
+
+
+def parse_window(said_by: str, window: object) -> tuple[datetime, datetime]:
+    """Two times with UTC offsets, ``[start, end)``.
+
+    Raises:
+        ConfigurationError: they are not, or the window is empty.
+    """
+    if not isinstance(window, list | tuple) or len(window) != 2:
+        raise ConfigurationError(
+            f"{said_by}: kafka_s3.window={window!r} must be two times, [start, end], such as "
+            f'["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"]'
+        )
+    start, end = (_time(said_by, at) for at in window)
+    if start >= end:
+        raise ConfigurationError(
+            f"{said_by}: kafka_s3.window [{start.isoformat()}, {end.isoformat()}) is empty; its end is exclusive and "
+            f"has to be after its start"
+        )
+    return start, end
+
+
+def parse_offsets(said_by: str, offsets: object) -> dict[str, dict[int, tuple[int, int]]]:
+    """``{topic: {Kafka partition: [start, end)}}``; partitions may be text, as they are in JSON.
+
+    Raises:
+        ConfigurationError: it is anything else.
+    """
+
+    def wrong(what: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{said_by}: kafka_s3.offsets: {what}; write {{topic: {{partition: [start, end]}}}}, such as "
+            f'{{"orders": {{"0": [0, 100]}}}}'
+        )
+
+    if not isinstance(offsets, Mapping) or not offsets:
+        raise wrong(f"{offsets!r} is no mapping of topics")
+    parsed: dict[str, dict[int, tuple[int, int]]] = {}
+    for topic, ranges in offsets.items():
+        if not isinstance(topic, str):
+            raise wrong(f"{topic!r} is no name of a topic")
+        validate_topic(topic)
+        if not isinstance(ranges, Mapping):
+            raise wrong(f"{ranges!r} is no mapping of the partitions of topic {topic!r}")
+        parsed[topic] = {}
+        for partition, ends in ranges.items():
+            text = str(partition)
+            # Kafka's partitions have 32 bits, and Python refuses to read thousands of digits.
+            if not (len(text) <= 10 and text.isascii() and text.isdigit() and text == str(int(text))) or (
+                int(text) >= 2**31
+            ):
+                raise wrong(f"{partition!r} is not a Kafka partition of topic {topic!r}")
+            if (
+                not isinstance(ends, list | tuple)
+                or len(ends) != 2
+                or not all(isinstance(at, int) and not isinstance(at, bool) and 0 <= at < 2**63 for at in ends)
+                or ends[0] >= ends[1]
+            ):
+                raise wrong(
+                    f"{ends!r} are not two whole numbers from 0, the end exclusive and above the start "
+                    f"(topic {topic!r} partition {partition})"
+                )
+            parsed[topic][int(text)] = (ends[0], ends[1])
+    return parsed
+
+
+def require_length(length: object) -> None:
+    """Refuse a length of partitions that is none.
+
+    Raises:
+        ConfigurationError: it is not a positive ``timedelta``.
+    """
+    if length is not None and (not isinstance(length, timedelta) or length <= timedelta(0)):
+        raise ConfigurationError(f"partition_length={length!r} must be a positive timedelta, or None")
+
+
+def _explicit(said_by: str, said: object) -> Mapping[str, Any]:
+    """What a run says about its window, None's left out; a name that is not known is a slip that must not pass."""
+    if said is None:
+        return {}
+    known = ", ".join(map(repr, _KNOWN))
+    if not isinstance(said, Mapping):
+        raise ConfigurationError(f"{said_by}: kafka_s3={said!r} must be a mapping; it knows {known}")
+    unknown = sorted(str(name) for name in said if name not in _KNOWN)
+    if unknown:
+        elsewhere = ". mode stands beside kafka_s3, not in it" if _MODE in unknown else ""
+        what_is = f"it knows {known}{elsewhere}"
+        raise ConfigurationError(
+            f"{said_by}: kafka_s3 has no {', '.join(map(repr, unknown))}{or_nearest(unknown[0], _KNOWN, what_is)}"
+        )
+    explicit = {name: value for name, value in said.items() if value is not None}
+    if len(explicit) > 1:
+        raise ConfigurationError(f"{said_by}: kafka_s3 says both window and offsets; a run is about one of them")
+    return explicit
+
+
+def _refuse_misplaced(conf: Mapping[str, Any]) -> None:
+    """Refuse a window or offsets beside ``kafka_s3``: the run would land something else, and say that all is well.
+
+    Keys of ``conf`` belong to all tasks of the DAG, so only what looks like ours counts.
+    """
+    for name in conf:
+        if name != _OURS and name.lower().replace("-", "_") == _OURS:
+            raise ConfigurationError(f"conf: {name!r} is not known; did you mean {_OURS!r}?")
+    for name, looks_like in (("window", _is_window), ("offsets", _is_offsets)):
+        if looks_like(value := conf.get(name)):
+            told = json.dumps({_OURS: {name: value}}, default=str)
+            raise ConfigurationError(
+                f"conf: {name!r} has to stand in {_OURS!r}: write {told}. If it is for another task of the DAG, give "
+                f"it another name"
+            )
+
+
+def _is_window(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_time, value))
+
+
+def _is_time(value: object) -> bool:
+    try:
+        return isinstance(value, datetime) or (isinstance(value, str) and bool(datetime.fromisoformat(value)))
+    except ValueError:
+        return False
+
+
+def _is_offsets(value: object) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(isinstance(of, Mapping) for of in value.values())
+
+
+def _time(said_by: str, at: object) -> datetime:
+    help_ = "write it with its offset from UTC, such as '2026-01-01T00:00:00+00:00'"
+    if isinstance(at, str):
+        try:
+            at = datetime.fromisoformat(at)
+        except ValueError:
+            raise ConfigurationError(f"{said_by}: kafka_s3.window: {at!r} is not a time; {help_}") from None
+    if not isinstance(at, datetime):
+        raise ConfigurationError(f"{said_by}: kafka_s3.window: {at!r} is not a time; {help_}")
+    if at.tzinfo is None:
+        raise ConfigurationError(
+            f"{said_by}: kafka_s3.window: {at.isoformat()!r} does not say in which time zone; {help_}"
+        )
+    # Far from the ends of the calendar: it is in UTC, too, and Kafka has no records from before 1970.
+    if not 1970 <= at.year <= 9998 or at.utctimetuple().tm_year < 1970:
+        raise ConfigurationError(
+            f"{said_by}: kafka_s3.window: {at.isoformat()!r} is not in the years 1970 to 9998; {help_}"
+        )
+    return at
+
+
+def _has_interval(context: Context) -> bool:
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    return start is not None and end is not None and start < end
+
+
+def _data_interval(context: Context) -> tuple[datetime, datetime]:
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    if start is None or end is None:
+        raise ConfigurationError(f"this run has no data interval, with offsets='data_interval'; {_SCHEDULE_WITH}")
+    if start >= end:
+        raise ConfigurationError(
+            f"the data interval of this run is empty: [{start.isoformat()}, {end.isoformat()}), with "
+            f"offsets='data_interval'; {_SCHEDULE_WITH}"
+        )
+    return start, end
+
+
+def _partition_window(
+    partition: compat.RunPartition, partitioner: Partitioner, length: timedelta | None
+) -> tuple[datetime, datetime]:
+    """From the date of a partition on, for its length; whole days are days of the calendar, however long."""
+    from airflow_provider_kafka_s3.layout.zones import load_zone
+
+    length = length or _duration(partitioner)
+    if length is None:
+        raise ConfigurationError(
+            f"nothing says how long the partition {partition.key or partition.date} of this run is: "
+            f"partitioner={partitioner.kind!r} has no duration. Set partition_length, such as "
+            f"partition_length=timedelta(hours=1)"
+        )
+    zone = load_zone(partitioner.timezone)
+    start = partition.date
+    if start is None:
+        try:
+            start = datetime.fromisoformat(partition.key or "")
+        except ValueError:
+            raise ConfigurationError(
+                f"the partition key of this run is not a time: {partition.key!r}, with offsets='data_interval'; "
+                f"{_SCHEDULE_WITH}"
+            ) from None
+    if start.tzinfo is None:
+        start = start.replace(tzinfo=zone)
+    # As datetimes of the standard library, which add days to what the clock in their zone shows, and hours in UTC.
+    start = _EPOCH + timedelta(seconds=calendar.timegm(start.utctimetuple()), microseconds=start.microsecond)
+    if length % _DAY:
+        return start, start + length
+    local = start.astimezone(zone)
+    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    # A day whose midnight the clocks skip begins later, and ends at midnight all the same.
+    local = midnight if midnight.astimezone(UTC) == start else local
+    return start, (local + length).astimezone(UTC)
+
+
+def _duration(partitioner: Partitioner) -> timedelta | None:
+    if partitioner.kind == "time" and partitioner.duration_ms is not None:
+        return timedelta(milliseconds=partitioner.duration_ms)
+    return {"daily": _DAY, "hourly": timedelta(hours=1)}.get(partitioner.kind)
+
+
+def _require_past(source: str, end: datetime, now: datetime, hint: str) -> None:
+    if end <= now + _CLOCK_SKEW:
+        return
+    early = (
+        f"the window of this run ends in the future, at {end.isoformat()} ({source}; it is {now.isoformat()} now), so "
+        f"its records are not all there yet"
+    )
+    if end <= now + _CURED_BY_WAITING:
+        raise TransientError(f"{early}; a retry will find it ended. Check the clocks of worker and scheduler")
+    raise ConfigurationError(f"{early}; {hint}, or let it read to the current end by allow_open_window=True")
+
+
+def _instants(window: tuple[int, int]) -> tuple[datetime, datetime]:
+    return _EPOCH + timedelta(milliseconds=window[0]), _EPOCH + timedelta(milliseconds=window[1])
+
+
+def _milliseconds(when: datetime) -> int:
+    # Whole numbers all the way, and no timedelta: Airflow's times are pendulum's, which do not divide by one.
+    # Rounded up: a record belongs to the window that its whole milliseconds lie in.
+    return calendar.timegm(when.utctimetuple()) * 1000 - (-when.microsecond // 1000)

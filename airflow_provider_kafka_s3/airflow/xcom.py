@@ -1,0 +1,169 @@
+"""How a run ended: the task's XCom, and the one error it fails with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider_kafka_s3.exceptions import TerminalError, message_of
+from airflow_provider_kafka_s3.messages import count, size
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.airflow.run_window import Resolved
+    from airflow_provider_kafka_s3.batch.request import BatchSummary, TopicResult, Verification
+
+__all__ = ["failure", "said", "to_xcom"]
+
+_STATES: Final = {
+    "restored": "of these written again from Kafka",
+    "missing": "gone",
+    "accepted": "gone, as somebody accepted",
+}
+
+
+def to_xcom(results: Mapping[str, TopicResult], resolved: Resolved) -> dict[str, Any]:
+    """What the task returns; JSON, and nothing secret. ``docs/xcom.md`` tells of every field.
+
+    ::
+
+        {"status": "ok",            # "empty" if there was nothing to do for any topic
+         "mode": "resume",          # or "verify" or "restore"
+         "window": {"source": "data interval", "start": "2026-01-01T00:00:00+00:00", "end": "2026-01-02T…"},
+                                    # or {"source": "conf", "offsets": {"orders": {"0": [0, 100]}}}, or null
+         "topics": {"orders": {
+             "status": "ok",        # or "empty"
+             "batches": [{"batch": 7, "manifest": "s3://…/0000000007.manifest.json", "planned_here": true,
+                          "landed_here": true, "objects": 12, "records": 40000, "size": 5242880,
+                          "offsets": {"0": [[100, 150]]}}],
+             "records": 40000, "objects": 12, "size": 5242880,
+                                    # of the batches that this run has decided, and nobody else:
+             "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
+             "shared": false,       # whether another run planned some of the batches
+             "skipped": {},         # offsets that are recorded as lost
+             "verified": 0,         # objects that a repeated run looked at and found
+             "wrote": true,         # whether this try wrote anything to the bucket
+             "verification": null}},  # of "verify" and "restore": {"objects": 12, "size": 5242880, "missing": [],
+                                    # "restored": [], "accepted": [], "uncovered": {}}
+         "batches": 1, "records": 40000, "objects": 12, "size": 5242880,
+         "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880}, "wrote": true}
+
+    ``size`` is in bytes as stored. A batch that covers the targets of two runs is reported by both,
+    and is ``landed`` by one.
+    """
+    topics = {topic: _topic(result) for topic, result in sorted(results.items())}
+    return {
+        "mode": resolved.mode,
+        "window": resolved.to_xcom(),
+        "status": "ok" if any(t["status"] == "ok" for t in topics.values()) else "empty",
+        "topics": topics,
+        **_counts(b for result in results.values() for b in result.batches),
+        "landed": _counts(b for result in results.values() for b in result.batches if b.landed),
+        "wrote": any(t["wrote"] for t in topics.values()),
+    }
+
+
+def _topic(result: TopicResult) -> dict[str, Any]:
+    return {
+        "status": result.status,
+        **_counts(result.batches),
+        "batches": [
+            {
+                "batch": b.batch,
+                "manifest": b.manifest,
+                "planned_here": b.mine,
+                "landed_here": b.landed,
+                "objects": b.objects,
+                "records": b.records,
+                "size": b.size,
+                "offsets": b.offsets.to_wire(),
+            }
+            for b in result.batches
+        ],
+        "landed": _counts(b for b in result.batches if b.landed),
+        "shared": result.shared,
+        "skipped": result.skipped.to_wire(),
+        "verified": result.verified,
+        "wrote": result.wrote,
+        "verification": None if result.verification is None else _verification(result.verification),
+    }
+
+
+def _counts(batches: Iterable[BatchSummary]) -> dict[str, int]:
+    counted = list(batches)
+    names = ("records", "objects", "size")
+    return {"batches": len(counted), **{name: sum(getattr(b, name) for b in counted) for name in names}}
+
+
+def said(results: Iterable[TopicResult]) -> str:
+    """What a run did, for the last line of its log: of one topic, or of all."""
+    results = list(results)
+    inspected = [found for result in results if (found := result.verification) is not None]
+    if inspected:
+        return _inspected(inspected)
+    batches = [b for result in results for b in result.batches]
+    landed, verified = _counts(b for b in batches if b.landed), sum(result.verified for result in results)
+    skipped = sum(result.skipped.count for result in results)
+    parts: list[str] = []
+    if not any(result.wrote for result in results):
+        if not batches and not skipped:
+            return "nothing to land, nothing written"
+        looked = f": {count(verified, 'object')} looked at" if batches else ""
+        parts.append(f"already landed{looked}, nothing written")
+    elif landed["batches"]:
+        parts.append(
+            f"{count(landed['batches'], 'batch')}, {count(landed['records'], 'record')} in "
+            f"{count(landed['objects'], 'object')} ({size(landed['size'])}) landed"
+        )
+    if any(result.wrote for result in results) and (others := len(batches) - landed["batches"]):
+        parts.append(f"{count(others, 'batch')} landed by other runs")
+    if skipped:
+        parts.append(f"{count(skipped, 'offset')} recorded as lost")
+    return "; ".join(parts) or "nothing to land; only control documents written"
+
+
+def _inspected(inspected: Sequence[Verification]) -> str:
+    intact = sum(v.objects for v in inspected)
+    parts = [f"{count(intact, 'object')} ({size(sum(v.size for v in inspected))}) as committed"]
+    for name, state in _STATES.items():
+        number = sum(len(getattr(found, name)) for found in inspected)
+        parts += [f"{count(number, 'object')} {state}"] if number else []
+    if uncovered := sum(v.uncovered.count for v in inspected):
+        parts.append(f"{count(uncovered, 'offset')} of the window not landed")
+    return "; ".join(parts)
+
+
+def _verification(found: Verification) -> dict[str, Any]:
+    return {
+        "objects": found.objects,
+        "size": found.size,
+        "missing": list(found.missing),
+        "restored": list(found.restored),
+        "accepted": list(found.accepted),
+        "uncovered": found.uncovered.to_wire(),
+    }
+
+
+def failure(errors: Mapping[str, Exception], done: Mapping[str, object]) -> tuple[str, bool, BaseException]:
+    """What a task fails with when topics failed.
+
+    Args:
+        errors: per topic.
+        done: the topics that did not fail.
+
+    Returns:
+        The message, a line for each error with its topics and its kind at the end; whether trying again cannot help any
+        of them; the cause.
+    """
+    topics_of: dict[tuple[str, str], list[str]] = {}
+    for topic, error in sorted(errors.items()):
+        topics_of.setdefault((message_of(error), type(error).__name__), []).append(topic)
+    # What happened comes first: Airflow's UI shows the first line, and of that the head.
+    lines = [
+        f"{text} [topic{'s' * (len(topics) > 1)} {', '.join(map(repr, topics))}: {kind}]"
+        for (text, kind), topics in topics_of.items()
+    ]
+    if done:
+        lines.append(f"done, and committed for good: {', '.join(map(repr, sorted(done)))}")
+    causes = [error for _, error in sorted(errors.items())]
+    cause: BaseException = causes[0] if len(causes) == 1 else ExceptionGroup("topics failed", causes)
+    return "\n".join(lines), all(isinstance(e, TerminalError) for e in causes), cause

@@ -1,0 +1,324 @@
+"""From the records of a slice to the bytes of its objects: the one loop that makes objects.
+
+Spark tasks run it to upload a slice; whoever has to write a lost object again runs it over the same records. So both
+make the same names and the same bytes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
+
+import numpy as np
+from isal import isal_zlib
+
+from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
+from airflow_provider_kafka_s3.config import MIB, Layout
+from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
+from airflow_provider_kafka_s3.formats.port import ObjectWriter
+from airflow_provider_kafka_s3.formats.registry import make_format
+from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
+from airflow_provider_kafka_s3.layout.keys import validate_key
+from airflow_provider_kafka_s3.layout.split import Append, Splitter
+from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
+from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ObjectSink", "OpenObject", "object_builder", "too_many_objects", "write_slice"]
+
+_LITTLE_ENDIAN: Final = np.dtype("<i8")
+_COPY_BYTES: Final = MIB
+
+
+class ObjectSink(Protocol):
+    """Where the bytes of one object go; an :class:`~airflow_provider_kafka_s3.storage.uploads.Upload` is one."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append bytes. They are copied: the caller may reuse their memory."""
+        ...
+
+    def seal(self) -> None:
+        """Nothing more will come; need not wait until the bytes have arrived."""
+        ...
+
+    def finish(self) -> FinishedUpload:
+        """Wait until the bytes have arrived, and tell where they are."""
+        ...
+
+
+OpenObject = Callable[[str, Mapping[str, str]], ObjectSink]
+"""(key, metadata of the object) -> where its bytes go."""
+
+
+def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], open_object: OpenObject) -> SliceRows:
+    """Turn all records of a slice into objects.
+
+    Names and bytes follow from the plan and the records alone: neither the edges of the batches nor the number of tries
+    change them. Only the nonce and the upload id of each object are new every time.
+
+    Args:
+        plan: gives layout, topic and generation.
+        slice_: one of its slices.
+        batches: all records of the slice in offset order, with the columns ``offset``, ``timestamp`` (ms), ``value``.
+        open_object: begins an object, such as ``UploadPool.open``.
+
+    Returns:
+        How the slice was read, and its objects in the order of their first records. All their bytes have arrived.
+
+    Raises:
+        RecordError: a record cannot be written as the layout asks.
+        ConfigurationError: an object's key would not be a safe one, there are more than ``MAX_OBJECTS``, or the plan is
+            of another time zone database.
+        SparkJobError: the batches are not the records of this slice.
+    """
+    made: list[tuple[_Object, str, ObjectSink]] = []
+
+    def begin(key: str) -> _Object:
+        if len(made) == MAX_OBJECTS:
+            raise too_many_objects(plan, f"more than {MAX_OBJECTS:,} in slice {slice_.id} alone")
+        nonce = uuid.uuid4().hex
+        sink = open_object(validate_key(key), {BATCH_METADATA: str(plan.batch), NONCE_METADATA: nonce})
+        begun = _Object(plan.topic_id, slice_.partition, sink.write, sink.seal)
+        made.append((begun, nonce, sink))
+        return begun
+
+    result = _encode(plan, slice_, batches, begin)
+    made.sort(key=lambda m: m[0].min_offset)
+    return SliceRows(result=result, objects=tuple(_entry(slice_, *m) for m in made))
+
+
+def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
+    """The error about a batch whose objects would not fit into one commit."""
+    return ConfigurationError(
+        f"batch {plan.batch} of topic {plan.topic!r} makes too many objects for one commit: {count}, and "
+        f"{MAX_OBJECTS:,} are the limit. Let it have fewer: a partitioner with wider folders, a larger flush_size, "
+        f"max_bytes or max_open_objects, or smaller batches (max_records_per_batch)"
+    )
+
+
+def _entry(slice_: Slice, made: _Object, nonce: str, sink: ObjectSink) -> ObjectEntry:
+    uploaded = sink.finish()
+    return ObjectEntry(
+        key=uploaded.key,
+        slices=(slice_.id,),
+        nonce=nonce,
+        upload_id=uploaded.upload_id,
+        parts=tuple((part.etag, part.checksum) for part in uploaded.parts),
+        checksum_algorithm="CRC32",
+        size=uploaded.size,
+        crc32=f"{uploaded.crc32:08x}",
+        content=made.content.hexdigest(),
+        records=made.records,
+        min_offset=made.min_offset,
+        max_offset=made.max_offset,
+    )
+
+
+class _Object:
+    """What is known about an object while its records come: they come in offset order."""
+
+    def __init__(
+        self, topic_id: str, partition: int, write: Callable[[bytes | memoryview], object], seal: Callable[[], None]
+    ) -> None:
+        self.write = write
+        self.seal = seal
+        self.content = ContentHash(topic_id, partition)
+        self.records = 0
+        self.min_offset = -1
+        self.max_offset = -1
+
+    def account(self, offsets: Int64Array) -> None:
+        self.content.update(offsets.astype(_LITTLE_ENDIAN, copy=False).tobytes())
+        if not self.records:
+            self.min_offset = int(offsets[0])
+        self.max_offset = int(offsets[-1])
+        self.records += len(offsets)
+
+
+def _encode(
+    plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], begin: Callable[[str], _Object | None]
+) -> SliceResult:
+    """Encode the objects of a slice for which ``begin`` gives somewhere to write to."""
+    layout, topic, partition = _layout(plan), plan.topic, slice_.partition
+    _require_zone_database(plan, layout)
+    record_format = make_format(layout.format)
+    splitter = Splitter(layout, topic=topic, partition=partition, generation=plan.generation)
+    open_objects: dict[str, tuple[_Object, ObjectWriter] | None] = {}
+    records = ignored = 0
+
+    def close(key: str) -> None:
+        if (opened := open_objects.pop(key)) is not None:
+            made, writer = opened
+            for piece in writer.close():
+                made.write(piece)
+            made.seal()
+
+    for batch in _checked(plan, slice_, batches):
+        prepared = record_format.prepare(batch, topic=topic, partition=partition)
+        records += prepared.records.num_rows
+        ignored += prepared.ignored
+        for event in splitter.feed(prepared.records, prepared.sizes):
+            key = event.object.key
+            if not isinstance(event, Append):
+                close(key)
+                continue
+            if key not in open_objects:
+                begun = begin(key)
+                open_objects[key] = None if begun is None else (begun, record_format.open())
+            if (opened := open_objects[key]) is not None:
+                made, writer = opened
+                made.account(event.offsets)
+                for piece in writer.write(prepared.take(event.rows)):
+                    made.write(piece)
+    for event in splitter.finish():
+        close(event.object.key)
+    return SliceResult(id=slice_.id, records=records, ignored=ignored, next_offset=slice_.end)
+
+
+def _layout(plan: Plan) -> Layout:
+    if plan.layout is None:
+        raise ConfigurationError(f"batch {plan.batch} of topic {plan.topic!r} is a {plan.type}: it has no objects")
+    return plan.layout
+
+
+def _require_zone_database(plan: Plan, layout: Layout) -> None:
+    """Local time may differ between releases of the database, and a plan's objects must not."""
+    partitioner, mine = layout.partitioner, zone_database_version()
+    if partitioner.kind == "default" or partitioner.timezone == "UTC" or layout.zone_database in ("", mine):
+        return
+    raise ConfigurationError(
+        f"batch {plan.batch} of topic {plan.topic!r} was planned with time zone database {layout.zone_database}, and "
+        f"this Python has {mine}, whose hours of {partitioner.timezone!r} may be others. Install "
+        f"{package_requirement(layout.zone_database)} here (Airflow worker, Spark driver and executors all need the "
+        f"same); or abandon the batch, unless it is decided, with release='debt': then it is planned anew"
+    )
+
+
+def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, unless they hold a record twice, out of order, or of another slice."""
+    last = slice_.start - 1
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        offsets = int64_values(batch.column("offset"))
+        first = int(offsets[0])
+        if first <= last or offsets[-1] >= slice_.end or not (offsets[1:] > offsets[:-1]).all():
+            raise SparkJobError(
+                f"topic {plan.topic!r} partition {slice_.partition}: after offset {last} came offsets {first} to "
+                f"{int(offsets[-1])}, which are not the next records of [{slice_.start}, {slice_.end}) in order. "
+                f"Nothing was decided; try again"
+            )
+        last = int(offsets[-1])
+        yield batch
+
+
+# -- writing a lost object again --------------------------------------------------------------------------------------
+
+
+def object_builder(
+    store: DurableStore, *, threads: int = 2, memory: int = 64 * MIB, spill_dir: str | None = None
+) -> BuildObjects:
+    """Make a function that builds objects again from the records of their slice.
+
+    The bytes of each wait in an unlinked temporary file, in memory up to the layout's part size, until they are stored;
+    they go with the object that was built.
+
+    Args:
+        store: where the object goes.
+        threads: requests at the same time, if it has several parts.
+        memory: bytes of buffers, if it has several parts.
+        spill_dir: folder for temporary files; None: the system's.
+    """
+
+    def uploads(part_size: int) -> UploadPool:
+        return UploadPool(store, part_size=part_size, threads=threads, memory=memory, spill_dir=spill_dir)
+
+    def build(
+        plan: Plan, slice_: Slice, keys: Collection[str], records: Iterator[pa.RecordBatch]
+    ) -> dict[str, _Rebuilt]:
+        part_size = _layout(plan).part_size
+        built: dict[str, _Rebuilt] = {}
+
+        def begin(key: str) -> _Object | None:
+            if key not in keys:
+                return None
+            # It has no name that could stay behind.
+            file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=part_size, dir=spill_dir))  # noqa: SIM115
+            rebuilt = built[key] = _Rebuilt(store, key, file, part_size, lambda: uploads(part_size))
+            weakref.finalize(rebuilt, file.close)
+            rebuilt.made = _Object(plan.topic_id, slice_.partition, rebuilt.write, file.flush)
+            return rebuilt.made
+
+        try:
+            _encode(plan, slice_, records, begin)
+        except BaseException:
+            for rebuilt in built.values():
+                rebuilt.file.close()
+            raise
+        return built
+
+    return build
+
+
+@dataclass(eq=False)
+class _Rebuilt:
+    """See :class:`~airflow_provider_kafka_s3.batch.rebuild.BuiltObject`."""
+
+    store: DurableStore
+    key: str
+    file: BinaryIO
+    part_size: int
+    uploads: Callable[[], UploadPool]
+    checksum: int = 0
+    made: _Object = field(init=False)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append bytes."""
+        self.checksum = isal_zlib.crc32(data, self.checksum)
+        self.file.write(data)
+
+    @property
+    def content(self) -> str:
+        """Digest of its records."""
+        return self.made.content.hexdigest()
+
+    @property
+    def crc32(self) -> str:
+        """Of its bytes."""
+        return f"{self.checksum:08x}"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object."""
+        return self.file.seek(0, 2)
+
+    def put(self, metadata: dict[str, str]) -> None:
+        """Store the object unless its key exists."""
+        small = self.size <= self.part_size
+        self.file.seek(0)
+        if small:
+            self.store.create_object(self.key, self.file.read(), metadata)
+            return
+        with self.uploads() as pool:
+            try:
+                upload = pool.open(self.key, metadata)
+                while piece := self.file.read(_COPY_BYTES):
+                    upload.write(piece)
+                done = upload.finish()
+                answer = self.store.complete(done.key, done.upload_id, done.parts)
+            except BaseException:
+                pool.abort_all()
+                raise
+            if answer is not CompleteAnswer.DONE:
+                # Once aborted, the upload cannot bring the object to light later, after somebody deleted it.
+                self.store.abort_uploads([(done.key, done.upload_id)])

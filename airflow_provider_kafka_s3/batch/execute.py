@@ -1,0 +1,77 @@
+"""Execute a plan without Spark: this process reads the records with librdkafka, a few slices at a time.
+
+It encodes the slices by the same function as the Spark job, so names and bytes are the same. It may run beside any job:
+one of them decides.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Literal
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import too_many_objects, write_slice
+from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
+from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, Manifest, SliceRows
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, DataLossError, RecordError
+from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.storage.uploads import UploadPool
+
+__all__ = ["execute"]
+
+log = logging.getLogger(__name__)
+
+_THREADS: Final = 4
+"""Slices that are read at the same time."""
+
+
+def execute(committer: Committer, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail") -> Manifest:
+    """Read a plan's slices, upload their objects, decide, and carry the stored decision out.
+
+    Args:
+        committer: of the topic.
+        plan: that is not decided yet.
+        run: key of the run that executes.
+        on_data_loss: offsets that are gone: ``skip`` gives the batch up, so that what is left is planned again.
+
+    Raises:
+        DataLossError: offsets are gone and ``on_data_loss`` is ``fail``; nothing was decided.
+        RecordError: a record cannot be written as planned; nothing was decided.
+    """
+    if plan.layout is None:
+        raise ConfigurationError(f"batch {plan.batch} of topic {plan.topic!r} is a {plan.type}: it has no records")
+    part_size, store = plan.layout.part_size, committer.store
+    done: list[SliceRows] = []
+
+    def read(s: Slice) -> None:
+        records = committer.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
+        with UploadPool(store, part_size=part_size) as pool:
+            try:
+                done.append(write_slice(plan, s, records, pool.open))
+            except BaseException:
+                pool.abort_all()
+                raise
+        log.info("topic %s: batch %d: %d of %d slices read", plan.topic, plan.batch, len(done), len(plan.slices))
+
+    try:
+        require_topic_id(committer.source, committer.log, topic_id_of(committer.log, plan))
+        in_threads(read, plan.slices, threads=_THREADS)
+        if (count := sum(len(rows.objects) for rows in done)) > MAX_OBJECTS:
+            raise too_many_objects(plan, f"{count:,}")
+    except BaseException as e:
+        # Nothing was decided, and nobody but this process knows of these uploads.
+        store.abort_uploads([(entry.key, entry.upload_id) for rows in done for entry in rows.objects])
+        if isinstance(e, RecordError | ConfigurationError) and not isinstance(e, AccessDeniedError):
+            e.add_note(committer.log.remedies.abandon_or_leave_out(plan.batch))
+        if not isinstance(e, DataLossError):
+            raise
+        if on_data_loss == "fail":
+            e.add_note(committer.log.remedies.skip_gap(plan.batch))
+            raise
+        log.warning("%s; the batch is given up and what is left of it planned again", e)
+        decision = committer.abandon(plan, release="debt", reason=str(e), operator="on_data_loss=skip", run=run)
+    else:
+        decision = committer.decide(plan, done, run=run)
+    committer.carry_out(plan, decision)
+    return decision

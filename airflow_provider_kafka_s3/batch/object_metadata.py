@@ -1,0 +1,26 @@
+"""The metadata by which an object is recognised as the one that a batch wrote."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
+from airflow_provider_kafka_s3.storage.port import ObjectInfo
+
+__all__ = ["BATCH_METADATA", "CONTENT_METADATA", "CRC32_METADATA", "NONCE_METADATA", "matches"]
+
+BATCH_METADATA: Final = "kafka-s3-batch"
+NONCE_METADATA: Final = "kafka-s3-nonce"
+CONTENT_METADATA: Final = "kafka-s3-content"
+CRC32_METADATA: Final = "kafka-s3-crc32"
+"""Of an object that was written again: another version of a library may make other bytes of the same records."""
+
+
+def matches(info: ObjectInfo, batch: int, entry: ObjectEntry) -> bool:
+    """Whether an object is the one that a batch listed, or holds the same records under that batch."""
+    metadata = info.metadata
+    return (
+        info.size == entry.size
+        and metadata.get(BATCH_METADATA) == str(batch)
+        and (metadata.get(NONCE_METADATA) == entry.nonce or metadata.get(CONTENT_METADATA) == entry.content)
+    )

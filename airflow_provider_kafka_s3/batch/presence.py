@@ -1,0 +1,98 @@
+"""Whether the objects of committed batches are still there: one HEAD request per object, no bytes are read.
+
+:mod:`airflow_provider_kafka_s3.inspect.verify` reads the bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.coverage import Covering
+from airflow_provider_kafka_s3.batch.rebuild import Lost, batch_loss
+from airflow_provider_kafka_s3.batch.request import OnMissing
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.exceptions import MissingObjectError
+from airflow_provider_kafka_s3.messages import few
+
+__all__ = ["missing_objects", "require_objects"]
+
+log = logging.getLogger(__name__)
+
+_LOOKED_AT_ONCE: Final = 1_000
+"""Objects that are waited for together."""
+
+
+def require_objects(
+    committer: Committer, batches: Iterable[Covering], target: Offsets, *, on_missing: OnMissing
+) -> tuple[int, int]:
+    """Look, with HEAD, at every object of committed batches that may hold offsets of a target.
+
+    Args:
+        committer: of the topic.
+        batches: that cover the target; they are gone through once, and only those with missing objects are kept.
+        target: offsets.
+        on_missing: an object that is gone: ``fail``, ``restore`` (write it again from Kafka) or ``ignore``.
+
+    Returns:
+        How many objects are there, and how many of these had to be restored.
+
+    Raises:
+        MissingObjectError: objects are gone and ``on_missing`` is ``fail``; names them and the ways out.
+        ForeignObjectError: a key holds something else.
+        BatchLossError: an object that should be restored cannot be.
+    """
+    missing: list[tuple[Plan, list[ObjectEntry]]] = []
+    there = restored = 0
+    for group in _groups(batches, target):
+        intact = committer.parallel(lambda found: committer.objects.is_intact(*found), group)
+        there += sum(intact)
+        gone: dict[int, tuple[Plan, list[ObjectEntry]]] = {}
+        for (plan, entry), here in zip(group, intact, strict=True):
+            if not here:
+                gone.setdefault(plan.batch, (plan, []))[1].append(entry)
+        for batch, (plan, entries) in gone.items():
+            amended = committer.log.amended_keys(batch)[0]
+            if left := [entry for entry in entries if entry.key not in amended]:
+                missing.append((plan, left))
+    if missing and on_missing == "fail":
+        raise missing_objects(
+            committer, [plan.batch for plan, _ in missing], [entry.key for _, gone in missing for entry in gone]
+        )
+    lost: list[Lost] = []
+    for plan, entries in missing:
+        if on_missing == "restore":
+            lost += committer.objects.write_again(plan, entries) or ()
+            restored += len(entries)
+        else:
+            log.warning("objects are gone, ignored as asked: %s", few([committer.store.url(e.key) for e in entries]))
+    if lost:
+        accept = committer.log.remedies.accept_deleted([one.plan.batch for one in lost])
+        raise batch_loss(committer.log, lost, f"Accept that they are gone: {accept}")
+    return there + restored, restored
+
+
+def _groups(batches: Iterable[Covering], target: Offsets) -> Iterator[list[tuple[Plan, ObjectEntry]]]:
+    """Objects of several small batches together, so that they are looked at side by side."""
+    group: list[tuple[Plan, ObjectEntry]] = []
+    for batch in batches:
+        group += [(batch.plan, entry) for entry in batch.objects(target)]
+        if len(group) >= _LOOKED_AT_ONCE:
+            yield group
+            group = []
+    yield group
+
+
+def missing_objects(committer: Committer, batches: Sequence[int], missing: Sequence[str]) -> MissingObjectError:
+    """The error about objects that are gone, with both ways out."""
+    return MissingObjectError(
+        f"{len(missing)} objects of committed batches {few([str(b) for b in sorted(set(batches))])} of topic "
+        f"{committer.log.topic!r} are gone: {few([committer.store.url(key) for key in missing])}. Nothing was changed. "
+        f"Write them again from Kafka: with mode='restore', or {committer.log.remedies.restore(batches)}. Or accept "
+        f"that they are gone: for this run with on_missing='ignore', for good by "
+        f"{committer.log.remedies.accept_deleted(batches)}"
+    )

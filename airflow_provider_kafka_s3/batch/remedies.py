@@ -1,0 +1,96 @@
+"""The command lines that errors print as remedies: whole, quoted for a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider_kafka_s3.documents.notation import format_offsets
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+
+__all__ = ["Remedies"]
+
+_LISTED: Final = 20
+"""Batches that a command lists at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remedies:
+    """The commands for one topic of a pipeline, each in backquotes.
+
+    Attributes:
+        bucket: name of the bucket.
+        topics_dir: prefix of all keys.
+        pipeline: name of the pipeline.
+        topic: name of the topic.
+        connection_options: options that lead the command line to the same store and cluster.
+    """
+
+    bucket: str
+    topics_dir: str
+    pipeline: str
+    topic: str
+    connection_options: tuple[str, ...] = ()
+
+    def abandon(self, batch: int, *, release: str = "debt") -> str:
+        """Abandons an undecided batch."""
+        return self._line("abandon", "--batch", str(batch), "--release", release)
+
+    def accept_loss(self, batch: int, *, other_cluster: bool = False) -> str:
+        """Completes a decided batch without the objects that can be neither completed nor rebuilt."""
+        return self._line("accept-loss", "--batch", str(batch), *(("--other-cluster",) if other_cluster else ()))
+
+    def accept_deleted(self, batches: Iterable[int]) -> str:
+        """Records that objects deleted from complete batches stay deleted; of the first batches, if there are many."""
+        return self._line("accept-loss", "--deleted", *_batch_options(sorted(set(batches))[:_LISTED]))
+
+    def accept_gone(self, offsets: Offsets) -> str:
+        """Records offsets as lost that retention deleted before a batch claimed them."""
+        return self._line("accept-loss", "--offsets", format_offsets(offsets))
+
+    def recover(self, *, skip: bool = False) -> str:
+        """Finishes what is planned or owed; ``skip`` records a gap where records are gone."""
+        return self._line("recover", *(("--on-data-loss", "skip") if skip else ()))
+
+    def recover_decided(self) -> str:
+        """Completes what is decided, without Kafka."""
+        return self._line("recover", "--decided-only")
+
+    def repair(self, *arguments: str) -> str:
+        """Rebuilds the marker from the log."""
+        return self._line("repair", *arguments)
+
+    def reset(self) -> str:
+        """Continues with the live incarnation of the topic."""
+        return self._line("reset")
+
+    def restore(self, batches: Iterable[int] = ()) -> str:
+        """Rebuilds missing objects from Kafka."""
+        listed = sorted(set(batches))
+        # Without a batch the command covers all that is landed.
+        return self._line("verify", "--restore", *(_batch_options(listed) if len(listed) <= _LISTED else ()))
+
+    def abandon_or_leave_out(self, batch: int) -> str:
+        """The sentence for a batch that cannot be executed as it was planned."""
+        return (
+            f"batch {batch} keeps the offsets and the layout it was planned with. To plan its offsets again with "
+            f"changed settings, change them and run {self.abandon(batch)}; with --release lost its records are left out"
+        )
+
+    def skip_gap(self, batch: int) -> str:
+        """The sentences for an undecided batch some of whose offsets are gone from Kafka."""
+        return (
+            f"Record the gap and land the rest: {self.recover(skip=True)}, or run again with on_data_loss='skip'. "
+            f"Or leave out the whole batch: {self.abandon(batch, release='lost')}"
+        )
+
+    def _line(self, command: str, *arguments: str) -> str:
+        where = ("--bucket", self.bucket, "--topics-dir", self.topics_dir)
+        whose = ("--pipeline", self.pipeline, "--topic", self.topic)
+        return f"`{shlex.join(('kafka-s3', command, *self.connection_options, *where, *whose, *arguments))}`"
+
+
+def _batch_options(batches: Iterable[int]) -> list[str]:
+    return [word for batch in batches for word in ("--batch", str(batch))]

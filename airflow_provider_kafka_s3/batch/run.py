@@ -1,0 +1,410 @@
+"""A run over one topic: pin a target once, then append, execute and finish batches until it is covered.
+
+The run does not execute plans itself: :meth:`TopicRun.advance` hands out a plan that has to be executed and is called
+again afterwards. So one Spark job can serve many topics, and the simulation can serve as Spark.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from airflow_provider_kafka_s3.batch.adoption import Patience
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
+from airflow_provider_kafka_s3.batch.incarnation import refuse_shorter_log, require_topic_id
+from airflow_provider_kafka_s3.batch.planning import (
+    Claimable,
+    Window,
+    claimable,
+    incremental_target,
+    interval_target,
+    next_claim,
+    recovery_target,
+)
+from airflow_provider_kafka_s3.batch.presence import require_objects
+from airflow_provider_kafka_s3.batch.request import BatchSummary, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.roll_forward import finish_decided, finish_reset
+from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.batch.view import View
+from airflow_provider_kafka_s3.batch.window_offsets import pipeline_start, window_of
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.plan import (
+    MAX_SLICES,
+    Plan,
+    cut_slices,
+    fair_share,
+    first_slices,
+    layout_digest,
+    writer_versions,
+)
+from airflow_provider_kafka_s3.documents.planner import TaskHasEnded
+from airflow_provider_kafka_s3.documents.run import RunRecord
+from airflow_provider_kafka_s3.exceptions import (
+    KafkaUnavailableError,
+    LogTamperedError,
+    RunSupersededError,
+    TopicNotFoundError,
+    TopicRecreatedError,
+    TransientError,
+)
+from airflow_provider_kafka_s3.inspect.verify import inspect
+from airflow_provider_kafka_s3.layout.keys import data_prefix
+
+__all__ = ["TopicRun"]
+
+log = logging.getLogger(__name__)
+
+
+class TopicRun:
+    """One attempt of a run over one topic."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        request: RunRequest,
+        *,
+        task_has_ended: TaskHasEnded | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare an attempt; nothing is read or written yet.
+
+        Args:
+            committer: of the topic.
+            request: what to do.
+            task_has_ended: whether Airflow has a task that planned a batch as not running; None: nobody can say.
+            sleep: seconds, while waiting for another run's batch.
+            monotonic: the process's own clock, seconds.
+            now: the time, seconds since the epoch. It decides nothing but whether a record is one of the future.
+        """
+        self.committer = committer
+        self.log = committer.log
+        self.source = committer.source
+        self.topic = committer.log.topic
+        self.request = request
+        self._patience = Patience(
+            committer.log,
+            most=request.adopt_wait,
+            task_has_ended=task_has_ended,
+            sleep=sleep,
+            monotonic=monotonic,
+        )
+        self._now = now
+        self._record: RunRecord | None = None
+        self._verify_first = False
+        self._wrote = False
+        self._made_marker = False
+        # Batches of this run that need no word any more about who planned them.
+        self._planned: set[int] = set()
+        self._pinned_from: View | None = None
+
+    def advance(self) -> Plan | TopicResult:
+        """Do all that can be done without reading records.
+
+        Returns:
+            A plan that has to be executed before this is called again, or the result.
+
+        Raises:
+            TerminalError: a person has to act; the message says how.
+            TransientError: try the run again.
+        """
+        if self.request.purpose != "resume":
+            return inspect(self.committer, self.request, self.log.read_run(self.request.run))
+        try:
+            return self._advance()
+        except (KafkaUnavailableError, TopicNotFoundError, TopicRecreatedError) as e:
+            finish_decided(self.committer, e)
+            raise
+
+    def _advance(self) -> Plan | TopicResult:
+        if self._record is None:
+            self._record = self.log.read_run(self.request.run)
+            self._verify_first = self._record is not None
+            if self._record is None:
+                pinned = self._pin()
+                if isinstance(pinned, TopicResult):
+                    return pinned
+                self._record = pinned
+            else:
+                self._warn_if_different(self._record)
+        while True:
+            step = self._step(self._record)
+            if step is not None:
+                return step
+
+    # -- pinning the target -------------------------------------------------------------------------------------------
+
+    def _pin(self) -> RunRecord | TopicResult:
+        while True:
+            view = self._view_or_create()
+            if (pending := view.open_reset) is None:
+                break
+            finish_reset(self.committer, view, pending)
+        require_topic_id(self.source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
+        partitions = self.source.describe(self.topic).partitions
+        ends = self.source.ends(self.topic, partitions, self.request.isolation)
+        refuse_shorter_log(self.source, self.topic, view.marker, ends)
+        window: Window | None = None
+        if self.request.window is not None:
+            window = window_of(
+                self.source,
+                self.topic,
+                self.request.window,
+                ends,
+                now_ms=int(self._now() * 1000),
+                on_future_timestamp=self.request.on_future_timestamp,
+            )
+            target = interval_target(view, window)
+        elif self.request.mode == "incremental":
+            target = incremental_target(view, ends)
+            if self.request.max_records_per_run is not None:
+                target = fair_share(target, self.request.max_records_per_run)
+        else:
+            target = recovery_target(view)
+        if not target:
+            return self._nothing_to_do(view, window)
+        below = NO_OFFSETS if window is None else target - window.offsets()
+        if below and view.next == 1 and not self._made_marker and self._patience.first_plan():
+            return self._pin()
+        if isinstance(self.request.window, Mapping) and (unclaimed := target - view.claims):
+            # Offsets that somebody typed: what is wrong with them is said before the run is bound to them.
+            self._claimable(unclaimed, ends, self.request.isolation)
+        self._say_how_much(target, below)
+        record = RunRecord(
+            run=self.request.run,
+            mode=self.request.mode,
+            params=dict(self.request.params),
+            topic_id=view.marker.topic_id,
+            generation=view.marker.generation,
+            target=target,
+            window=self.request.window if isinstance(self.request.window, tuple) else None,
+            # A batch that stays open for long, such as a backfill nobody can execute, is none that this run looks from.
+            low=min((n for n, plan in view.open_plans.items() if plan.claim & target), default=view.next),
+            layout_sha256=layout_digest(self.request.layout),
+            isolation=self.request.isolation,
+        )
+        self._wrote = True
+        # No plan is written before this record exists: a retry after any crash must aim at the same offsets.
+        stored = self.log.create_run(record, attempt=self.request.attempt)
+        self._pinned_from = view if stored == record else None
+        return stored
+
+    def _view_or_create(self) -> View:
+        found = self.log.read_marker()
+        if found is None:
+            # The marker is read once more after the plan: another run may be creating both right now.
+            if self.log.read_plan(1) is not None:
+                self.log.require_marker()
+            else:
+                self._create_marker()
+        return self.log.view(found)
+
+    def _create_marker(self) -> None:
+        info = self.source.describe(self.topic)
+        start = pipeline_start(self.source, self.topic, self.request, info.partitions)
+        if info.topic_id is None:
+            log.warning(
+                "the brokers of topic %s give no topic ids (before Kafka 2.8): a topic that is deleted and created "
+                "again is only noticed when it is shorter than the stored offsets",
+                self.topic,
+            )
+        self._wrote = True
+        self._made_marker = self.log.create_marker(
+            Marker(
+                topic=self.topic,
+                cluster_id=info.cluster_id or "",
+                topic_id=info.topic_id or "",
+                start=start,
+            ),
+            data_prefix=data_prefix(self.request.layout, self.topic),
+            unsafe_single_writer=self.request.unsafe_single_writer,
+        )
+
+    def _nothing_to_do(self, view: View, window: Window | None) -> TopicResult:
+        offsets = window.offsets() if window is not None else Offsets()
+        if not offsets:
+            return TopicResult(
+                topic=self.topic, status="empty", target=offsets, batches=(), skipped=offsets, wrote=self._wrote
+            )
+        generation, high = view.marker.generation, view.marker.last_resolved
+        covering = covering_downward(self.committer, offsets, generation=generation, high=high)
+        return self._result(view.marker, generation, offsets, covering, look=True)
+
+    def _say_how_much(self, target: Offsets, below: Offsets) -> None:
+        log.info("topic %s: %d offsets to land: %s", self.topic, target.count, target)
+        if below:
+            log.info(
+                "topic %s: %d of these offsets lie below the window and were never landed; they are landed with it, so "
+                "that no gap is left: %s",
+                self.topic,
+                below.count,
+                ", ".join(f"{Offsets({p: r}).count:,} of partition {p}" for p, r in below.items()),
+            )
+
+    def _warn_if_different(self, record: RunRecord) -> None:
+        first = (record.mode, record.params, record.isolation)
+        now = (self.request.mode, dict(self.request.params), self.request.isolation)
+        if first != now:
+            log.warning(
+                "topic %s: this run was first tried as %s %s, %s, and keeps that target; asked for now, and ignored: "
+                "%s %s, %s",
+                self.topic,
+                *first,
+                *now,
+            )
+        if record.layout_sha256 != layout_digest(self.request.layout):
+            log.warning(
+                "topic %s: the layout has changed since this run was first tried; batches that are planned keep "
+                "theirs, what is left of the run gets the new one",
+                self.topic,
+            )
+
+    # -- towards the target -------------------------------------------------------------------------------------------
+
+    def _step(self, record: RunRecord) -> Plan | TopicResult | None:
+        # The first step goes on from what the target was made from: a plan that came since takes the number first.
+        view, self._pinned_from = self._pinned_from or self.log.view(), None
+        covered = view.marker.covered_in(record.generation)
+        if record.generation < view.marker.generation and not record.target <= covered:
+            raise RunSupersededError(
+                f"topic {self.topic!r} was reset after run {self.request.run!r} was planned; its offsets "
+                f"{record.target - covered} belong to the earlier incarnation and were never landed. Start a new run"
+            )
+        if record.target <= covered:
+            return self._succeed(record, view)
+        self._verify_first = False
+        if (pending := view.open_reset) is not None:
+            finish_reset(self.committer, view, pending)
+            return None
+        topic_id = require_topic_id(self.source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
+        free = record.target - covered - view.claims
+        if free:
+            plan = self._append(record, view, free, topic_id)
+            return None if plan is None else self._finish(plan)
+        mine = [p for _, p in sorted(view.open_plans.items()) if p.run == self.request.run]
+        needed = mine or [p for _, p in sorted(view.open_plans.items()) if p.claim & record.target]
+        return self._finish(needed[0])
+
+    def _append(self, record: RunRecord, view: View, free: Offsets, topic_id: str) -> Plan | None:
+        """Append the next plan towards the target; None if somebody else was faster and the view is stale."""
+        claim, tail = next_claim(view, free, max_records=self.request.max_records_per_batch)
+        ends = self.source.ends(self.topic, tuple(claim), record.isolation)
+        split = self._claimable(claim, ends, record.isolation)
+        largest = self.request.max_slice_records
+        # What is left, of a coverage with many gaps or with small slices, is for the next batch.
+        read = first_slices(split.read, max_records=largest, most=MAX_SLICES)
+        plan = Plan(
+            batch=view.next,
+            type="data",
+            topic=self.topic,
+            topic_id=topic_id,
+            generation=view.marker.generation,
+            run=self.request.run,
+            tail=tail,
+            isolation=record.isolation,
+            slices=cut_slices(read, max_records=largest),
+            skipped=split.skipped,
+            layout=self.request.layout,
+            layout_sha256=layout_digest(self.request.layout),
+            start=view.start_of_log,
+            writer=writer_versions(),
+        )
+        self._wrote = True
+        # The same body never goes under another number: if the number is taken, everything is looked at again.
+        if not self.log.create_plan(plan, attempt=self.request.attempt, task=self.request.task):
+            return None
+        self._planned.add(plan.batch)
+        if self.log.require_marker()[0].is_resolved(plan.batch):
+            if self.log.read_manifest(plan.batch) is None:
+                raise LogTamperedError(
+                    f"batch {plan.batch} of topic {self.topic!r} is resolved, yet its number was free: control objects "
+                    f"below {self.log.prefix} were deleted. Restore them (bucket versioning); this run wrote "
+                    f"{self.log.plan_url(plan.batch)}"
+                )
+            return None
+        log.info("topic %s: batch %d claims %s", self.topic, plan.batch, plan.claim)
+        return plan
+
+    def _claimable(self, claim: Offsets, ends: Mapping[int, int], isolation: Isolation) -> Claimable:
+        beyond = Offsets({p: [(ends.get(p, 0), 2**63 - 1)] for p in claim}) & claim
+        if beyond and isolation == "read_committed":
+            written = self.source.ends(self.topic, tuple(beyond), "read_uncommitted")
+            if not beyond - Offsets({p: [(0, end)] for p, end in written.items()}):
+                raise TransientError(
+                    f"topic {self.topic!r}: offsets {beyond} lie behind an open transaction, so a reader of committed "
+                    f"records cannot see them yet; a batch that read uncommitted ones promised them and was given up. "
+                    f"Nothing was planned. Run again when the transaction has ended, or with "
+                    f"isolation='read_uncommitted' under a new run"
+                )
+        earliest = self.source.earliest(self.topic, tuple(claim))
+        return claimable(
+            self.topic,
+            claim,
+            earliest=earliest,
+            ends=ends,
+            on_data_loss=self.request.on_data_loss,
+            accept=self.log.remedies.accept_gone,
+        )
+
+    def _finish(self, plan: Plan) -> Plan | None:
+        """Carry an open plan out if it is decided, else hand it out to be executed."""
+        decision = self.log.read_manifest(plan.batch)
+        if decision is None and plan.run != self.request.run:
+            decision = self._patience.decision(plan)
+        elif plan.run == self.request.run and plan.batch not in self._planned:
+            self._planned.add(plan.batch)
+            log.info(
+                "topic %s: batch %d was planned by an earlier try of this run (%s) and is carried out now. If that "
+                "try's Spark driver is still alive, working in parallel is harmless: one of the two decides the batch",
+                self.topic,
+                plan.batch,
+                self.log.planned_by(plan.batch),
+            )
+        self._wrote = True
+        if decision is None:
+            if plan.slices:
+                return plan
+            decision = self.committer.decide(plan, (), run=self.request.run)
+        self.committer.carry_out(plan, decision)
+        return None
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _succeed(self, record: RunRecord, view: View) -> TopicResult:
+        covering = covering_upward(self.committer, record.target, generation=record.generation, low=record.low)
+        return self._result(view.marker, record.generation, record.target, covering, look=self._verify_first)
+
+    def _result(
+        self, marker: Marker, generation: int, target: Offsets, covering: Iterator[Covering], *, look: bool
+    ) -> TopicResult:
+        summaries: list[BatchSummary] = []
+
+        def one_by_one() -> Iterator[Covering]:
+            # A window may have many batches, and each may list many objects: one after the other is in memory.
+            for batch in covering:
+                summaries.append(batch.summary(self.log, self.request.run))
+                self.log.forget(batch.plan.batch)
+                yield batch
+
+        verified = restored = 0
+        if look:
+            verified, restored = require_objects(
+                self.committer, one_by_one(), target, on_missing=self.request.on_missing
+            )
+        else:
+            collections.deque(one_by_one(), maxlen=0)
+        self._wrote = self._wrote or bool(restored)
+        return TopicResult(
+            topic=self.topic,
+            status="ok",
+            target=target,
+            batches=tuple(sorted(summaries, key=lambda b: b.batch)),
+            skipped=marker.lost_in(generation) & target,
+            verified=verified,
+            wrote=self._wrote,
+        )

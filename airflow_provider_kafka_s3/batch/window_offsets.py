@@ -1,0 +1,172 @@
+"""What a run asks for, by time or by offsets, held against what the topic's log holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from airflow_provider_kafka_s3.batch.planning import Window
+from airflow_provider_kafka_s3.batch.request import OnFutureTimestamp, RequestedWindow, RunRequest
+from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffset
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+
+__all__ = ["is_future", "pipeline_start", "window_of"]
+
+_CLOCKS_DIFFER: Final = 3_600_000
+"""Milliseconds that a record's timestamp may be ahead of this machine's clock. Brokers from Kafka 4.0 on refuse what is
+further ahead (``message.timestamp.after.max.ms``)."""
+
+
+def is_future(found: TimedOffset, now_ms: int) -> bool:
+    """Whether a record has a timestamp that no record can have yet.
+
+    Kafka looks a time up as the first record that is not older. Such a record is the answer to every question about a
+    later time, so nothing can be concluded about the records behind it.
+
+    Args:
+        found: the answer to a question about a time.
+        now_ms: the time, in milliseconds since the epoch.
+    """
+    return found.timestamp > now_ms + _CLOCKS_DIFFER
+
+
+def pipeline_start(source: Source, topic: str, request: RunRequest, partitions: Sequence[int]) -> dict[int, int]:
+    """Where a topic begins that has no marker yet, per partition.
+
+    Args:
+        source: Kafka.
+        topic: its name.
+        request: of the first run: its starting offsets count, or its window, if it has none.
+        partitions: of the topic.
+
+    Raises:
+        ConfigurationError: explicit offsets lie outside the log.
+    """
+    if request.starting == "earliest":
+        return source.earliest(topic, partitions)
+    if request.starting == "latest":
+        return source.ends(topic, partitions, request.isolation)
+    if request.starting is not None:
+        return _explicit_start(source, topic, request.starting, partitions, request.isolation)
+    assert request.window is not None, "checked by the request"
+    return _window_start(source, topic, request.window, partitions, request.isolation)
+
+
+def _explicit_start(
+    source: Source, topic: str, start: Mapping[int, int], partitions: Sequence[int], isolation: Isolation
+) -> dict[int, int]:
+    """Explicit starting offsets, if they name every partition and lie within the log."""
+    earliest = source.earliest(topic, partitions)
+    ends = source.ends(topic, partitions, isolation)
+    if set(start) != set(partitions):
+        raise ConfigurationError(
+            f"starting_offsets of topic {topic!r} name partitions {sorted(start)}, the topic has "
+            f"{sorted(partitions)}; give an offset for each of them"
+        )
+    for partition, offset in start.items():
+        if not earliest[partition] <= offset <= ends[partition]:
+            raise ConfigurationError(
+                f"starting_offsets of topic {topic!r}: offset {offset} of partition {partition} is not within "
+                f"the log, which goes from {earliest[partition]} to {ends[partition]}"
+            )
+    return dict(start)
+
+
+def _window_start(
+    source: Source, topic: str, window: RequestedWindow, partitions: Sequence[int], isolation: Isolation
+) -> dict[int, int]:
+    """Where a pipeline begins whose first run has a window and no starting offsets: where the window does.
+
+    A partition without a record as young as the window, or that a window of offsets does not name, begins at its
+    current end: a record that comes late is behind it.
+    """
+    ends = source.ends(topic, partitions, isolation)
+    if isinstance(window, Mapping):
+        _refuse_offsets_outside(source, topic, window, ends)
+        earliest = source.earliest(topic, partitions)
+        return {p: max(window[p][0], earliest[p]) if p in window else end for p, end in ends.items()}
+    return _first_of(source, topic, window[0], ends)
+
+
+def window_of(
+    source: Source,
+    topic: str,
+    window: RequestedWindow,
+    ends: Mapping[int, int],
+    *,
+    now_ms: int,
+    on_future_timestamp: OnFutureTimestamp,
+) -> Window:
+    """A window as offsets, cut at the end of what may be read.
+
+    Args:
+        source: Kafka.
+        topic: whose partitions.
+        window: what was asked for.
+        ends: per partition of the topic one past the last offset that may be read.
+        now_ms: the time, in milliseconds since the epoch.
+        on_future_timestamp: a window of time whose end is hidden by a record of the future is an error (``fail``), or
+            is read to the current end (``read_to_end``).
+
+    Raises:
+        ConfigurationError: explicit offsets name a partition that the topic does not have, or reach past its end.
+        RecordError: a record of the future hides the end of the window.
+    """
+    if isinstance(window, Mapping):
+        _refuse_offsets_outside(source, topic, window, ends)
+        return Window(
+            starts={p: start for p, (start, _) in window.items()}, ends={p: e for p, (_, e) in window.items()}
+        )
+    start, end = window
+    starts = _first_of(source, topic, start, ends)
+    # A window that is still open reaches to the current end.
+    stops = source.at_timestamp(topic, tuple(ends), end) if end <= now_ms + _CLOCKS_DIFFER else {}
+    hidden = {p: found for p, found in stops.items() if found is not None and is_future(found, now_ms)}
+    if hidden and on_future_timestamp == "fail":
+        raise _hidden_end(topic, hidden)
+    known = {p: found.offset for p, found in stops.items() if found is not None and p not in hidden}
+    return Window(starts=starts, ends={p: min(known.get(p, last), last) for p, last in ends.items()})
+
+
+def _first_of(source: Source, topic: str, at: int, ends: Mapping[int, int]) -> dict[int, int]:
+    """Per partition the first offset that is not older; its end where there is none.
+
+    It is cut at the end of what may be read: a timestamp can point into an open transaction.
+    """
+    found = source.at_timestamp(topic, tuple(ends), at)
+    return {p: last if (first := found.get(p)) is None else min(first.offset, last) for p, last in ends.items()}
+
+
+def _hidden_end(topic: str, hidden: Mapping[int, TimedOffset]) -> RecordError:
+    partition, first = min(hidden.items())
+    others = [f"; partition {p}, offset {found.offset}, {_time(found)}" for p, found in sorted(hidden.items())[1:]]
+    return RecordError(
+        f"topic {topic!r} has a record from the future: partition {partition}, offset {first.offset}, timestamp "
+        f"{_time(first)}{''.join(others)}. Kafka looks a time up as the first record that is not older, so every "
+        f"later window would end at this record, and what follows it would be left out in silence. Nothing was "
+        f"planned. Read such windows to the current end by on_future_timestamp='read_to_end'; land the topic by "
+        f"offsets='incremental'; or give this run the offsets that it shall land, by the conf "
+        f'{{"kafka_s3": {{"offsets": {{"{topic}": {{"{partition}": [start, end]}}}}}}}}'
+    )
+
+
+def _time(found: TimedOffset) -> str:
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=found.timestamp)).isoformat()
+    except OverflowError:  # beyond the year 9999; nanoseconds, most likely
+        return f"{found.timestamp} ms since 1970, beyond the year 9999"
+
+
+def _refuse_offsets_outside(
+    source: Source, topic: str, window: Mapping[int, tuple[int, int]], ends: Mapping[int, int]
+) -> None:
+    if not (wrong := [p for p, (_, end) in sorted(window.items()) if p not in ends or end > ends[p]]):
+        return
+    asked = ", ".join(f"{p}: [{window[p][0]}, {window[p][1]})" for p in wrong)
+    earliest = source.earliest(topic, tuple(ends))
+    has = ", ".join(f"{p}: [{earliest[p]}, {end})" for p, end in sorted(ends.items()))
+    raise ConfigurationError(
+        f"the window of topic {topic!r} asks for offsets {asked}, which the log does not have: it holds {has} (up to "
+        f"the first open transaction, if isolation is read_committed). Nothing was planned. Give offsets within these"
+    )

@@ -1,0 +1,180 @@
+"""The commands that change something: ways out of dead ends, and cleaning up. Each may be repeated, beside any run."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from airflow_provider_kafka_s3.batch.planning import recovery_target
+from airflow_provider_kafka_s3.batch.roll_forward import roll_forward
+from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, table
+from airflow_provider_kafka_s3.documents.notation import parse_offsets
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.maintenance import gc
+from airflow_provider_kafka_s3.maintenance.abandon import abandon as abandon_batch
+from airflow_provider_kafka_s3.maintenance.accept_loss import absent, accept_deleted, accept_gone
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss as accept_lost_objects
+from airflow_provider_kafka_s3.maintenance.named_batch import require_plan
+from airflow_provider_kafka_s3.maintenance.recover import recover as recover_topic
+from airflow_provider_kafka_s3.maintenance.reset import live_topic_id
+from airflow_provider_kafka_s3.maintenance.reset import reset as reset_topic
+
+__all__ = ["abandon", "accept_loss", "collect", "recover", "reset"]
+
+
+def abandon(access: Access) -> Answer:
+    """Give an undecided batch up."""
+    said, committer = access.said, access.committer()
+    plan = require_plan(committer, said.batch)
+    data: dict[str, Any] = {"batch": plan.batch, "offsets": plan.claim.to_wire(), "dry_run": said.dry_run}
+    if said.dry_run:
+        decision = committer.log.read_manifest(plan.batch)
+        state = "not decided" if decision is None else decision.status
+        return Answer(
+            data | {"state": state},
+            [
+                (
+                    f"batch {plan.batch} is {state}; it claims {plan.claim}, planned by "
+                    f"{committer.log.planned_by(plan.batch)}"
+                ),
+                f"would be abandoned, its offsets released as {said.release}" if decision is None else "nothing to do",
+            ],
+        )
+    decision = abandon_batch(committer, plan.batch, release=said.release, reason=said.reason, operator=said.operator)
+    later = {
+        "debt": "the next incremental run, or kafka-s3 recover, plans its offsets again"
+        if plan.tail
+        else "a run over its window plans its offsets again",
+        "lost": "its offsets are recorded as lost",
+    }[decision.release or "lost"]
+    lines = [f"batch {plan.batch} is abandoned ({decision.release}): {later}"]
+    if decision.release != said.release:
+        lines.append(f"it was abandoned before, by {decision.operator}: that decision stays")
+    return Answer(data | {"release": decision.release, "reason": decision.reason, "operator": decision.operator}, lines)
+
+
+def accept_loss(access: Access) -> Answer:
+    """Record what cannot be landed any more as lost."""
+    said = access.said
+    if bool(said.offsets) == bool(said.batch):
+        raise ConfigurationError("name either batches by --batch, or offsets by --offsets")
+    if said.other_cluster and (said.offsets or said.deleted):
+        raise ConfigurationError(
+            "--other-cluster is only about batches that are not complete: --batch without --deleted"
+        )
+    committer = access.committer()
+    record = {"reason": said.reason, "operator": said.operator}
+    if said.offsets:
+        offsets = parse_offsets(said.offsets)
+        if said.dry_run:
+            left = offsets - committer.log.view().marker.covered
+            return Answer({"offsets": left.to_wire(), "dry_run": True}, [f"would be recorded as lost: {left}"])
+        lost = accept_gone(committer, offsets, **record)
+        line = f"recorded as lost: {lost}" if lost else "these offsets are covered already; nothing was changed"
+        return Answer({"offsets": lost.to_wire(), "dry_run": False}, [line])
+    keys: dict[str, list[str]] = {}
+    waiting: dict[str, list[str]] = {}
+    lines = []
+    for batch in sorted(set(said.batch)):
+        pending: tuple[str, ...] = ()
+        if said.dry_run:
+            seen = absent(committer, batch)
+            # Of a complete batch, nobody completes an upload any more.
+            found, pending = ((*seen.gone, *seen.waiting), ()) if said.deleted else (seen.gone, seen.waiting)
+            lines += [f"batch {batch}: {count(len(found), 'object')} absent, with an upload that is gone"]
+        elif said.deleted:
+            found = accept_deleted(committer, batch, **record)
+        else:
+            found = accept_lost_objects(committer, batch, **record, other_cluster=said.other_cluster)
+        if not said.dry_run:
+            lines += [f"batch {batch} is complete, {count(len(found), 'object')} accepted as lost"]
+        lines += [f"  {access.store.url(key)}" for key in found]
+        if pending:
+            lines += [
+                (
+                    f"batch {batch}: {count(len(pending), 'object')} absent, with a pending upload: it is completed; "
+                    f"if the store does not complete it, the object is written again from Kafka, or accepted as lost"
+                )
+            ]
+            lines += [f"  {access.store.url(key)}" for key in pending]
+        keys[str(batch)], waiting[str(batch)] = list(found), list(pending)
+    data = {"lost": keys, "dry_run": said.dry_run}
+    return Answer(data | {"waiting": waiting} if said.dry_run else data, lines)
+
+
+def reset(access: Access) -> Answer:
+    """Turn to the topic that was created again."""
+    said, committer = access.said, access.committer()
+    view = committer.log.view()
+    live = live_topic_id(committer, view)
+    data: dict[str, Any] = {"stored_topic_id": view.topic_id, "live_topic_id": live, "dry_run": said.dry_run}
+    if said.dry_run:
+        if live == view.topic_id and view.open_reset is None:
+            return Answer(data, ["the topic is the one that was landed; nothing to do"])
+        undecided = [n for n in view.open_plans if committer.log.read_manifest(n) is None]
+        return Answer(
+            data | {"undecided": undecided},
+            [
+                (
+                    f"would close generation {view.marker.generation} (topic id {view.marker.topic_id}) and begin the "
+                    f"next one with {live}"
+                ),
+                f"batches that nobody decided would be recorded as lost: {undecided or 'none'}",
+            ],
+        )
+    done = reset_topic(committer, operator=said.operator)
+    generation = committer.log.require_marker()[0].generation
+    line = (
+        f"generation {generation} begins with topic id {live}; the next run starts with the topic's first record"
+        if done
+        else "the topic is the one that is landed; nothing was changed"
+    )
+    return Answer(data | {"reset": done, "generation": generation}, [line])
+
+
+def recover(access: Access) -> Answer:
+    """Finish what is open or owed."""
+    said, committer = access.said, access.committer()
+    view = committer.log.view()
+    if said.dry_run:
+        owed = recovery_target(view)
+        rows = [
+            (n, "decided" if committer.log.read_manifest(n) else "planned", p.claim.count, committer.log.planned_by(n))
+            for n, p in sorted(view.open_plans.items())
+        ]
+        return Answer(
+            {"open": [row[0] for row in rows], "owed": owed.to_wire(), "dry_run": True},
+            [
+                f"{owed.count:,} offsets would be landed or completed: {owed}",
+                *(table(("batch", "state", "offsets", "planned by"), rows) if rows else ()),
+            ],
+        )
+    if said.decided_only:
+        done = roll_forward(committer)
+    else:
+        done = recover_topic(committer, operator=said.operator, on_data_loss=said.on_data_loss, wait=said.wait)
+    lines = [f"finished batches: {', '.join(map(str, done.batches)) or 'none'}"]
+    if done.undecided:
+        lines.append(f"not decided, so left to a run or to kafka-s3 recover: {', '.join(map(str, done.undecided))}")
+    return Answer(
+        {"finished": list(done.batches), "undecided": list(done.undecided), "dry_run": False},
+        lines,
+        FINDINGS if done.undecided else OK,
+    )
+
+
+def collect(access: Access) -> Answer:
+    """Abort uploads that nobody can complete any more."""
+    said = access.said
+    topics: dict[str, Any] = {}
+    rows = []
+    for topic_log in access.topic_logs():
+        found = gc.find_garbage(topic_log, now=time.time(), older_than=said.older_than * 86_400)
+        if not said.dry_run:
+            gc.collect(topic_log, found)
+        numbers = {name: len(getattr(found, name)) for name in ("garbage", "needed", "young", "foreign")}
+        topics[f"{topic_log.pipeline}/{topic_log.topic}"] = numbers | {"keys": [upload.key for upload in found.garbage]}
+        rows.append((topic_log.pipeline, topic_log.topic, *numbers.values()))
+    head = ("pipeline", "topic", "would abort" if said.dry_run else "aborted", "needed", "young", "foreign")
+    return Answer({"topics": topics, "dry_run": said.dry_run}, table(head, rows))

@@ -1,0 +1,140 @@
+"""The command ``kafka-s3 repair``: build the marker again from the log. It may be repeated, beside any run."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.output import FAILED, FINDINGS, OK, Answer, count, size
+from airflow_provider_kafka_s3.documents.notation import format_batches, parse_batches
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.maintenance import repair as marker_repair
+
+__all__ = ["repair"]
+
+
+def repair(access: Access) -> Answer:
+    """Build the marker again."""
+    said = access.said
+    topic_log = access.topic_log(said.pipeline, said.topic)
+    committer = Committer(topic_log, access.source, object_builder(access.store))
+    start, cluster_id = _start(access)
+    if said.batches and not said.gone_before:
+        raise ConfigurationError("--batches says which batches --gone-before is about; give both")
+    rule = marker_repair.GoneRule(
+        before=_moment(said.gone_before),
+        batches=parse_batches(said.batches) if said.batches else None,
+        restore=said.restore_gone,
+        reason=said.reason,
+        operator=said.operator,
+    )
+    done = marker_repair.repair(committer, start=start, cluster_id=cluster_id, rule=rule, dry_run=said.dry_run)
+    what = {
+        "right": "the marker is what the log says" + ("" if done.recorded else "; nothing was changed"),
+        "missing": "the marker was missing",
+        "corrupt": "the marker could not be trusted",
+        "wrong": "the marker was not what the log says",
+    }[done.was]
+    if done.was != "right" and not done.unsure:
+        what += "; it would be written" if said.dry_run else "; it is written again"
+    lines = [what]
+    if done.unsure:
+        lines += _choice(access, topic_log, done)
+    else:
+        would = "would be" if said.dry_run else "are"
+        lines += [f"{_told(done.recorded)} {would} recorded as gone for good"] if done.recorded else []
+        lines += [f"covered: {done.marker.covered}", *(f"batch {n} stays open: {w}" for n, w in done.open.items())]
+    code = (FINDINGS if said.dry_run else FAILED) if done.unsure else OK
+    return Answer(
+        {
+            "was": done.was,
+            "written": done.written,
+            "covered": done.marker.covered.to_wire(),
+            "lost": done.marker.lost.to_wire(),
+            "debt": done.marker.debt.to_wire(),
+            "open": {str(n): why for n, why in done.open.items()},
+            "unsure": {str(gone.batch): list(gone.keys) for gone in done.unsure},
+            "recorded": {str(gone.batch): list(gone.keys) for gone in done.recorded},
+            "dry_run": said.dry_run,
+        },
+        lines,
+        code,
+    )
+
+
+def _choice(access: Access, topic_log: TopicLog, done: marker_repair.Repaired) -> list[str]:
+    """What a person has to say before the marker is built, and both commands that say it.
+
+    They name the batches: what is lost after they were printed has still to be asked about.
+    """
+    said, unsure = access.said, done.unsure
+    known = [gone.decided for gone in unsure if gone.decided is not None]
+    first, last = math.floor(min(known, default=0)), math.floor(max(known, default=0))
+    latest = math.floor(max((gone.decided for gone in done.recorded if gone.decided is not None), default=0))
+    again = ("--starting-offsets", said.starting_offsets) if said.starting_offsets else ()
+    decided = [gone.batch for gone in done.recorded]
+    older = ("--gone-before", said.gone_before, "--batches", format_batches(decided)) if decided else ()
+    everything = format_batches([*decided, *(gone.batch for gone in unsure)])
+    stay = topic_log.remedies.repair(*again, "--gone-before", _when(max(last, latest) + 1), "--batches", everything)
+    restore = topic_log.remedies.repair(*again, *older, "--restore-gone")
+    return [
+        (
+            f"{_told(unsure)} are gone, and their uploads too: they were never completed, or somebody deleted them "
+            f"since, and no document says which. The batches were decided from {_when(first)} to {_when(last)}. "
+            f"Nothing was changed. Choose, for all of them"
+        ),
+        f"they were deleted, and stay gone (an earlier time: only those of batches decided before it): {stay}",
+        f"they are written again from Kafka, by kafka-s3 recover or the next run over them: {restore}",
+    ]
+
+
+def _told(found: Sequence[marker_repair.Gone]) -> str:
+    """How much it is."""
+    objects = [entry for gone in found for entry in gone.objects]
+    return (
+        f"{count(len(objects), 'object')} ({count(sum(e.records for e in objects), 'record')}, "
+        f"{size(sum(e.size for e in objects))}) of {count(len(found), 'batch')}"
+    )
+
+
+def _moment(text: str | None) -> float | None:
+    """A time with its zone, in epoch seconds."""
+    if text is None:
+        return None
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ConfigurationError(
+            f"--gone-before {text!r} is no time with a zone; write it as 2026-01-01T00:00:00Z, or with an offset such "
+            f"as 2026-01-01T00:00:00+01:00"
+        )
+    return moment.timestamp()
+
+
+def _when(seconds: int) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _start(access: Access) -> tuple[dict[int, int], str]:
+    """Where partitions begin that no batch ever touched, and the cluster's id."""
+    said, topic = access.said.starting_offsets, access.said.topic
+    if said not in (None, "earliest", "latest"):
+        pairs = [part.partition(":") for part in said.split(",")]
+        if not all(len(n) < 20 and n.isascii() and n.isdigit() for p, _, o in pairs for n in (p, o)):
+            raise ConfigurationError(
+                f"--starting-offsets {said!r}: use earliest, latest, or PARTITION:OFFSET with commas between"
+            )
+        return {int(p): int(o) for p, _, o in pairs}, ""
+    if said is None and not access.has_kafka:
+        return {}, ""
+    info = access.source.describe(topic)
+    if said == "latest":
+        return access.source.ends(topic, info.partitions, "read_committed"), info.cluster_id or ""
+    return access.source.earliest(topic, info.partitions), info.cluster_id or ""

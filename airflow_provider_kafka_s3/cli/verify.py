@@ -1,0 +1,94 @@
+"""The command ``kafka-s3 verify``."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.run import TopicRun
+from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, size
+from airflow_provider_kafka_s3.documents.notation import parse_offsets
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.exceptions import (
+    BatchLossError,
+    ConfigurationError,
+    ForeignObjectError,
+    MissingObjectError,
+)
+
+__all__ = ["verify"]
+
+
+def verify(access: Access) -> Answer:
+    """Read objects back; restore what is missing, if asked."""
+    said = access.said
+    logs = access.topic_logs()
+    if (said.batch or said.offsets) and len(logs) != 1:
+        raise ConfigurationError("--batch and --offsets are those of one topic; name it by --pipeline and --topic")
+    topics: dict[str, Any] = {}
+    lines, code = [], OK
+    for topic_log in logs:
+        access.require_landed(topic_log)
+        told, line, wrong = _verify(access, topic_log)
+        topics[topic_log.topic] = told
+        lines.append(line)
+        code = FINDINGS if wrong else code
+    return Answer({"topics": topics}, lines or ["nothing is landed there"], code)
+
+
+def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, bool]:
+    committer = Committer(topic_log, access.source, object_builder(access.store))
+    window = _window(access, topic_log)
+    request = RunRequest(
+        run=f"operator:verify:{uuid.uuid4()}",
+        mode="incremental" if window is None else "data_interval",
+        window=window,
+        layout=topic_log.last_layout(topic_log.view().next),
+        starting="earliest",
+        purpose="restore" if access.said.restore and not access.said.dry_run else "verify",
+    )
+    try:
+        result = TopicRun(committer, request).advance()
+    except (MissingObjectError, ForeignObjectError, BatchLossError) as e:
+        return {"status": "damaged", "error": type(e).__name__, "message": str(e)}, f"{topic_log.topic}: {e}", True
+    if not isinstance(result, TopicResult) or result.verification is None:
+        raise TypeError("a verification plans nothing")
+    found = result.verification
+    told = {
+        "status": result.status,
+        "batches": [b.batch for b in result.batches],
+        "objects": found.objects,
+        "size": found.size,
+        "restored": list(found.restored),
+        "accepted": list(found.accepted),
+        "uncovered": found.uncovered.to_wire(),
+    }
+    restored = f", {count(len(found.restored), 'object')} written again" if found.restored else ""
+    accepted = f", {count(len(found.accepted), 'object')} accepted as lost" if found.accepted else ""
+    return (
+        told,
+        f"{topic_log.topic}: {count(found.objects, 'object')} intact, {size(found.size)} read{restored}{accepted}",
+        False,
+    )
+
+
+def _window(access: Access, topic_log: TopicLog) -> dict[int, tuple[int, int]] | None:
+    """What of a topic to look at, as one range per partition; None: all that is landed."""
+    said = access.said
+    if not said.batch and not said.offsets:
+        return None
+    offsets = parse_offsets(said.offsets) if said.offsets else NO_OFFSETS
+    for batch in said.batch or ():
+        plan, _ = topic_log.require_plan(batch)
+        if plan.generation != topic_log.view().marker.generation:
+            raise ConfigurationError(
+                f"batch {batch} of topic {topic_log.topic!r} was landed before the topic was reset; its offsets mean "
+                f"something else now"
+            )
+        offsets |= plan.claim
+    return {p: (found[0][0], found[-1][1]) for p, found in Offsets(dict(offsets.items())).items()}

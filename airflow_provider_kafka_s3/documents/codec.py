@@ -1,0 +1,240 @@
+"""Control documents: canonical JSON, versioned, checksummed, validated.
+
+Canonical means UTF-8, keys sorted, no spaces, no floats, a final newline. ``sha256`` is taken over the canonical form
+without itself. A document that is read back is untrusted input: whatever is not exactly right is refused.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+import re
+import socket
+import uuid
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from airflow_provider_kafka_s3 import __version__
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    CorruptControlError,
+    UnsupportedFormatError,
+)
+from airflow_provider_kafka_s3.storage.port import MAX_WHOLE
+
+__all__ = [
+    "FORMAT",
+    "MAX_BATCH",
+    "MAX_BYTES",
+    "MAX_PARTITION",
+    "Document",
+    "canonical",
+    "corrupt",
+    "decode",
+    "digest",
+    "encode",
+    "printable",
+    "write_stamp",
+]
+
+FORMAT: Final = 1
+"""The version of the documents that this code writes, and the highest it reads."""
+
+MAX_BYTES: Final = MAX_WHOLE
+"""Of one document: a manifest of 100,000 objects of one part has some 45 MB. What is longer is not even read."""
+
+MAX_BATCH: Final = 10**10 - 1
+"""Batch numbers have ten digits in keys."""
+
+MAX_PARTITION: Final = 2**31 - 1
+"""Kafka's partitions are numbers of 32 bits."""
+
+_MAX_DIGITS: Final = 19
+_SHOWN: Final = 300
+_SHOWN_VERSION: Final = 40
+
+_STAMPS: Final = ("written_by", "write_id", "created_at", "version")
+_OVERHEAD: Final = ("kind", "format", "sha256", *_STAMPS, "process", "task")
+
+# Those of Unicode's categories Cc, Zl and Zp, and what turns the direction of writing: they could forge lines.
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of the control documents; a subclass names its ``kind`` by its class name in lower case."""
+
+
+D = TypeVar("D", bound=Document)
+
+
+def canonical(value: object) -> bytes:
+    """The one JSON form of a value."""
+    return (
+        json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    )
+
+
+def digest(value: object) -> str:
+    """Hex SHA-256 of the canonical form."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def builtins(value: object) -> Any:
+    """A struct as plain JSON values."""
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_to_wire)
+
+
+def write_stamp(attempt: str = "") -> dict[str, str]:
+    """Who wrote a document, when, and with which version of this package: information for people, nobody decides by it.
+
+    ``write_id`` is unique.
+
+    Args:
+        attempt: of a run, such as ``try 2 on worker-1``; stands beside host and process in ``written_by``.
+    """
+    process = f"{socket.gethostname()}/{os.getpid()}"
+    return {
+        "written_by": f"{attempt} ({process})" if attempt else process,
+        "write_id": uuid.uuid4().hex,
+        "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        "version": __version__,
+    }
+
+
+def encode(document: Document, stamp: dict[str, str]) -> bytes:
+    """A document as it is stored.
+
+    Raises:
+        ConfigurationError: it has more than ``MAX_BYTES``, so nobody would read it.
+    """
+    body = builtins(document)
+    body.update(stamp, kind=_kind(type(document)), format=FORMAT)
+    body["sha256"] = digest(body)
+    encoded = canonical(body)
+    if len(encoded) > MAX_BYTES:
+        raise ConfigurationError(
+            f"a {_kind(type(document))} of {len(encoded):,} bytes is too long to be read again ({MAX_BYTES:,} are the "
+            f"limit); nothing was written. Let the batch have fewer objects or parts: a partitioner with wider "
+            f"folders, a larger flush_size or part_size, or smaller batches (max_records_per_batch)"
+        )
+    return encoded
+
+
+def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
+    """Read a stored document.
+
+    Args:
+        kind: the class it has to be.
+        data: the bytes as stored.
+        where: its address, for errors.
+
+    Returns:
+        The document, and what stands beside it: ``sha256`` and the stamp.
+
+    Raises:
+        UnsupportedFormatError: a newer version of this package wrote it: it has a higher format, or, from another
+            version and under a checksum that fits, a field or a choice that this version does not have.
+        CorruptControlError: anything else is not as it has to be.
+    """
+    if len(data) > MAX_BYTES:
+        raise corrupt(where, f"it has {len(data):,} bytes, and no document has more than {MAX_BYTES:,}")
+    try:
+        body = json.loads(
+            data, parse_int=_integer, parse_float=_no_float, parse_constant=_no_float, object_pairs_hook=_without_twins
+        )
+    except (ValueError, RecursionError) as e:
+        raise corrupt(where, f"it is not JSON ({e})") from e
+    if not isinstance(body, dict):
+        raise corrupt(where, "it is not a JSON object")
+    if type(body.get("format")) is int and body["format"] > FORMAT:
+        raise _unsupported(kind, body.get("version"), where, f"its format is {body['format']}, not {FORMAT}")
+    # By type too: in Python, true equals 1.
+    if body.get("kind") != _kind(kind) or type(body.get("format")) is not int or body["format"] != FORMAT:
+        raise corrupt(where, f"it is not a {_kind(kind)} of format {FORMAT}")
+    beside = {name: body.pop(name, None) for name in _OVERHEAD}
+    if not all(isinstance(beside[name], str | None) for name in _STAMPS):
+        raise corrupt(where, "who wrote it, and when, is not text")
+    without_sum = {**body, **{k: v for k, v in beside.items() if k != "sha256" and v is not None}}
+    try:
+        checksum = digest(without_sum)
+    except (ValueError, RecursionError) as e:
+        raise corrupt(where, f"it has no canonical form ({e})") from e
+    if beside["sha256"] != checksum:
+        raise corrupt(where, "its checksum does not match its content")
+    try:
+        return msgspec.convert(body, kind, strict=True, str_keys=True, dec_hook=_from_wire), beside
+    except (msgspec.ValidationError, ConfigurationError, ValueError, RecursionError) as e:
+        # By its checksum it is as it was written. This version writes nothing that it cannot read.
+        if isinstance(e, msgspec.ValidationError) and beside["version"] not in (None, __version__):
+            raise _unsupported(kind, beside["version"], where, str(e)) from e
+        raise corrupt(where, str(e)) from e
+
+
+def corrupt(where: str, why: str) -> CorruptControlError:
+    """The error about a document that is not what it has to be.
+
+    Args:
+        where: its address.
+        why: what is wrong with it. It may quote the document, so it is cut off and made printable.
+    """
+    return CorruptControlError(
+        f"a control document cannot be trusted: {printable(why)}. Nothing was changed. Restore the object's earlier "
+        f"version (bucket versioning): {where}"
+    )
+
+
+def _unsupported(kind: type[Document], version: object, where: str, why: str) -> UnsupportedFormatError:
+    wrote = f"version {printable(version, shown=_SHOWN_VERSION)}" if isinstance(version, str) else "an unknown version"
+    return UnsupportedFormatError(
+        f"upgrade airflow-provider-kafka-s3 here: this worker has version {__version__}, and {wrote} wrote the "
+        f"{_kind(kind)}, which has what this one does not support ({printable(why)}). Nothing was changed. See {where}"
+    )
+
+
+def printable(text: str, *, shown: int = _SHOWN) -> str:
+    """Text from a document for a log, an error or a terminal: one line, of bounded length, without control characters.
+
+    Args:
+        text: of any kind.
+        shown: characters at most; what is left out is counted.
+    """
+    more = f"… and {len(text) - shown:,} characters more" if len(text) > shown else ""
+    return _CONTROL.sub(lambda c: c[0].encode("unicode_escape").decode(), text[:shown]) + more
+
+
+def _kind(kind: type[Document]) -> str:
+    return kind.__name__.lower()
+
+
+def _no_float(text: str) -> Any:
+    raise ValueError(f"{text[:_MAX_DIGITS]} is not an integer")
+
+
+def _integer(text: str) -> int:
+    # No document holds a larger one, and Python's own grow without end: sums, texts and keys of them would, too.
+    if len(text) > _MAX_DIGITS + 1 or not -(2**63) <= (number := int(text)) < 2**63:
+        raise ValueError(f"{text[:_MAX_DIGITS]}… is no number of 64 bits")
+    return number
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    body = dict(pairs)
+    if len(body) != len(pairs):
+        raise ValueError("a name is there twice, so readers could disagree about its value")
+    return body
+
+
+def _to_wire(value: object) -> object:
+    if isinstance(value, Offsets):
+        return value.to_wire()
+    raise TypeError(f"{type(value).__name__} has no place in a control document")
+
+
+def _from_wire(kind: type, value: object) -> object:
+    if kind is Offsets:
+        return Offsets.from_wire(value)
+    raise TypeError(f"{kind.__name__} has no place in a control document")

@@ -1,0 +1,174 @@
+"""The marker: the coverage of a topic, folded from its resolved batches. The one object that is ever replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from airflow_provider_kafka_s3.documents.codec import MAX_BATCH, MAX_PARTITION, Document
+from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.offsets import Offsets, Ranges, coalesce, intersect, ranges_from_wire, subtract
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.exceptions import LogTamperedError
+
+__all__ = ["ClosedGeneration", "Marker", "PartitionState", "fold"]
+
+
+class PartitionState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is known of one Kafka partition.
+
+    Attributes:
+        covered: committed offsets.
+        lost: the part of ``covered`` that is in no object: accepted gaps.
+        debt: tail ranges of abandoned plans that nobody covered since.
+    """
+
+    covered: Ranges = ()
+    lost: Ranges = ()
+    debt: Ranges = ()
+
+    def __post_init__(self) -> None:
+        for ranges in (self.covered, self.lost, self.debt):
+            ranges_from_wire(ranges)
+        if subtract(self.lost, self.covered) or intersect(self.debt, self.covered):
+            raise ValueError("lost offsets have to be covered ones, and debt must not be")
+
+
+class ClosedGeneration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an earlier incarnation of the topic was covered to when it was closed by a reset."""
+
+    generation: int
+    topic_id: str
+    partitions: dict[int, PartitionState]
+
+
+class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The stored offsets of one topic of a pipeline.
+
+    Attributes:
+        topic: the Kafka topic.
+        cluster_id: of the Kafka cluster; information.
+        topic_id: incarnation of the topic; empty on brokers without topic ids.
+        start: per partition where reading starts when nothing is known of it; one that is not named starts at 0.
+        generation: how many resets there were.
+        revision: how many times the marker was replaced.
+        resolved: numbers of the batches folded into it.
+        partitions: the coverage.
+        history: earlier generations.
+    """
+
+    topic: str
+    cluster_id: str
+    topic_id: str
+    start: dict[int, int]
+    generation: int = 0
+    revision: int = 0
+    resolved: Ranges = ()
+    partitions: dict[int, PartitionState] = msgspec.field(default_factory=dict)
+    history: tuple[ClosedGeneration, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.generation < 0 or self.revision < 0 or any(p < 0 or o < 0 for p, o in self.start.items()):
+            raise ValueError("negative numbers")
+        if [closed.generation for closed in self.history] != list(range(len(self.history))) or (
+            len(self.history) != self.generation
+        ):
+            raise ValueError(f"generation {self.generation} with {len(self.history)} closed ones, or not in order")
+        told: list[Mapping[int, object]] = [
+            self.start,
+            self.partitions,
+            *(closed.partitions for closed in self.history),
+        ]
+        if any(not 0 <= p <= MAX_PARTITION for known in told for p in known):
+            raise ValueError("a partition is no number of a Kafka partition")
+        ranges_from_wire(self.resolved)
+        # Whoever walks through the log by these numbers has to come to their end.
+        if self.resolved and not (self.resolved[0][0] >= 1 and self.resolved[-1][1] <= MAX_BATCH + 1):
+            raise ValueError(f"batches are numbers from 1 to {MAX_BATCH}")
+
+    @property
+    def covered(self) -> Offsets:
+        """Committed offsets of this generation."""
+        return _offsets(self.partitions, "covered")
+
+    @property
+    def lost(self) -> Offsets:
+        """Accepted gaps of this generation."""
+        return _offsets(self.partitions, "lost")
+
+    @property
+    def debt(self) -> Offsets:
+        """Offsets that abandoned plans promised and nobody covered since."""
+        return _offsets(self.partitions, "debt")
+
+    def covered_in(self, generation: int) -> Offsets:
+        """Committed offsets of this or an earlier generation."""
+        return _offsets(self._partitions_of(generation), "covered")
+
+    def lost_in(self, generation: int) -> Offsets:
+        """Accepted gaps of this or an earlier generation."""
+        return _offsets(self._partitions_of(generation), "lost")
+
+    def _partitions_of(self, generation: int) -> dict[int, PartitionState]:
+        if generation > self.generation:
+            raise LogTamperedError(
+                f"the marker of topic {self.topic!r} is at generation {self.generation}, and a run was planned at "
+                f"generation {generation}: an older version of the marker was restored. Nothing was changed. Restore "
+                f"its last version (bucket versioning)"
+            )
+        return self.partitions if generation == self.generation else self.history[generation].partitions
+
+    @property
+    def last_resolved(self) -> int:
+        """The highest number of a resolved batch; 0 if there is none."""
+        return self.resolved[-1][1] - 1 if self.resolved else 0
+
+    def is_resolved(self, batch: int) -> bool:
+        """Whether the batch's decision is carried out and folded in."""
+        return any(start <= batch < end for start, end in self.resolved)
+
+
+def _offsets(partitions: dict[int, PartitionState], name: str) -> Offsets:
+    return Offsets({p: getattr(state, name) for p, state in partitions.items()})
+
+
+def fold(marker: Marker, plan: Plan, manifest: Manifest) -> Marker:
+    """The marker after this decided batch. Pure, and independent of the order within a generation.
+
+    Raises:
+        LogTamperedError: the batch is of another generation: there is a reset between it and the marker.
+    """
+    if plan.generation != marker.generation:
+        raise LogTamperedError(
+            f"batch {plan.batch} of topic {plan.topic!r} is of generation {plan.generation}, the marker of generation "
+            f"{marker.generation}: offsets of one incarnation of the topic mean nothing in another. The marker was "
+            f"changed. Nothing was written. Restore its last version (bucket versioning)"
+        )
+    resolved = coalesce((*marker.resolved, (plan.batch, plan.batch + 1)))
+    step = {"resolved": resolved, "revision": marker.revision + 1}
+    if manifest.status == "reset":
+        closed = ClosedGeneration(generation=marker.generation, topic_id=marker.topic_id, partitions=marker.partitions)
+        return msgspec.structs.replace(
+            marker,
+            **step,
+            generation=marker.generation + 1,
+            topic_id=plan.new_topic_id,
+            start={},
+            partitions={},
+            history=(*marker.history, closed),
+        )
+    covered, lost, debt = marker.covered, marker.lost, marker.debt
+    claim = plan.claim
+    if manifest.status == "commit":
+        covered, lost, debt = covered | claim, lost | plan.skipped, debt - claim
+    elif manifest.release == "lost":
+        covered, lost, debt = covered | claim, lost | claim, debt - claim
+    elif plan.tail:
+        debt = debt | (claim - covered)
+    partitions = {
+        p: PartitionState(covered=covered[p], lost=lost[p], debt=debt[p]) for p in sorted({*covered, *lost, *debt})
+    }
+    # Brokers may begin to tell topic ids: plans take them up, and all plans of a generation have the same one, or none.
+    topic_id = marker.topic_id or plan.topic_id
+    return msgspec.structs.replace(marker, **step, topic_id=topic_id, partitions=partitions)

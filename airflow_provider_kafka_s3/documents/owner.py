@@ -1,0 +1,38 @@
+"""Who lands a topic under one ``topics_dir``."""
+
+from __future__ import annotations
+
+from airflow_provider_kafka_s3.documents.codec import Document, corrupt, decode
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout import keys
+
+__all__ = ["Owner", "decode_owner"]
+
+
+class Owner(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which pipeline a topic belongs to under one ``topics_dir``."""
+
+    pipeline: str
+    topic: str
+
+
+def decode_owner(stored: bytes, key: str, where: str, *, topics_dir: str) -> Owner:
+    """Read who a topic belongs to.
+
+    Args:
+        stored: bytes of the document.
+        key: it lies at.
+        where: its address, for errors.
+        topics_dir: that it lies under.
+
+    Raises:
+        CorruptControlError: it is of another topic, or names what no pipeline or topic can be called.
+    """
+    owner, _ = decode(Owner, stored, where)
+    try:
+        keys.validate_pipeline(owner.pipeline)
+        if keys.owner_key(topics_dir, owner.topic) != key:
+            raise corrupt(where, f"it is of topic {owner.topic!r}")
+    except ConfigurationError as e:
+        raise corrupt(where, str(e)) from e
+    return owner

@@ -1,0 +1,179 @@
+"""A plan: the pinned offset ranges, slices and layout of one batch, written once, before anything is read."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from importlib import metadata
+from typing import Final, Literal
+
+import msgspec
+
+from airflow_provider_kafka_s3 import __version__
+from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents.codec import MAX_BATCH, MAX_PARTITION, Document, builtins, digest
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, Ranges
+from airflow_provider_kafka_s3.kafka.options import Isolation
+
+__all__ = [
+    "MAX_SLICES",
+    "Plan",
+    "Slice",
+    "cut_slices",
+    "fair_share",
+    "first_slices",
+    "layout_digest",
+    "writer_versions",
+]
+
+MAX_SLICES: Final = 200
+"""Slices of one Kafka partition in one batch at most: Spark plans a read of its own for each, one after the other."""
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, order=True):
+    """A contiguous offset range of one Kafka partition, read by one Spark task."""
+
+    id: int
+    partition: int
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not (self.id >= 0 and 0 <= self.partition <= MAX_PARTITION and 0 <= self.start < self.end < 2**63):
+            raise ValueError(f"{self} is not a range of offsets")
+
+
+class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a batch claims and how it will be written.
+
+    Attributes:
+        batch: its number, from 1, without gaps per topic.
+        type: ``data``, or ``reset``: the barrier between two incarnations of a topic.
+        topic: the Kafka topic.
+        topic_id: incarnation of the topic the offsets belong to; empty on brokers without topic ids.
+        generation: how many resets came before.
+        run: key of the run that planned it.
+        tail: whether it goes on from the end of what is claimed (or pays debt), rather than filling history.
+        isolation: isolation level the end offsets were resolved with and the records are read with.
+        slices: what is read, ordered by id.
+        skipped: claimed, but gone by retention under the policy ``skip``.
+        layout: how the objects look; None for a reset.
+        layout_sha256: digest of the layout, as whoever planned it knew layouts; information.
+        start: of batch 1: where the partitions of the pipeline begin, as its marker has it; a marker that is lost is
+            built again with it. None of all others.
+        new_topic_id: the incarnation a reset turns to; None for data.
+        writer: versions of what planned it; information.
+    """
+
+    batch: int
+    type: Literal["data", "reset"]
+    topic: str
+    topic_id: str
+    generation: int
+    run: str
+    tail: bool
+    isolation: Isolation
+    slices: tuple[Slice, ...]
+    skipped: Offsets
+    layout: Layout | None
+    layout_sha256: str
+    start: dict[int, int] | None = None
+    new_topic_id: str | None = None
+    writer: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch <= MAX_BATCH or self.generation < 0:
+            raise ValueError(f"batch {self.batch}, generation {self.generation} cannot be")
+        if [s.id for s in self.slices] != list(range(len(self.slices))):
+            raise ValueError("slice ids are not 0, 1, 2, …")
+        if (self.type == "data") != (self.layout is not None) or (self.type == "reset") != (
+            self.new_topic_id is not None
+        ):
+            raise ValueError(f"type {self.type!r} does not go with its layout or new topic id")
+        if (self.type == "data") != bool(self.slices or self.skipped):
+            raise ValueError("a plan of data claims offsets, and a reset none")
+        started = (self.start or {}).items()
+        if (self.start is not None and self.batch != 1) or any(
+            not 0 <= p <= MAX_PARTITION or o < 0 for p, o in started
+        ):
+            raise ValueError(f"batch {self.batch} cannot say that partitions begin at {self.start}")
+        if self.read.count != sum(s.end - s.start for s in self.slices) or self.read & self.skipped:
+            raise ValueError("its slices overlap")
+
+    @property
+    def read(self) -> Offsets:
+        """The offsets in its slices."""
+        ranges: dict[int, list[tuple[int, int]]] = {}
+        for s in self.slices:
+            ranges.setdefault(s.partition, []).append((s.start, s.end))
+        return Offsets(ranges)
+
+    @property
+    def claim(self) -> Offsets:
+        """The offsets that belong to this batch and to no other: those in its slices and those skipped."""
+        return self.read | self.skipped if self.skipped else self.read
+
+
+def layout_digest(layout: Layout) -> str:
+    """Hex SHA-256 of a layout."""
+    return digest(builtins(layout))
+
+
+@functools.cache
+def writer_versions() -> str:
+    """Versions that decide about bytes: of this package and of what compresses."""
+    return f"airflow-provider-kafka-s3 {__version__}, isal {metadata.version('isal')}"
+
+
+def cut_slices(offsets: Offsets, *, max_records: int) -> tuple[Slice, ...]:
+    """Cut offsets into contiguous slices of at most ``max_records`` offsets each, of nearly equal size."""
+    slices: list[Slice] = []
+    for partition, ranges in offsets.items():
+        for start, end in ranges:
+            count = -(-(end - start) // max_records)
+            edges = [start + (end - start) * i // count for i in range(count + 1)]
+            for a, b in itertools.pairwise(edges):
+                slices.append(Slice(id=len(slices), partition=partition, start=a, end=b))
+    return tuple(slices)
+
+
+def first_slices(offsets: Offsets, *, max_records: int, most: int) -> Offsets:
+    """The lowest offsets of every partition that make at most ``most`` slices of ``max_records`` offsets."""
+    kept: dict[int, list[tuple[int, int]]] = {}
+    for partition, ranges in offsets.items():
+        room = most
+        for start, end in ranges:
+            if room <= 0:
+                break
+            stop = min(end, start + room * max_records)
+            kept.setdefault(partition, []).append((start, stop))
+            room -= -(-(stop - start) // max_records)
+    return Offsets(kept)
+
+
+def fair_share(offsets: Offsets, limit: int) -> Offsets:
+    """The lowest offsets of every partition, ``limit`` in all, shared evenly.
+
+    What a small partition leaves of its share goes to the others.
+    """
+    sizes = {p: sum(b - a for a, b in ranges) for p, ranges in offsets.items()}
+    if sum(sizes.values()) <= limit:
+        return offsets
+    shares: dict[int, int] = {}
+    left = limit
+    for rank, partition in enumerate(sorted(sizes, key=lambda p: (sizes[p], p))):
+        # What cannot be divided evenly goes to the first of the partitions that can use it.
+        share = min(sizes[partition], -(-left // (len(sizes) - rank)))
+        shares[partition] = share
+        left -= share
+    return Offsets({p: _first(offsets[p], share) for p, share in shares.items()}) if shares else NO_OFFSETS
+
+
+def _first(ranges: Ranges, count: int) -> Ranges:
+    taken: list[tuple[int, int]] = []
+    for start, end in ranges:
+        if count <= 0:
+            break
+        taken.append((start, min(end, start + count)))
+        count -= end - start
+    return tuple(taken)

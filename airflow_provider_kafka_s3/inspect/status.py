@@ -1,0 +1,262 @@
+"""What is known of a topic, for people: how far it is landed, what is open and who planned it, what it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.planning import incremental_target
+from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.batch.view import View
+from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import Offsets, Ranges, subtract
+from airflow_provider_kafka_s3.documents.owner import decode_owner
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.port import ObjectInfo
+
+__all__ = ["BatchStatus", "PartitionStatus", "TopicStatus", "owned_topics", "topic_status"]
+
+
+@dataclass(frozen=True)
+class BatchStatus:
+    """One batch.
+
+    Attributes:
+        batch: its number.
+        state: ``planned``: not decided; ``decided``: to be committed, and not complete; ``committed``: complete;
+            ``abandoned`` and ``reset`` as they say.
+        run: key of the run that planned it.
+        planned_by: try, host and time of the plan.
+        tail: whether it goes on from the end of what was known then, rather than filling history.
+        offsets: that it claims.
+        objects: of a commit.
+        records: of a commit.
+        size: bytes of a commit.
+        reason: why it was abandoned, and by whom.
+    """
+
+    batch: int
+    state: Literal["planned", "decided", "committed", "abandoned", "reset"]
+    run: str
+    planned_by: str
+    tail: bool
+    offsets: Offsets
+    objects: int
+    records: int
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class PartitionStatus:
+    """One Kafka partition.
+
+    Attributes:
+        partition: its number.
+        stored: one past the highest committed offset; None if there is none.
+        gaps: offsets between known ones that are neither committed nor claimed nor owed: history that no run landed.
+        lost: accepted gaps.
+        debt: offsets that abandoned batches promised and nobody landed since.
+        open: offsets that open batches claim.
+        log_start: first offset that Kafka still has; None if Kafka was not asked.
+        log_end: one past the last offset that can be read; None if Kafka was not asked.
+        lag: how many offsets an incremental run would land; None if Kafka was not asked.
+        gone: how many of them Kafka no longer has; None if Kafka was not asked.
+    """
+
+    partition: int
+    stored: int | None
+    gaps: Ranges
+    lost: Ranges
+    debt: Ranges
+    open: Ranges
+    log_start: int | None = None
+    log_end: int | None = None
+    lag: int | None = None
+    gone: int | None = None
+
+
+@dataclass(frozen=True)
+class TopicStatus:
+    """One topic of a pipeline.
+
+    Attributes:
+        pipeline: its name.
+        topic: its name.
+        generation: how many resets there were.
+        topic_id: incarnation that the stored offsets belong to.
+        live_topic_id: of the topic in Kafka; None if Kafka was not asked, or has no topic ids.
+        batches: how many are resolved.
+        open: batches that are not.
+        last: the latest batches, open or not, ascending.
+        partitions: see :class:`PartitionStatus`.
+    """
+
+    pipeline: str
+    topic: str
+    generation: int
+    topic_id: str
+    live_topic_id: str | None
+    batches: int
+    open: tuple[BatchStatus, ...]
+    last: tuple[BatchStatus, ...]
+    partitions: tuple[PartitionStatus, ...]
+
+    @property
+    def recreated(self) -> bool:
+        """Whether the live topic is another one than was landed."""
+        return bool(self.topic_id and self.live_topic_id and self.topic_id != self.live_topic_id)
+
+    @property
+    def lag(self) -> int | None:
+        """Over all partitions."""
+        known = [p.lag for p in self.partitions if p.lag is not None]
+        return sum(known) if known else None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values; ranges are ``[start, end]``, the end excluded."""
+        return {
+            "pipeline": self.pipeline,
+            "topic": self.topic,
+            "generation": self.generation,
+            "topic_id": self.topic_id,
+            "live_topic_id": self.live_topic_id,
+            "recreated": self.recreated,
+            "batches": self.batches,
+            "lag": self.lag,
+            "open": [_batch_json(b) for b in self.open],
+            "last": [_batch_json(b) for b in self.last],
+            "partitions": [{**vars(p)} for p in self.partitions],
+        }
+
+
+def _batch_json(batch: BatchStatus) -> dict[str, Any]:
+    return {**vars(batch), "offsets": batch.offsets.to_wire()}
+
+
+def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None = None) -> list[tuple[str, str]]:
+    """The topics that are landed under a ``topics_dir``, as (pipeline, topic).
+
+    Args:
+        store: the bucket.
+        topics_dir: prefix of all keys.
+        pipeline: only of this one.
+    """
+
+    def read(info: ObjectInfo) -> list[tuple[str, str]]:
+        stored = store.get(info.key)
+        if stored is None:
+            return []
+        owner = decode_owner(stored.body, info.key, store.url(info.key), topics_dir=topics_dir)
+        return [(owner.pipeline, owner.topic)] if pipeline in (None, owner.pipeline) else []
+
+    there = in_threads(read, store.list(keys.owners_prefix(topics_dir)), threads=16)
+    return sorted(found for owners in there for found in owners)
+
+
+def topic_status(
+    topic_log: TopicLog, source: Source | None, *, last: int = 10, isolation: Isolation = "read_committed"
+) -> TopicStatus | None:
+    """Look at a topic; None if it was never landed. Nothing is written.
+
+    Args:
+        topic_log: of the topic.
+        source: Kafka, for the lag; None: not asked.
+        last: how many of the latest batches to read; each may have a large manifest.
+        isolation: of the reader whose end counts.
+
+    Raises:
+        TerminalError: documents cannot be trusted, or Kafka or the store refuse.
+        TransientError: ask again later.
+    """
+    if topic_log.read_marker() is None and topic_log.read_plan(1) is None:
+        return None
+    view = topic_log.view()
+    numbers = sorted({*view.open_plans, *range(max(1, view.next - last), view.next)})
+    described = {b.batch: b for b in in_threads(lambda n: _batch(topic_log, view.marker, n), numbers, threads=16)}
+    live, partitions = _partitions(topic_log, view, source, isolation)
+    return TopicStatus(
+        pipeline=topic_log.pipeline,
+        topic=topic_log.topic,
+        generation=view.marker.generation,
+        topic_id=view.topic_id,
+        live_topic_id=live,
+        batches=sum(end - start for start, end in view.marker.resolved),
+        open=tuple(described[n] for n in sorted(view.open_plans)),
+        last=tuple(described[n] for n in numbers if n >= view.next - last),
+        partitions=partitions,
+    )
+
+
+def _batch(topic_log: TopicLog, marker: Marker, batch: int) -> BatchStatus:
+    plan, _ = topic_log.require_plan(batch)
+    planned_by = topic_log.planned_by(batch)
+    decision = topic_log.read_manifest(batch)
+    return BatchStatus(
+        batch=batch,
+        state=_state(plan, decision, resolved=marker.is_resolved(batch)),
+        run=plan.run,
+        planned_by=planned_by,
+        tail=plan.tail,
+        offsets=plan.claim,
+        objects=0 if decision is None else len(decision.objects),
+        records=0 if decision is None else decision.records,
+        size=0 if decision is None else decision.size,
+        reason="" if decision is None or decision.reason is None else f"{decision.reason} ({decision.operator})",
+    )
+
+
+def _state(
+    plan: Plan, decision: Manifest | None, *, resolved: bool
+) -> Literal["planned", "decided", "committed", "abandoned", "reset"]:
+    if plan.type == "reset":
+        return "reset"
+    if decision is None:
+        return "planned"
+    if decision.status == "commit":
+        return "committed" if resolved else "decided"
+    return decision.status
+
+
+def _partitions(
+    topic_log: TopicLog, view: View, source: Source | None, isolation: Isolation
+) -> tuple[str | None, tuple[PartitionStatus, ...]]:
+    marker = view.marker
+    known = marker.covered | marker.debt | view.claims
+    live: str | None = None
+    earliest: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    if source is not None:
+        info = source.describe(topic_log.topic)
+        live = info.topic_id
+        # Offsets of another incarnation compare with nothing.
+        if not view.topic_id or live == view.topic_id:
+            earliest = source.earliest(topic_log.topic, info.partitions)
+            ends = source.ends(topic_log.topic, info.partitions, isolation)
+    behind = incremental_target(view, ends)
+    gone = behind & Offsets({p: [(0, start)] for p, start in earliest.items()})
+    found = [
+        PartitionStatus(
+            partition=p,
+            stored=marker.covered.end(p),
+            gaps=subtract(((known[p][0][0], known[p][-1][1]),), known[p]) if known[p] else (),
+            lost=marker.lost[p],
+            debt=marker.debt[p],
+            open=view.claims[p],
+            log_start=earliest.get(p),
+            log_end=ends.get(p),
+            lag=_size(behind[p]) if p in ends else None,
+            gone=_size(gone[p]) if p in ends else None,
+        )
+        for p in sorted({*known, *marker.start, *ends})
+    ]
+    return live, tuple(found)
+
+
+def _size(ranges: Ranges) -> int:
+    return sum(end - start for start, end in ranges)

@@ -1,0 +1,298 @@
+"""Read every object of a window back and hold it against its manifest; write again what is missing, if that is asked.
+
+Nothing is planned or decided here, and no document is written: ``verify`` only reads, ``restore`` only creates objects
+that a committed batch lists and that are not there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from isal import isal_zlib
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
+from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
+from airflow_provider_kafka_s3.batch.object_metadata import CONTENT_METADATA, CRC32_METADATA, matches
+from airflow_provider_kafka_s3.batch.presence import missing_objects
+from airflow_provider_kafka_s3.batch.request import BatchSummary, RunRequest, TopicResult, Verification
+from airflow_provider_kafka_s3.batch.window_offsets import window_of
+from airflow_provider_kafka_s3.config import MIB
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.run import RunRecord
+from airflow_provider_kafka_s3.exceptions import BatchLossError, ForeignObjectError, UnknownOutcomeError
+from airflow_provider_kafka_s3.messages import few
+
+__all__ = ["inspect"]
+
+log = logging.getLogger(__name__)
+
+_READERS: Final = 8
+_PIECE: Final = 8 * MIB
+"""Bytes of one request; as many as there are readers are in memory at the same time."""
+
+_GROUP: Final = 256
+"""Objects whose results are waited for together. More only cost memory: their manifests are kept until then."""
+
+
+def inspect(committer: Committer, request: RunRequest, record: RunRecord | None) -> TopicResult:
+    """Verify, or restore, as the request says.
+
+    Args:
+        committer: of the topic.
+        request: with purpose ``verify`` or ``restore``.
+        record: of the run, if there is one.
+
+    Raises:
+        MissingObjectError: objects are gone (``verify``, unless ``on_missing`` is ``ignore``).
+        ForeignObjectError: keys hold something else than their manifests say; all others were looked at, and restored.
+        BatchLossError: objects are gone and Kafka no longer has their records; all others were restored.
+    """
+    marker = _marker(committer, record)
+    wanted, generation, undated = _wanted(committer, request, record, marker)
+    covered = NO_OFFSETS if marker is None else marker.covered_in(generation)
+    target, uncovered = wanted & covered, wanted - covered
+    log.info("topic %s: %s of what is landed of %d offsets", committer.log.topic, request.purpose, wanted.count)
+    if uncovered:
+        log.warning(
+            "topic %s: %d offsets of the window are not landed: %s. A run with mode='resume' lands them",
+            committer.log.topic,
+            uncovered.count,
+            uncovered,
+        )
+    if undated:
+        log.warning(
+            "topic %s: the window begins before the log does, whose start retention has moved. Which of the landed "
+            "offsets below it belong to the window, no timestamp tells any more, so they are left out: %s. Give "
+            "offsets instead of times to have them read",
+            committer.log.topic,
+            undated,
+        )
+    work = _Inspection(committer, request, target)
+    if marker is not None:
+        work.read(_covering(committer, target, generation, record, marker))
+    work.complain()
+    return TopicResult(
+        topic=committer.log.topic,
+        status="ok" if target else "empty",
+        target=target,
+        batches=tuple(sorted(work.batches, key=lambda b: b.batch)),
+        skipped=NO_OFFSETS if marker is None else marker.lost_in(generation) & target,
+        verified=work.intact + len(work.restored),
+        wrote=bool(work.restored),
+        verification=Verification(
+            objects=work.intact + len(work.restored),
+            size=work.size,
+            missing=tuple(work.missing),
+            restored=tuple(work.restored),
+            accepted=tuple(work.accepted),
+            uncovered=uncovered,
+            undated=undated,
+        ),
+    )
+
+
+def _marker(committer: Committer, record: RunRecord | None) -> Marker | None:
+    found = committer.log.read_marker()
+    # Runs and plans are recorded after the marker was made.
+    if found is None and (record is not None or committer.log.read_plan(1) is not None):
+        found = committer.log.require_marker()
+    return None if found is None else found[0]
+
+
+def _wanted(
+    committer: Committer, request: RunRequest, record: RunRecord | None, marker: Marker | None
+) -> tuple[Offsets, int, Offsets]:
+    """The offsets to look at, their generation, and landed ones that nobody can tell whether they are in the window."""
+    generation = 0 if marker is None else marker.generation
+    if record is not None and (request.window is None or record.generation != generation):
+        return record.target, record.generation, NO_OFFSETS
+    if request.window is None:
+        return NO_OFFSETS if marker is None else marker.covered, generation, NO_OFFSETS
+    pinned = NO_OFFSETS if record is None else record.target
+    if isinstance(request.window, Mapping):
+        # What is covered is known without Kafka, and may have left it.
+        return Offsets({p: [bounds] for p, bounds in request.window.items()}) | pinned, generation, NO_OFFSETS
+    source, topic = committer.source, committer.log.topic
+    if marker is not None:
+        require_topic_id(source, committer.log, committer.log.view().topic_id, cluster_id=marker.cluster_id)
+    partitions = source.describe(topic).partitions
+    earliest = source.earliest(topic, partitions)
+    ends = source.ends(topic, partitions, request.isolation)
+    # To look at more than the window holds is harmless.
+    window = window_of(
+        source, topic, request.window, ends, now_ms=int(time.time() * 1000), on_future_timestamp="read_to_end"
+    )
+    wanted = window.offsets() | pinned
+    # A window that begins with the log may have begun before what retention deleted of it.
+    cut = [p for p in partitions if earliest[p] in (window.starts[p], ends[p])]
+    below = Offsets({p: [(0, earliest[p])] for p in cut})
+    undated = NO_OFFSETS if marker is None else (below & marker.covered) - wanted
+    return wanted, generation, undated
+
+
+def _covering(
+    committer: Committer, target: Offsets, generation: int, record: RunRecord | None, marker: Marker
+) -> Iterator[Covering]:
+    if record is not None and target <= record.target:
+        return covering_upward(committer, target, generation=generation, low=record.low)
+    return covering_downward(committer, target, generation=generation, high=marker.last_resolved)
+
+
+@dataclass
+class _Inspection:
+    """What was found so far."""
+
+    committer: Committer
+    request: RunRequest
+    target: Offsets
+    batches: list[BatchSummary] = field(default_factory=list)
+    intact: int = 0
+    size: int = 0
+    missing: list[str] = field(default_factory=list)
+    missing_batches: list[int] = field(default_factory=list)
+    restored: list[str] = field(default_factory=list)
+    accepted: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    lost_batches: list[int] = field(default_factory=list)
+
+    def read(self, covering: Iterator[Covering]) -> None:
+        """Read the objects of all these batches."""
+        group: list[tuple[Plan, ObjectEntry]] = []
+        for batch in covering:
+            self.batches.append(batch.summary(self.committer.log, self.request.run))
+            group += [(batch.plan, entry) for entry in batch.objects(self.target)]
+            self.committer.log.forget(batch.plan.batch)
+            if len(group) >= _GROUP:
+                self._read_group(group)
+                group = []
+        self._read_group(group)
+
+    def _read_group(self, group: list[tuple[Plan, ObjectEntry]]) -> None:
+        absent: dict[int, tuple[Plan, list[ObjectEntry]]] = {}
+        readings = self.committer.parallel(lambda item: _read_back(self.committer, *item), group, threads=_READERS)
+        for (plan, entry), (size, wrong) in zip(group, readings, strict=True):
+            self.size += size
+            if wrong is None:
+                self.intact += 1
+            elif wrong:
+                self.damaged.append(f"{self.committer.store.url(entry.key)} of batch {plan.batch} ({wrong})")
+            else:
+                absent.setdefault(plan.batch, (plan, []))[1].append(entry)
+        for batch, (plan, entries) in absent.items():
+            amended = self.committer.log.amended_keys(batch)[0]
+            self.accepted += [entry.key for entry in entries if entry.key in amended]
+            gone = [entry for entry in entries if entry.key not in amended]
+            if self.request.purpose == "restore":
+                self._restore(plan, gone)
+            elif gone:
+                self.missing += [entry.key for entry in gone]
+                self.missing_batches.append(batch)
+        log.info(
+            "topic %s: %d objects of %d batches are intact so far, %d bytes read; %d missing, %d restored, %d foreign",
+            self.committer.log.topic,
+            self.intact,
+            len(self.batches),
+            self.size,
+            len(self.missing) + len(self.lost),
+            len(self.restored),
+            len(self.damaged),
+        )
+
+    def _restore(self, plan: Plan, entries: list[ObjectEntry]) -> None:
+        for entry, built in self.committer.objects.rebuild(plan, entries):
+            where = self.committer.store.url(entry.key)
+            if isinstance(built, str):
+                partition = plan.slices[entry.slices[0]].partition
+                self.lost_batches.append(plan.batch)
+                self.lost.append(
+                    f"{where} of batch {plan.batch} (partition {partition}, offsets {entry.min_offset} to "
+                    f"{entry.max_offset}, {entry.records} records: {built})"
+                )
+                continue
+            try:
+                self.committer.objects.put_again(plan, entry, built, only_unresolved=False)
+            except ForeignObjectError:
+                self.damaged.append(f"{where} of batch {plan.batch} (something else came to lie there meanwhile)")
+            else:
+                log.info("object %s of batch %d is written again from Kafka", where, plan.batch)
+                self.restored.append(entry.key)
+
+    def complain(self) -> None:
+        """Raise what has to be said, if anything has; all that could be done is done."""
+        topic = self.committer.log.topic
+        told: list[str] = []
+        if self.damaged:
+            told.append(
+                f"{len(self.damaged)} keys of topic {topic!r} hold something else than their manifests say: "
+                f"{few(self.damaged)}. They were not touched. Move them away, then run again with mode='restore'"
+            )
+        if self.lost:
+            told.append(
+                f"{len(self.lost)} objects of topic {topic!r} are gone and cannot be written again from Kafka: "
+                f"{few(self.lost)}. Bring them back, with their metadata, from a backup or an earlier version (if the "
+                f"bucket keeps versions), or accept that they are gone: for this run with on_missing='ignore', for "
+                f"good by {self.committer.log.remedies.accept_deleted(self.lost_batches)}"
+            )
+        if self.missing and self.request.on_missing == "ignore":
+            log.warning(
+                "topic %s: %d objects are gone, ignored as asked: %s",
+                topic,
+                len(self.missing),
+                few([self.committer.store.url(key) for key in self.missing]),
+            )
+        elif self.missing:
+            told.append(str(missing_objects(self.committer, self.missing_batches, self.missing)))
+        if self.restored and told:
+            told.append(f"{len(self.restored)} other objects were written again")
+        if self.damaged:
+            raise ForeignObjectError(". ".join(told))
+        if self.lost:
+            raise BatchLossError(". ".join(told))
+        if told:
+            raise missing_objects(self.committer, self.missing_batches, self.missing)
+
+
+def _read_back(committer: Committer, plan: Plan, entry: ObjectEntry) -> tuple[int, str | None]:
+    """Read an object whole: bytes read, and what is wrong with it; empty: it is not there; None: nothing."""
+    size, wrong = _read_once(committer, plan, entry)
+    if not wrong:
+        return size, wrong
+    # Bytes are damaged on their way, too; what lies in the bucket is wrong whenever it is read.
+    again, wrong = _read_once(committer, plan, entry)
+    return size + again, wrong
+
+
+def _read_once(committer: Committer, plan: Plan, entry: ObjectEntry) -> tuple[int, str | None]:
+    store = committer.store
+    info = store.head(entry.key)
+    if info is None:
+        return 0, ""
+    if not matches(info, plan.batch, entry):
+        return 0, f"{info.size} bytes instead of {entry.size}, metadata {dict(info.metadata)}"[:300]
+    checksum = at = 0
+    while at < info.size:
+        piece = store.get(entry.key, start=at, end=min(at + _PIECE, info.size))
+        if piece is None:
+            return at, ""
+        if piece.etag != info.etag or not piece.body:
+            raise UnknownOutcomeError(
+                f"an object of topic {plan.topic!r}, batch {plan.batch}, changed while it was read. Nothing was "
+                f"written; try again: {store.url(entry.key)}"
+            )
+        checksum = isal_zlib.crc32(piece.body, checksum)
+        at += len(piece.body)
+    expected = {entry.crc32.lower()}
+    if info.metadata.get(CONTENT_METADATA) == entry.content:
+        expected.add(info.metadata.get(CRC32_METADATA, ""))
+    if f"{checksum:08x}" not in expected:
+        return at, f"CRC32 {checksum:08x} instead of {entry.crc32}"
+    return at, None

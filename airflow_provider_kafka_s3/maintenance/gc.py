@@ -1,0 +1,133 @@
+"""Abort uploads that nobody can complete any more, where the bucket has no lifecycle rule that does it.
+
+An upload is kept as long as a batch may need it: one that the decision of an open batch lists has to be completed, and
+one at a key that an undecided batch would make may be in the hands of a driver that is alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.nesting import inner_folders
+from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.storage.port import PendingUpload
+
+__all__ = ["DEFAULT_AGE", "Garbage", "collect", "find_garbage"]
+
+DEFAULT_AGE: Final = 7 * 86_400.0
+"""Seconds: as the bucket's lifecycle rule should have it."""
+
+_LEAST_AGE: Final = 86_400.0
+
+_PLANS_AT_ONCE: Final = 256
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """Pending uploads below the data prefix of a topic.
+
+    Attributes:
+        garbage: that nobody needs: old enough, and of no open batch.
+        needed: that an open batch may need.
+        young: younger than asked for; not looked at further.
+        foreign: that are not named as this topic's objects are, or lie in the folder of a topic below it; not ours to
+            abort.
+    """
+
+    garbage: tuple[PendingUpload, ...]
+    needed: tuple[PendingUpload, ...]
+    young: tuple[PendingUpload, ...]
+    foreign: tuple[PendingUpload, ...]
+
+
+def find_garbage(topic_log: TopicLog, *, now: float, older_than: float = DEFAULT_AGE) -> Garbage:
+    """Sort a topic's pending uploads; nothing is changed.
+
+    Args:
+        topic_log: of the topic.
+        now: epoch seconds. S3 refuses requests of machines whose clock is wrong by more than minutes.
+        older_than: seconds since the store began an upload, by its own clock.
+
+    Raises:
+        ConfigurationError: ``older_than`` is less than a day.
+        ControlError: the log cannot be trusted, so nobody knows what is needed.
+    """
+    if older_than < _LEAST_AGE:
+        raise ConfigurationError(
+            f"uploads younger than a day may belong to a job that is running; {older_than / 86_400:.1f} days is too few"
+        )
+    if topic_log.read_marker() is None and topic_log.read_plan(1) is None:
+        return Garbage((), (), (), ())
+    layouts = _layouts(topic_log)
+    # Before the open batches: whatever is planned or decided meanwhile is seen below.
+    prefixes = sorted({keys.data_prefix(layout, topic_log.topic) for layout in layouts})
+    pending = {upload.upload_id: upload for prefix in prefixes for upload in topic_log.store.pending_uploads(prefix)}
+    young = {i for i, upload in pending.items() if now - upload.initiated < older_than}
+    old = {i: upload for i, upload in pending.items() if i not in young}
+    named = {i: upload.key for i, upload in old.items() if _named_by(layouts, topic_log.topic, upload.key)}
+    # Objects of another pipeline's topic of this name, whose topics_dir lies in this topic's folder, are named alike.
+    others = tuple(inner_folders(topic_log.store, prefixes, named.values()))
+    foreign = {i for i in old if i not in named or named[i].startswith(others)}
+    needed: set[str] = set()
+    for batch, plan in sorted(topic_log.view().open_plans.items()):
+        needed |= _needed(plan, topic_log.read_manifest(batch), old)
+    return Garbage(
+        garbage=_sorted(u for i, u in old.items() if i not in needed | foreign),
+        needed=_sorted(old[i] for i in needed),
+        young=_sorted(pending[i] for i in young),
+        foreign=_sorted(old[i] for i in foreign - needed),
+    )
+
+
+def collect(topic_log: TopicLog, garbage: Garbage) -> None:
+    """Abort what :func:`find_garbage` found; what the store does not abort is logged."""
+    topic_log.store.abort_uploads([(upload.key, upload.upload_id) for upload in garbage.garbage])
+
+
+def _layouts(topic_log: TopicLog) -> list[Layout]:
+    """All layouts that the topic's batches were planned with."""
+
+    def layout(batch: int) -> Layout | None:
+        plan, _ = topic_log.require_plan(batch)
+        topic_log.forget(batch)
+        return plan.layout
+
+    found: dict[Layout | None, None] = {}
+    upcoming = topic_log.view().next
+    # Some at a time: the first that is not there ends it, whatever number the marker says is the last.
+    for first in range(1, upcoming, _PLANS_AT_ONCE):
+        found |= dict.fromkeys(in_threads(layout, range(first, min(first + _PLANS_AT_ONCE, upcoming)), threads=16))
+    return [layout for layout in found if layout is not None]
+
+
+def _named_by(layouts: Sequence[Layout], topic: str, key: str) -> bool:
+    return any(keys.parse_data_key(layout, topic, key) is not None for layout in layouts)
+
+
+def _needed(plan: Plan, decision: Manifest | None, uploads: dict[str, PendingUpload]) -> set[str]:
+    """Ids of the uploads that an open batch may need."""
+    if decision is not None:
+        return {entry.upload_id for entry in decision.objects} & uploads.keys()
+    if plan.layout is None:
+        return set()
+    found = set()
+    for upload_id, upload in uploads.items():
+        named = keys.parse_data_key(plan.layout, plan.topic, upload.key)
+        if named is not None and named[2] == plan.generation:
+            partition, offset, _ = named
+            if plan.claim & Offsets({partition: [(offset, offset + 1)]}):
+                found.add(upload_id)
+    return found
+
+
+def _sorted(uploads: Iterable[PendingUpload]) -> tuple[PendingUpload, ...]:
+    return tuple(sorted(uploads, key=lambda u: (u.key, u.upload_id)))

@@ -1,0 +1,62 @@
+"""Finish every open batch, and land what abandoned batches owe, without Spark."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Literal
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
+from airflow_provider_kafka_s3.batch.run import TopicRun
+
+__all__ = ["recover"]
+
+log = logging.getLogger(__name__)
+
+_THREADS = 4
+
+
+def recover(
+    committer: Committer,
+    *,
+    operator: str,
+    on_data_loss: Literal["fail", "skip"] = "fail",
+    max_slice_records: int = 1_000_000,
+    wait: float = 0.0,
+) -> Recovered:
+    """Finish every open batch and land every offset that abandoned batches owe.
+
+    Args:
+        committer: of the topic.
+        operator: who asks, for the record.
+        on_data_loss: offsets that are gone from Kafka: an error, or a recorded gap.
+        max_slice_records: offsets of one slice of new batches at most; each is read by one thread.
+        wait: seconds to let the run that planned a batch decide it, before its work is done again.
+
+    Raises:
+        TerminalError: a person has to act; the message says how.
+        TransientError: try again.
+    """
+    open_before = committer.log.view()
+    request = RunRequest(
+        run=f"operator:{operator}:{uuid.uuid4()}",
+        mode="recover",
+        layout=committer.log.last_layout(open_before.next),
+        starting="earliest",
+        max_slice_records=max_slice_records,
+        on_data_loss=on_data_loss,
+        adopt_wait=wait,
+        params={"operator": operator},
+        attempt=f"kafka-s3 recover by {operator}",
+    )
+    run = TopicRun(committer, request)
+    while not isinstance(step := run.advance(), TopicResult):
+        execute(committer, step, run=request.run, on_data_loss=on_data_loss)
+    # A batch that was given up for its debt covers nothing: it is no part of what the run's target needed.
+    roll_forward(committer)
+    after = committer.log.view()
+    finished = {*open_before.open_plans, *range(open_before.next, after.next)} - set(after.open_plans)
+    return Recovered(tuple(sorted(finished)), tuple(sorted(after.open_plans)))

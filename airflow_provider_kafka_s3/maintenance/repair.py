@@ -1,0 +1,351 @@
+"""Build a lost or damaged marker again: it is the fold of the log, and the log holds everything.
+
+Objects are looked at with HEAD and never completed or written. A batch stays open if one of its objects is not there
+and its upload still is: it was never complete, and the next run completes it, as it would have done before. Where both
+are gone, no document says whether the batch was never completed or somebody deleted the object since: left open, the
+batch would bring it back. A person has to say it, once for all batches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
+from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
+from airflow_provider_kafka_s3.documents.marker import Marker, fold
+from airflow_provider_kafka_s3.documents.owner import decode_owner
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    CorruptControlError,
+    LogTamperedError,
+    PipelineConflictError,
+    TransientError,
+)
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.accept_loss import record_gone
+from airflow_provider_kafka_s3.storage.port import StoredObject
+
+__all__ = ["Gone", "GoneRule", "Repaired", "repair"]
+
+_PLAN: Final = re.compile(r"batches/(\d{10})\.plan\.json")
+_TRIES: Final = 5
+_READERS: Final = 16
+"""Documents that are read at the same time; a manifest may list many objects."""
+
+
+@dataclass(frozen=True)
+class Gone:
+    """Objects of a decided batch that are not there, and neither are their uploads.
+
+    Attributes:
+        batch: its number.
+        objects: that are gone and not recorded as such.
+        decided: when its manifest was written, by the store's clock, in epoch seconds; None: the store does not say.
+    """
+
+    batch: int
+    objects: tuple[ObjectEntry, ...]
+    decided: float | None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Of the objects."""
+        return tuple(entry.key for entry in self.objects)
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What the log says.
+
+    Attributes:
+        marker: the fold of the log.
+        was: what was found: ``missing``, ``corrupt``, ``wrong`` (valid, but not what the log says) or ``right``.
+        open: numbers of the batches that are not folded, with the reason; runs finish them, as always. To complete a
+            batch is not for a repair.
+        unsure: batches of which a person has to say whether their objects stay gone; until then nothing is written.
+        recorded: batches whose objects are recorded as gone, since that was said of them.
+        written: whether the marker was replaced.
+    """
+
+    marker: Marker
+    was: str
+    open: Mapping[int, str] = field(default_factory=dict)
+    unsure: Sequence[Gone] = ()
+    recorded: Sequence[Gone] = ()
+    written: bool = False
+
+
+@dataclass(frozen=True)
+class GoneRule:
+    """What a person says about objects that are gone without an upload.
+
+    Attributes:
+        before: those of batches that were decided before this time stay gone (epoch seconds, by the store's clock).
+        batches: ``before`` is only about these, ranges of numbers with both ends; None: about all.
+        restore: all others are to be written again: their batches stay open. False: nothing was said of them.
+        reason: why they stay gone, for the record.
+        operator: who says so, for the record.
+    """
+
+    before: float | None = None
+    batches: Sequence[tuple[int, int]] | None = None
+    restore: bool = False
+    reason: str = ""
+    operator: str = ""
+
+    def stays(self, gone: Gone) -> bool:
+        """Whether these objects stay gone."""
+        if self.batches is not None and not any(first <= gone.batch <= last for first, last in self.batches):
+            return False
+        return self.before is not None and gone.decided is not None and gone.decided < self.before
+
+
+def repair(
+    committer: Committer,
+    *,
+    start: Mapping[int, int],
+    cluster_id: str = "",
+    rule: GoneRule = GoneRule(),
+    dry_run: bool = False,
+) -> Repaired:
+    """Rebuild the marker from the log, unless it is right.
+
+    Args:
+        committer: of the topic.
+        start: where partitions begin, if neither the marker nor the first plan has it.
+        cluster_id: of the Kafka cluster, if the marker does not tell any more; information.
+        rule: about objects that are gone; a marker that can be read says by itself what was complete.
+        dry_run: write nothing.
+
+    Raises:
+        ConfigurationError: there is no log; or a marker without batches is corrupt, and its topic cannot be looked up.
+        LogTamperedError: a plan or a decision is missing in the middle of the log; it has to be restored first.
+        CorruptControlError: another document than the marker cannot be trusted; it has to be restored first.
+        PipelineConflictError: the topic belongs to another pipeline.
+    """
+    topic_log = committer.log
+    recorded: list[Gone] = []
+    for _ in range(_TRIES):
+        _require_owner(topic_log)
+        # Before the plans, which are never deleted: a marker that is read later may speak of batches planned since.
+        stored, known = _read_marker(topic_log)
+        plans = _plans(committer)
+        if stored is None and not plans:
+            raise ConfigurationError(
+                f"there is nothing to repair: pipeline {topic_log.pipeline!r} has no batches of topic "
+                f"{topic_log.topic!r} below {topic_log.store.url(topic_log.prefix)}"
+            )
+        was = "missing" if stored is None else "corrupt" if known is None else "wrong"
+        base = _base(committer, plans, known, start, cluster_id)
+        folded = _fold(committer, base, plans, known, rule)
+        marker = folded.marker
+        if known is not None and _content(known) == _content(marker):
+            return Repaired(known, "right", folded.open, recorded=recorded)
+        recorded += folded.stay
+        found = Repaired(marker, was, folded.open, folded.unsure, recorded)
+        if dry_run or found.unsure:
+            now = topic_log.store.head(keys.marker_key(topic_log.prefix))
+            if (now and now.etag) == (stored and stored.etag):
+                return found
+            # A run has moved the marker since: it is judged anew, with all that the run has completed.
+            recorded = recorded[: len(recorded) - len(folded.stay)]
+            continue
+        for gone in folded.stay:
+            record_gone(committer, gone.batch, {*gone.keys}, reason=rule.reason, operator=rule.operator)
+        if stored is None:
+            body = encode(marker, write_stamp())
+            if topic_log.store.create(keys.marker_key(topic_log.prefix), body) == body:
+                return replace(found, written=True)
+        elif topic_log.replace_marker(marker, stored.etag):
+            return replace(found, written=True)
+    raise TransientError(
+        f"the marker of topic {topic_log.topic!r} changed again and again while it was repaired; look at it and try "
+        f"again: {topic_log.marker_url()}"
+    )
+
+
+def _require_owner(topic_log: TopicLog) -> None:
+    key = keys.owner_key(topic_log.topics_dir, topic_log.topic)
+    stored = topic_log.store.get(key)
+    if stored is None:
+        return
+    owner = decode_owner(stored.body, key, topic_log.store.url(key), topics_dir=topic_log.topics_dir)
+    if owner.pipeline != topic_log.pipeline:
+        raise PipelineConflictError(
+            f"topic {topic_log.topic!r} under topics_dir {topic_log.topics_dir!r} belongs to pipeline "
+            f"{owner.pipeline!r}, not to {topic_log.pipeline!r}; name that one"
+        )
+
+
+def _read_marker(topic_log: TopicLog) -> tuple[StoredObject | None, Marker | None]:
+    """The marker as it is stored, and what it says, if it can be trusted."""
+    stored = None
+    # An answer may be damaged on its way; what lies in the bucket reads the same twice.
+    for _ in range(2):
+        stored = topic_log.store.get(keys.marker_key(topic_log.prefix))
+        if stored is None:
+            break
+        try:
+            return stored, topic_log.decode_marker(stored.body)
+        except CorruptControlError:
+            continue
+    return stored, None
+
+
+def _plans(committer: Committer) -> list[Plan]:
+    """All plans in order; found by listing, since the log may have holes that nobody may have."""
+    topic_log = committer.log
+    names = (info.key.removeprefix(topic_log.prefix) for info in topic_log.store.list(f"{topic_log.prefix}batches/"))
+    there = sorted(int(found[1]) for name in names if (found := _PLAN.fullmatch(name)) is not None)
+    # Never as many steps as a number in a name says: anybody may have put it there.
+    expected = next((n for n, found in enumerate(there, start=1) if n != found), None)
+    if expected is not None:
+        raise LogTamperedError(
+            f"topic {topic_log.topic!r}: the plan of batch {expected} is gone from the middle of the log, whose last "
+            f"plan is {there[-1]}, and with it the offsets that it claimed. Nothing was changed. Restore it (bucket "
+            f"versioning), then repair again: {topic_log.plan_url(expected)}"
+        )
+    return committer.parallel(lambda n: topic_log.require_plan(n)[0], there, threads=_READERS)
+
+
+def _base(
+    committer: Committer, plans: list[Plan], known: Marker | None, start: Mapping[int, int], cluster_id: str
+) -> Marker:
+    """The marker as it was created, before any batch."""
+    topic = committer.log.topic
+    if known is not None:
+        topic_id = known.history[0].topic_id if known.history else known.topic_id
+    elif plans:
+        topic_id = plans[0].topic_id
+    else:
+        # With an empty id the topic could be created again, and nobody would notice.
+        topic_id = committer.source.describe(topic).topic_id or ""
+    if known is not None and known.generation == 0:
+        start = known.start
+    elif plans and plans[0].start is not None:
+        start = plans[0].start
+    return Marker(
+        topic=topic,
+        cluster_id=known.cluster_id if known is not None else cluster_id,
+        topic_id=topic_id,
+        start=dict(start),
+    )
+
+
+@dataclass
+class _Folded:
+    """The fold so far."""
+
+    marker: Marker
+    open: dict[int, str] = field(default_factory=dict)
+    unsure: list[Gone] = field(default_factory=list)
+    stay: list[Gone] = field(default_factory=list)
+
+
+def _fold(committer: Committer, base: Marker, plans: list[Plan], known: Marker | None, rule: GoneRule) -> _Folded:
+    folded = _Folded(base)
+    still_open = folded.open
+    for plan, decision, told, gone in _decided(committer, plans, known):
+        marker = folded.marker
+        if known is not None and known.is_resolved(plan.batch):
+            if decision is None:
+                raise _tampered(committer.log, plan.batch, committer.log.manifest_url(plan.batch))
+            if decision.status == "reset" and still_open:
+                raise LogTamperedError(
+                    f"the marker of topic {plan.topic!r} has the reset {plan.batch} of the topic as resolved, and not "
+                    f"batches {sorted(still_open)} before it, whose records would be lost: it was changed. Nothing was "
+                    f"written. Restore its last version (bucket versioning): {committer.log.marker_url()}"
+                )
+            # What a user deleted from a batch that was complete is the user's business: the batch stays complete.
+            folded.marker = fold(marker, plan, decision)
+        elif reason := _not_foldable(plan, decision, marker, still_open) or _still_missing(folded, rule, told, gone):
+            still_open[plan.batch] = reason
+        elif decision is not None:
+            folded.marker = fold(marker, plan, decision)
+    if known is not None and known.last_resolved > len(plans):
+        beyond = next(max(a, len(plans) + 1) for a, b in known.resolved if b > len(plans) + 1)
+        raise _tampered(committer.log, beyond, committer.log.plan_url(beyond))
+    return folded
+
+
+def _still_missing(folded: _Folded, rule: GoneRule, told: str, gone: Gone | None) -> str:
+    """Why a batch that could be folded stays open for its objects; empty if they are there, or stay gone."""
+    if gone is not None and rule.stays(gone):
+        folded.stay.append(gone)
+        return ""
+    if gone is not None and not rule.restore:
+        folded.unsure.append(gone)
+    return told
+
+
+def _decided(
+    committer: Committer, plans: list[Plan], known: Marker | None
+) -> Iterator[tuple[Plan, Manifest | None, str, Gone | None]]:
+    """Per plan its decision, and what of its objects is not there, unless it is known as complete; some at a time."""
+    for at in range(0, len(plans), _READERS):
+        some = plans[at : at + _READERS]
+        decisions = committer.parallel(lambda plan: committer.log.read_manifest(plan.batch), some, threads=_READERS)
+        found = list(zip(some, decisions, strict=True))
+        unseen = [(p, decision) for p, decision in found if known is None or not known.is_resolved(p.batch)]
+        entries = [(plan, entry) for plan, decision in unseen if decision for entry in decision.objects]
+        intact = committer.parallel(lambda item: committer.objects.is_intact(*item), entries)
+        missing: dict[int, list[ObjectEntry]] = {}
+        for (plan, entry), there in zip(entries, intact, strict=True):
+            if not there:
+                missing.setdefault(plan.batch, []).append(entry)
+        for plan, decision in found:
+            amended = committer.log.amended_keys(plan.batch)[0] if plan.batch in missing else frozenset()
+            left = [entry for entry in missing.get(plan.batch, ()) if entry.key not in amended]
+            absent, gone = _gone(committer, plan, left)
+            count = 0 if decision is None else len(decision.objects)
+            told = f"{len(absent)} of its {count} objects are not there, such as {absent[0].key}" if absent else ""
+            yield plan, decision, told, gone
+            committer.log.forget(plan.batch)
+
+
+def _gone(committer: Committer, plan: Plan, absent: Sequence[ObjectEntry]) -> tuple[Sequence[ObjectEntry], Gone | None]:
+    """Which of these are absent still; and that they are gone, unless an upload of them is pending.
+
+    A batch with a pending upload was never complete.
+    """
+    store = committer.store
+    if not absent or any(committer.parallel(lambda e: store.upload_exists(e.key, e.upload_id), absent)):
+        return absent, None
+    # An upload that a driver completes between the two looks is gone, too.
+    there = committer.objects.are_intact(plan, absent)
+    absent = [entry for entry, here in zip(absent, there, strict=True) if not here]
+    if not absent:
+        return absent, None
+    manifest = store.head(keys.manifest_key(committer.log.prefix, plan.batch))
+    return absent, Gone(plan.batch, tuple(absent), None if manifest is None else manifest.modified)
+
+
+def _not_foldable(plan: Plan, decision: Manifest | None, marker: Marker, still_open: Mapping[int, str]) -> str:
+    """Why a batch cannot be folded, whether its objects are there or not; empty if it can."""
+    if plan.generation != marker.generation:
+        return "it comes after a reset that is not complete"
+    if decision is None:
+        return "nobody has decided it"
+    if decision.status == "reset" and still_open:
+        return f"batches {sorted(still_open)} below the reset are not complete"
+    return ""
+
+
+def _tampered(topic_log: TopicLog, batch: int, where: str) -> LogTamperedError:
+    return LogTamperedError(
+        f"topic {topic_log.topic!r}: a document of batch {batch} is gone, which the marker has as complete. Nothing "
+        f"was changed. Restore it (bucket versioning), then repair again: {where}"
+    )
+
+
+def _content(marker: Marker) -> Marker:
+    """What counts of a marker: how often it was written does not."""
+    return msgspec.structs.replace(marker, revision=0)

@@ -1,0 +1,133 @@
+"""The driver of a job on a Spark Connect server: a process beside the Airflow task, without a JVM.
+
+It ends with the process that started it, however that ends: the standard input is a pipe whose other end closes then.
+The server is asked to stop what it does for the job, and nothing is decided any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import selectors
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, TerminalError
+from airflow_provider_kafka_s3.spark.connect_session import open_session
+from airflow_provider_kafka_s3.spark.job import execute, log_to_stderr
+from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["KILLED", "main"]
+
+log = logging.getLogger(__name__)
+
+KILLED: Final = 3
+"""Exit code of a driver that was told to end."""
+
+_INTERRUPT: Final = 3.0
+"""Seconds for asking the server to stop; Airflow gives a killed task five."""
+
+
+class _Driver(threading.Thread):
+    """Executes the job; the main thread is left to listen."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        super().__init__(name="job", daemon=True)
+        self.result: JobResult | None = None
+        self.ended, self._end = os.pipe()
+        self._spec = spec
+        self._spark: SparkSession | None = None
+        self._tag = f"kafka-s3-{uuid.uuid4().hex}"
+
+    def run(self) -> None:
+        """Execute the job, and say so by the pipe."""
+        try:
+            self.result = execute(self._spec, self._session)
+        finally:
+            os.close(self._end)
+
+    def _session(self) -> SparkSession:
+        assert self._spec.connect is not None
+        spark = open_session(self._spec.connect)
+        # Tags are those of the thread that runs the action.
+        spark.addTag(self._tag)
+        self._spark = spark
+        return spark
+
+    def interrupt(self) -> None:
+        """Ask the server to stop all that it does for this job, also what the job begins meanwhile."""
+        spark = self._spark
+        if spark is None:
+            return
+        while spark.interruptTag(self._tag):
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """Close the connection; the session stays for the next run."""
+        if self._spark is not None:
+            with contextlib.suppress(Exception):
+                session: Any = self._spark  # pyspark's types do not know the client
+                session.client.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one job.
+
+    Args:
+        argv: ``--job-file PATH``, as for :func:`airflow_provider_kafka_s3.spark.job.main`; None: of the process.
+
+    Returns:
+        0 if every topic's batch is decided and carried out, else 1. It does not return if it is told to end.
+    """
+    parser = argparse.ArgumentParser(prog="kafka-to-s3-remote", description="Execute plans on a Spark Connect server.")
+    parser.add_argument("--job-file", required=True, help="what to do; the file is removed as soon as it is read")
+    path: str = parser.parse_args(argv).job_file
+    log_to_stderr()
+    try:
+        spec = JobSpec.read(path)
+        if spec.connect is None:
+            raise ConfigurationError(f"job file {path} names no Spark Connect server")
+    except TerminalError as e:
+        log.error("%s", e)
+        return 1
+    driver = _Driver(spec)
+    driver.start()
+    if not _ends_first(driver):
+        log.warning("the Airflow task is gone or was killed: the job is interrupted, nothing more is decided")
+        asking = threading.Thread(target=driver.interrupt, name="interrupt", daemon=True)
+        asking.start()
+        asking.join(_INTERRUPT)
+        # At once, before the job's thread does anything with what the interrupted action raises.
+        os._exit(KILLED)
+    driver.join()
+    driver.close()
+    if driver.result is None:
+        return 1
+    driver.result.write(spec.result_path)
+    return 0 if driver.result.succeeded else 1
+
+
+def _ends_first(driver: _Driver) -> bool:
+    """Wait until the job or standard input ends; tell whether it was the job."""
+    with selectors.DefaultSelector() as selector:
+        for source in (driver.ended, sys.stdin.fileno()):
+            selector.register(source, selectors.EVENT_READ)
+        while True:
+            ready = {key.fd for key, _ in selector.select()}
+            if driver.ended in ready:
+                return True
+            if not os.read(sys.stdin.fileno(), 1):
+                return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

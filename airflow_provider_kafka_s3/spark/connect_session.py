@@ -1,0 +1,163 @@
+"""Sessions on a Spark Connect server, kept warm from one run to the next.
+
+Spark gives the files of every session Python workers of their own, and never ends the daemon that forks them. A session
+per run would therefore start cold every time, and leave a process on every executor behind. So runs whose code and
+settings are equal share one session, found by its id, and nobody releases it: the server ends it when it was idle long
+enough (``spark.connect.session.manager.defaultSessionTimeout``). What a run asks of a session is its own by a tag.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
+    KafkaS3Error,
+    SparkJobError,
+    message_of,
+)
+from airflow_provider_kafka_s3.spark.conf import session_conf
+from airflow_provider_kafka_s3.spark.failures import explain
+from airflow_provider_kafka_s3.spark.package_zip import package_zip
+from airflow_provider_kafka_s3.spark.registration import connection_error
+from airflow_provider_kafka_s3.spark.spec import ConnectServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["open_session", "session_id"]
+
+log = logging.getLogger(__name__)
+
+_SESSIONS: Final = 1_000
+"""Ids to try; the server remembers no more closed ones than that."""
+
+_REACH: Final = 25.0
+"""Seconds to wait for a server, which may be starting: beyond that Airflow tries the task again."""
+
+_RETRIES: Final = {"max_retries": 5, "max_backoff": 20_000}
+"""17 seconds in all for a request to a server that was reached; pyspark's client would go on for ten minutes."""
+
+_PORT: Final = 15002
+"""Of a Spark Connect server, unless its URL names one."""
+
+_CHECK: Final = "Check that it runs and that the connection has its host and port, and use_ssl if it wants TLS"
+
+_ENDED: Final = re.compile(r"INVALID_HANDLE\.SESSION_(CLOSED|CHANGED|NOT_FOUND)")
+_REFUSED: Final = re.compile(r"StatusCode\.(UNAUTHENTICATED|PERMISSION_DENIED)")
+_UNREACHABLE: Final = re.compile(r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED")
+
+
+def session_id(package: str, conf: dict[str, str], week: tuple[int, int], generation: int) -> str:
+    """The id of the session that all runs with the same code and settings share.
+
+    Args:
+        package: name of the zip with the code, which holds a hash of it.
+        conf: settings of the session.
+        week: ISO year and week: a session is not used for ever, and the ids that are over stay few.
+        generation: counts the sessions of the week that the server has ended.
+    """
+    named = json.dumps([package, sys.version_info[:2], sorted(conf.items()), week, generation])
+    return str(uuid.UUID(bytes=hashlib.sha256(named.encode()).digest()[:16], version=4))
+
+
+def open_session(server: ConnectServer) -> SparkSession:
+    """A session that has the settings of the job and the code of this package.
+
+    Raises:
+        AccessDeniedError: the server refuses the token.
+        ConfigurationError: it refuses a setting.
+        SparkJobError: it does not answer.
+    """
+    conf = session_conf(server.conf)
+    year, week, _ = datetime.now(UTC).isocalendar()
+    with tempfile.TemporaryDirectory(prefix="kafka-s3-") as folder:
+        package = package_zip(folder)
+        for generation in range(_SESSIONS):
+            try:
+                return _open(server, session_id(package.name, conf, (year, week), generation), conf, package)
+            except Exception as e:
+                if not _ENDED.search(str(e)):
+                    raise _explain(server, e) from e
+    raise SparkJobError(f"Spark Connect has ended every session of this week. Restart {_where(server)}")
+
+
+def _open(server: ConnectServer, session: str, conf: dict[str, str], package: Path) -> SparkSession:
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession
+
+    url = server.url if "/;" in server.url else f"{server.url.rstrip('/')}/"
+    spark = SparkSession(f"{url};session_id={session}")
+    try:
+        _reach(spark.client, server)
+        spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
+        version = spark.version
+        for name, value in conf.items():
+            spark.conf.set(name, value)
+        _add(spark.addArtifacts, package)
+    except BaseException:
+        spark.client.close()
+        raise
+    log.info("Spark Connect server %s, Spark %s, session %s", _address(server), version, session)
+    return spark  # type: ignore[return-value]
+
+
+def _reach(client: Any, server: ConnectServer) -> None:
+    """Return when the server takes requests; one that takes connections only does not."""
+    import grpc  # type: ignore[import-untyped]
+
+    ready = grpc.channel_ready_future(client._channel)
+    try:
+        ready.result(timeout=_REACH)
+    except grpc.FutureTimeoutError:
+        ready.cancel()
+        url = urlsplit(server.url)
+        reason = connection_error(f"{url.hostname}:{url.port or _PORT}") or "it takes connections, and is silent"
+        raise SparkJobError(
+            f"Spark Connect does not answer: {reason}. {_CHECK}. It was waited for {_REACH:.0f} s: {_where(server)}"
+        ) from None
+
+
+def _add(add_artifacts: Callable[..., None], package: Path) -> None:
+    try:
+        add_artifacts(str(package), pyfile=True)
+    except Exception as e:  # noqa: BLE001 - whatever the server made of it, the second answer counts
+        # Runs that share a session may add the same file at the same moment, and the server moves both to one place.
+        # Once it is there, the server compares what it is given with it.
+        log.info("adding %s again, since the server said: %s", package.name, message_of(e))
+        add_artifacts(str(package), pyfile=True)
+
+
+def _address(server: ConnectServer) -> str:
+    return urlsplit(server.url).netloc
+
+
+def _where(server: ConnectServer) -> str:
+    return f"the server {_address(server)} of spark_conn_id"
+
+
+def _explain(server: ConnectServer, error: Exception) -> KafkaS3Error:
+    text = "; ".join(message_of(e) for e in (error, error.__cause__) if e is not None)
+    if _REFUSED.search(text):
+        return AccessDeniedError(
+            f"Spark Connect refuses the token: correct the password of the connection. It was said by {_where(server)}"
+        )
+    if _UNREACHABLE.search(text):
+        return SparkJobError(f"Spark Connect does not answer: no connection. {_CHECK}: {_where(server)}")
+    if "CANNOT_MODIFY_CONFIG" in text or "CANNOT_PARSE" in text or "INVALID_CONF_VALUE" in text:
+        return ConfigurationError(
+            f"Spark Connect refuses a setting of conf: {explain(error)}. It was said by {_where(server)}"
+        )
+    return explain(error)

@@ -1,0 +1,1 @@
+"""Starting the Spark job and reading its output. Nothing here imports Airflow or pyspark."""

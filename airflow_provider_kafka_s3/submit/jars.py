@@ -1,0 +1,134 @@
+"""The jars that Spark's Kafka connector consists of: whether they are there, before Spark is started."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.submit.spark_command import environment_of, find_spark_submit, spark_home
+
+__all__ = ["CONNECTOR", "jars_of_spark", "local_jars", "missing_jars", "require_jars", "unreadable_jars"]
+
+CONNECTOR: Final[Mapping[str, str]] = {
+    "spark-sql-kafka-0-10": "org/apache/spark/sql/kafka010/KafkaSourceProvider.class",
+    "spark-token-provider-kafka-0-10": "org/apache/spark/kafka010/KafkaTokenUtil.class",
+    "kafka-clients": "org/apache/kafka/clients/consumer/KafkaConsumer.class",
+    "commons-pool2": "org/apache/commons/pool2/ObjectPool.class",
+}
+"""Jars by the names of their artifacts, and a class of each."""
+
+
+def local_jars(jars: str) -> tuple[list[Path], list[str]]:
+    """Sort what ``spark-submit`` is given as ``--jars``.
+
+    Args:
+        jars: paths, patterns and URLs, separated by commas.
+
+    Returns:
+        The files of this machine, which need not exist; and the URLs that cannot be looked at from here (``hdfs://``,
+        ``s3a://``, ``https://``, and ``local:/``, which is a path of the cluster's machines).
+    """
+    files, elsewhere = [], []
+    for jar in filter(None, (part.strip() for part in jars.split(","))):
+        url = urlsplit(jar)
+        if url.scheme not in ("", "file"):
+            elsewhere.append(jar)
+            continue
+        path = unquote(url.path) if url.scheme else jar
+        found = sorted(glob.glob(path)) if glob.has_magic(path) else []
+        files += [Path(name) for name in found] or [Path(path)]
+    return files, elsewhere
+
+
+def unreadable_jars(jars: str) -> list[str]:
+    """Files of this machine among the jars that do not exist or may not be read."""
+    return [str(path) for path in local_jars(jars)[0] if not path.is_file() or not os.access(path, os.R_OK)]
+
+
+def missing_jars(jars: str, beside: Iterable[str] = ()) -> list[str]:
+    """Jars of the connector that are not among those given: by their names, or by what is in them.
+
+    Args:
+        jars: as for :func:`local_jars`.
+        beside: names of files that Spark has anyway.
+
+    Returns:
+        Names of artifacts; none if a jar that cannot be looked at may hold them.
+    """
+    files, elsewhere = local_jars(jars)
+    names = [*(path.name for path in files), *(jar.rpartition("/")[2] for jar in elsewhere), *beside]
+    missing = [jar for jar in CONNECTOR if not any(_is(name, jar) for name in names)]
+    if any(not any(_is(jar.rpartition("/")[2], known) for known in CONNECTOR) for jar in elsewhere):
+        return []
+    # A jar of another name may hold several of them, as one that was built for this does.
+    held = {name for path in files if missing for name in _classes(path)}
+    return [jar for jar in missing if CONNECTOR[jar] not in held]
+
+
+def jars_of_spark(command: str, environment: Mapping[str, str]) -> list[str] | None:
+    """Names of the jars that a Spark brings itself.
+
+    Args:
+        command: that submits to it.
+        environment: of the command.
+
+    Returns:
+        None: that is not known, or settings of its own may name more of them.
+    """
+    home = spark_home(command, environment)
+    if home is None or environment.get("SPARK_DIST_CLASSPATH"):
+        return None
+    configured = Path(environment.get("SPARK_CONF_DIR") or home / "conf")
+    if any((configured / name).exists() for name in ("spark-defaults.conf", "spark-env.sh")):
+        return None
+    folder = home / "jars"
+    return os.listdir(folder) if folder.is_dir() else None
+
+
+def require_jars(jars: str, *, more: bool, command: str | None, local: bool, env: Mapping[str, object]) -> None:
+    """Check that jars are there, and are all that Spark's Kafka connector needs, as far as that can be known.
+
+    Args:
+        jars: as ``spark-submit`` takes them.
+        more: whether others may come by another way: packages, the driver's class path, a file of properties.
+        command: that submits, if one was named; None: the one that
+            :func:`~airflow_provider_kafka_s3.submit.spark_command.find_spark_submit` finds.
+        local: whether the master is a local one.
+        env: the job's own environment variables; the worker's count, too.
+
+    Raises:
+        ConfigurationError: a file does not exist or may not be read, or a jar of the connector is not among them.
+    """
+    if unreadable := unreadable_jars(jars):
+        raise ConfigurationError(
+            f"jars: {', '.join(unreadable)} cannot be read on this worker. Correct the path, or give Spark the "
+            f"connector by packages="
+        )
+    if more or not missing_jars(jars):
+        return
+    environment = environment_of(env)
+    brought = jars_of_spark(command or find_spark_submit(local=local) or "spark-submit", environment)
+    if brought is not None and (missing := missing_jars(jars, brought)):
+        raise ConfigurationError(
+            f"jars: {', '.join(missing)} is not among them. Spark's Kafka connector consists of "
+            f"{', '.join(CONNECTOR)}: add the path, or use packages= instead of jars="
+        )
+
+
+def _is(name: str, artifact: str) -> bool:
+    return re.match(rf"{re.escape(artifact)}[_.-]", name) is not None
+
+
+def _classes(path: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(path) as jar:
+            return jar.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return []

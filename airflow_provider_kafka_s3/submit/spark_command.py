@@ -1,0 +1,184 @@
+"""The command ``spark-submit`` on the Airflow worker: where it is, its environment, and the Python of its driver."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+
+__all__ = [
+    "environment_of",
+    "find_spark_submit",
+    "local_master",
+    "pyspark_home",
+    "python_of_driver",
+    "python_of_local_master",
+    "require_client_mode",
+    "require_command",
+    "require_java",
+    "spark_home",
+]
+
+_TASK_TRIES: Final = 4
+"""How often Spark starts a task at most; its own default, except on local masters."""
+
+
+def environment_of(env: Mapping[str, object]) -> dict[str, str]:
+    """The environment of a job: the worker's, and the job's own variables."""
+    return {**os.environ, **{name: str(value) for name, value in env.items()}}
+
+
+def require_command(command: str, conn_id: str, env: Mapping[str, object]) -> None:
+    """Check that a command that was named can be executed.
+
+    Args:
+        command: that submits.
+        conn_id: of the Spark connection, which may name it.
+        env: the job's own environment variables; the worker's count, too.
+
+    Raises:
+        ConfigurationError: it is not on PATH, or may not be executed.
+    """
+    if shutil.which(command, path=environment_of(env).get("PATH")) is None:
+        raise ConfigurationError(
+            f"there is no command {command!r} that the Airflow worker can execute: install it, or correct spark_binary "
+            f"or the spark-binary of the connection {conn_id!r} (spark_conn_id)"
+        )
+
+
+def local_master(master: str) -> str:
+    """A local master whose tasks are tried again, as those of any other master are: ``local[2]`` -> ``local[2,4]``."""
+    threads = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
+    return master if threads is None else f"local[{threads[1] or 1},{_TASK_TRIES}]"
+
+
+def python_of_local_master(conf: Mapping[str, object], env: Mapping[str, object]) -> dict[str, str]:
+    """Environment variables that keep a local master in the Python of the Airflow worker.
+
+    Spark would take the first ``python3`` on PATH, which need not be the environment that this package is installed in.
+
+    Args:
+        conf: the job's Spark configuration.
+        env: the job's own environment variables. What the user chose, in either or in the worker's environment, stays.
+    """
+    wanted = {"PYSPARK_PYTHON": "spark.pyspark.python", "PYSPARK_DRIVER_PYTHON": "spark.pyspark.driver.python"}
+    return {
+        name: sys.executable
+        for name, setting in wanted.items()
+        if name not in env and name not in os.environ and setting not in conf
+    }
+
+
+def python_of_driver(conf: Mapping[str, object], env: Mapping[str, object]) -> dict[str, str]:
+    """Settings that keep the driver in the Python of the Airflow worker when the executors are on other machines.
+
+    Spark would run the driver, too, with the Python that ``spark.pyspark.python`` names for the executors, which need
+    not be on this machine; or with the first ``python3`` on PATH.
+
+    Args:
+        conf: the job's Spark configuration.
+        env: the job's own environment variables. A Python that the user chose for the driver stays: in either, in the
+            worker's environment, or by a ``PYSPARK_PYTHON`` that counts for all machines.
+    """
+    chosen = "spark.pyspark.driver.python" in conf or "PYSPARK_DRIVER_PYTHON" in (variables := environment_of(env))
+    if chosen or ("spark.pyspark.python" not in conf and "PYSPARK_PYTHON" in variables):
+        return {}
+    return {"spark.pyspark.driver.python": sys.executable}
+
+
+def find_spark_submit(*, local: bool) -> str | None:
+    """The command to submit with, if none was named; None leaves it to the Spark hook (``spark-submit`` on PATH).
+
+    Args:
+        local: whether the master is a local one; it runs the worker's own pyspark, wherever PATH points.
+
+    Raises:
+        ConfigurationError: Spark is not installed.
+    """
+    on_path = shutil.which("spark-submit")
+    if on_path is not None and not local:
+        return None
+    # Not imported: pyspark takes half a second, and pyspark-client alone brings the package without the command.
+    home = pyspark_home()
+    if home is not None and (command := home / "bin" / "spark-submit").is_file():
+        return str(command)
+    if on_path is not None:
+        return None
+    raise ConfigurationError(
+        "there is no spark-submit, neither in this Python environment nor on PATH; install Spark with "
+        "`pip install 'airflow-provider-kafka-s3[spark]'`, or name the command by spark_binary"
+    )
+
+
+def require_client_mode(*said: object) -> None:
+    """Refuse a driver that runs elsewhere.
+
+    Args:
+        said: deploy modes, the one that counts first; what is empty says nothing.
+
+    Raises:
+        ConfigurationError: the mode is not ``client``.
+    """
+    mode = next((m for m in said if m), "client")
+    if mode != "client":
+        raise ConfigurationError(
+            f"deploy mode {mode!r}: the Spark driver has to run on the Airflow worker, where the private file lies "
+            f"that holds the credentials of the job; use deploy mode 'client'"
+        )
+
+
+def require_java(env: Mapping[str, object]) -> None:
+    """Check that ``spark-submit`` will find Java.
+
+    Args:
+        env: the job's own environment variables; the worker's count, too.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    environment = environment_of(env)
+    home = environment.get("JAVA_HOME")
+    if home:
+        if os.access(Path(home, "bin", "java"), os.X_OK):
+            return
+        problem = f"JAVA_HOME={home} holds no bin/java"
+    elif shutil.which("java", path=environment.get("PATH")):
+        return
+    else:
+        problem = "there is no java on PATH and JAVA_HOME is not set"
+    raise ConfigurationError(
+        f"Spark needs Java 17 or 21 on the Airflow worker: {problem}. Install a JRE (Debian: openjdk-17-jre-headless) "
+        f"or set JAVA_HOME"
+    )
+
+
+def spark_home(command: str, environment: Mapping[str, str]) -> Path | None:
+    """The folder of the Spark that a command starts; None: that is not known.
+
+    Args:
+        command: that submits.
+        environment: of the command.
+    """
+    # Spark's scripts obey it, pyspark's own, too.
+    if home := environment.get("SPARK_HOME"):
+        return Path(home)
+    found = shutil.which(command, path=environment.get("PATH"))
+    if found is None:
+        return None
+    folder = Path(found).resolve().parent
+    # pip's copy of pyspark's command finds the package by Python.
+    return pyspark_home() if folder == Path(sysconfig.get_path("scripts")).resolve() else folder.parent
+
+
+def pyspark_home() -> Path | None:
+    """The folder of this environment's pyspark, which is a Spark; None: there is none."""
+    spec = importlib.util.find_spec("pyspark")
+    return Path(spec.submodule_search_locations[0]) if spec is not None and spec.submodule_search_locations else None

@@ -1,0 +1,91 @@
+"""A run over several topics: they share Spark jobs, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.exceptions import SparkJobError
+from airflow_provider_kafka_s3.parallel import in_threads
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.batch.run import TopicRun
+    from airflow_provider_kafka_s3.documents.plan import Plan
+
+__all__ = ["Landed", "Submit", "land"]
+
+_THREADS: Final = 16
+"""Topics that are looked at at the same time; each spends its time waiting for the store and the broker."""
+
+Submit = Callable[[Mapping[str, "Plan"]], Mapping[str, Exception]]
+"""Executes one plan per topic, in one job. Returns what went wrong, as far as anyone knows, per topic."""
+
+
+@dataclass
+class Landed:
+    """How the topics ended.
+
+    Attributes:
+        results: of the topics that are done.
+        errors: of the others.
+    """
+
+    results: dict[str, TopicResult] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)
+
+
+def land(runs: Mapping[str, TopicRun], submit: Submit) -> Landed:
+    """Advance every topic until it is done or has failed; whatever has to be read meanwhile goes into one job.
+
+    Args:
+        runs: per topic.
+        submit: see :data:`Submit`; what it raises ends everything.
+    """
+    landed = Landed()
+    todo = list(runs)
+    while todo:
+        plans: dict[str, Plan] = {}
+        for topic, step in zip(todo, in_threads(lambda t: _advance(runs[t]), todo, threads=_THREADS), strict=True):
+            if isinstance(step, TopicResult):
+                landed.results[topic] = step
+            elif isinstance(step, Exception):
+                landed.errors[topic] = step
+            else:
+                plans[topic] = step
+        if not plans:
+            break
+        told = submit(plans)
+        ended = in_threads(
+            lambda topic: _undecided(runs[topic], plans[topic], told.get(topic)),  # noqa: B023 - called at once
+            list(plans),
+            threads=_THREADS,
+        )
+        todo = []
+        for topic, error in zip(plans, ended, strict=True):
+            if error is None:
+                todo.append(topic)
+            else:
+                landed.errors[topic] = error
+    return landed
+
+
+def _advance(run: TopicRun) -> Plan | TopicResult | Exception:
+    # Of whatever kind the error is, it is this topic's; the others go on.
+    try:
+        return run.advance()
+    except Exception as e:  # noqa: BLE001 - whatever it is, it is raised in the end
+        return e
+
+
+def _undecided(run: TopicRun, plan: Plan, told: Exception | None) -> Exception | None:
+    """Why a batch has no decision after its job; None if it has one. What the job said counts only without one."""
+    try:
+        if run.log.read_manifest(plan.batch) is not None:
+            return None
+    except Exception as e:  # noqa: BLE001 - as above
+        return e
+    return told or SparkJobError(
+        f"the Spark job ended without a decision about batch {plan.batch} of topic {plan.topic!r} and did not say why"
+    )

@@ -1,0 +1,326 @@
+"""Airflow connections: what becomes of them, and that a missing one is never replaced by a guess."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
+from airflow_provider_kafka_s3.storage.credentials import AssumedRole
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+from tests.unit.operators.conftest import CANARY, SECRETS
+
+
+@pytest.mark.parametrize(
+    ("connection", "master"),
+    [
+        ('{"conn_type": "spark", "host": "local[2]"}', "local[2]"),
+        ("spark://local%5B2%5D", "local[2]"),
+        ("spark://sparkmaster:7077", "spark://sparkmaster:7077"),
+        ('{"conn_type": "spark", "host": "h", "port": 7077}', "spark://h:7077"),
+        ('{"conn_type": "spark", "host": "spark://h:7077"}', "spark://h:7077"),
+        ('{"conn_type": "spark", "host": "yarn"}', "yarn"),
+    ],
+)
+def test_the_master_is_what_airflow_s_hook_makes_of_the_connection(
+    monkeypatch: pytest.MonkeyPatch, connection: str, master: str
+) -> None:
+    """Our reading of the connection and the hook's agree for every form."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    from airflow_provider_kafka_s3.airflow.connections import spark_target
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", connection)
+    target = spark_target("spark_x")
+    assert (target.master, target.is_local) == (master, master.startswith("local["))
+    assert SparkSubmitHook(conn_id="spark_x")._connection["master"] == master
+
+
+def test_the_hook_submits_to_the_master_that_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator changes the master by a private attribute of the provider's hook, which has to go on being there."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "local[2]"}')
+    hook = SparkSubmitHook(conn_id="spark_x")
+    told = getattr(hook, "_connection", None)
+    assert isinstance(told, dict), "the provider keeps no _connection any more: change PlanSubmitter._get_hook"
+    assert told.get("master") == "local[2]", "_connection has no master any more: change PlanSubmitter._get_hook"
+    told["master"] = "local[2,4]"
+    command = hook._build_spark_submit_command("job.py")
+    assert command[command.index("--master") + 1] == "local[2,4]", "the hook ignores _connection['master']"
+
+
+def test_the_hook_starts_drivers_with_the_variables_that_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator moves them by private attributes, too: the hook has to take them, and from nowhere else."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "yarn"}')
+    hook = SparkSubmitHook(conn_id="spark_x", env_vars={"NAME": "value"})
+    told = (getattr(hook, "_env_vars", None), getattr(hook, "_env", ()))
+    assert told == ({"NAME": "value"}, None), "the provider keeps variables elsewhere: change PlanSubmitter._get_hook"
+    hook._env, hook._env_vars = hook._env_vars, None
+    assert "value" not in repr(hook._build_spark_submit_command("job.py"))
+    assert hook._env == {"NAME": "value"}, "the hook forgets them: change PlanSubmitter._get_hook"
+
+
+def test_kubernetes_needs_its_own_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it Airflow's hook fails with a NameError; here the error says what to install."""
+    from airflow_provider_kafka_s3.airflow import connections
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "k8s://https://k", "port": 6443}')
+    with pytest.raises(
+        ConfigurationError, match=r"apache-airflow-providers-cncf-kubernetes is not installed: .*Install it"
+    ):
+        connections.spark_target("spark_x")
+    monkeypatch.setattr(connections, "_has_kubernetes", lambda: True)
+    assert connections.spark_target("spark_x").master == "k8s://https://k:6443"
+
+
+def test_a_spark_connection_without_a_master_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's hook would make a master of nothing but a scheme."""
+    from airflow_provider_kafka_s3.airflow.connections import spark_target
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark"}')
+    with pytest.raises(ConfigurationError, match="names no master; set its host"):
+        spark_target("spark_x")
+
+
+@pytest.mark.parametrize("resolve", ["kafka_config", "s3_access", "spark_target"])
+def test_a_missing_connection_is_named_with_its_parameter(resolve: str) -> None:
+    """It is neither YARN nor ambient credentials that step in; the command that is printed is one of this Airflow's."""
+    from airflow.cli.cli_parser import get_parser
+
+    from airflow_provider_kafka_s3.airflow import connections
+
+    expected = r"^there is no connection 'nowhere'\. .*_conn_id.*AIRFLOW_CONN_NOWHERE"
+    with pytest.raises(ConfigurationError, match=expected) as missing:
+        getattr(connections, resolve)("nowhere")
+    command = shlex.split(str(missing.value).split("`")[1])
+    told = get_parser().parse_args(command[1:])
+    assert (command[0], told.conn_id) == ("airflow", "nowhere")
+    assert resolve.startswith({"aws": "s3"}.get(told.conn_type, told.conn_type))
+
+
+# Airflow 2.11 still hands such an extra over, and says that this ends with Airflow 3.
+@pytest.mark.filterwarnings("ignore:Encountered non-JSON in `extra` field:DeprecationWarning")
+@pytest.mark.parametrize(("extra", "message"), [("{}", "extra is empty"), (f"{CANARY}", "extra is not a JSON object")])
+def test_a_kafka_connection_needs_settings_and_is_not_quoted(
+    monkeypatch: pytest.MonkeyPatch, extra: str, message: str
+) -> None:
+    """What is wrong is told without repeating an extra that holds secrets."""
+    from airflow_provider_kafka_s3.airflow.connections import kafka_config
+
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", json.dumps({"conn_type": "kafka", "extra": extra}))
+    with pytest.raises(ConfigurationError, match=message) as error:
+        kafka_config("kafka_x")
+    assert CANARY not in str(error.value)
+
+
+def test_an_aws_connection_becomes_settings_and_credentials(connections: None) -> None:
+    """The endpoint of S3 beats the general one; region, certificates, path style and keys come along."""
+    from airflow_provider_kafka_s3.airflow.connections import s3_access
+
+    access = s3_access("aws_default")
+    assert access.settings == S3Settings(
+        endpoint_url="http://lake:9000",
+        region="eu-central-1",
+        addressing_style="path",
+        verify=True,
+        ca_bundle="/etc/lake-ca.pem",
+        connect_timeout=3.0,
+    )
+    assert access.credentials == S3Credentials(access_key_id="AKIACANARY", secret_access_key=SECRETS["aws"])
+    assert CANARY not in repr(access)
+
+
+def test_no_aws_connection_is_boto3_s_own_chain_on_purpose() -> None:
+    """aws_conn_id=None asks for nothing and hands nothing over."""
+    from airflow_provider_kafka_s3.airflow.connections import s3_access
+
+    access = s3_access(None)
+    assert (access.settings, access.credentials) == (S3Settings(), None)
+
+
+def test_an_aws_connection_without_credentials_leaves_them_to_boto3_s_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may still say where the store is; the credentials are looked for wherever a client is made."""
+    from airflow_provider_kafka_s3.airflow.connections import s3_access
+
+    extra = {"endpoint_url": "http://lake:9000", "verify": False}
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps({"conn_type": "aws", "extra": extra}))
+    access = s3_access("aws_x")
+    assert (access.settings.endpoint_url, access.settings.verify) == ("http://lake:9000", False)
+    assert access.credentials is None
+
+
+def test_settings_of_botocore_that_are_not_used_are_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A proxy that is silently ignored would take somebody an afternoon."""
+    from airflow_provider_kafka_s3.airflow.connections import s3_access
+
+    extra = {"config_kwargs": {"proxies": {"https": "p:1"}, "s3": {"use_accelerate_endpoint": True}}}
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps({"conn_type": "aws", "extra": extra}))
+    with caplog.at_level("WARNING"):
+        s3_access("aws_x")
+    assert "not used for S3: proxies, s3.use_accelerate_endpoint" in caplog.text
+
+
+ROLE = "arn:aws:iam::123456789012:role/lake"
+
+
+def _assumed(
+    monkeypatch: pytest.MonkeyPatch,
+    get_credentials: Any,
+    *,
+    more: dict[str, Any] | None = None,
+    login: dict[str, str] | None = None,
+) -> None:
+    from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
+
+    extra = {"role_arn": ROLE, "region_name": "eu-central-1", **(more or {})}
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps({"conn_type": "aws", "extra": extra, **(login or {})}))
+    session = SimpleNamespace(get_credentials=get_credentials)
+    monkeypatch.setattr(AwsGenericHook, "get_session", lambda _: session)
+
+
+def _session_of_a_role() -> Any:
+    frozen = SimpleNamespace(access_key="ASIA", secret_key="s" * 20, token="t" * 20)
+    end = datetime(2026, 1, 1, tzinfo=UTC)
+    return SimpleNamespace(get_frozen_credentials=lambda: frozen, _expiry_time=end)
+
+
+@pytest.mark.parametrize(
+    ("more", "login", "role"),
+    [
+        ({}, {}, AssumedRole(arn=ROLE, session_name="Airflow_aws_x")),
+        (
+            {"assume_role_kwargs": {"ExternalId": "x", "DurationSeconds": 900}},
+            {"login": "AKIA", "password": "p" * 20},
+            AssumedRole(
+                arn=ROLE,
+                session_name="Airflow_aws_x",
+                arguments='{"DurationSeconds": 900, "ExternalId": "x"}',
+                base=S3Credentials(access_key_id="AKIA", secret_access_key="p" * 20),
+            ),
+        ),
+        (
+            {"service_config": {"sts": {"endpoint_url": "https://sts"}}, "endpoint_url": "https://lake"},
+            {},
+            AssumedRole(arn=ROLE, session_name="Airflow_aws_x", sts_endpoint="https://sts"),
+        ),
+        (
+            {
+                "assume_role_method": "assume_role_with_web_identity",
+                "assume_role_with_web_identity_federation": "file",
+                "assume_role_with_web_identity_token_file": "/run/token",
+            },
+            {},
+            AssumedRole(arn=ROLE, session_name="Airflow_aws_x", token_file="/run/token"),
+        ),
+        (
+            {
+                "assume_role_method": "assume_role_with_web_identity",
+                "assume_role_with_web_identity_federation": "google",
+            },
+            {},
+            None,
+        ),
+    ],
+)
+def test_the_session_of_a_role_is_handed_over_with_the_way_to_renew_it(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], login: dict[str, str], role: AssumedRole | None
+) -> None:
+    """Its end, and who assumes the role how; only Google's identities cannot be asked for by others."""
+    from airflow_provider_kafka_s3.airflow.connections import s3_access
+
+    _assumed(monkeypatch, _session_of_a_role, more=more, login=login)
+    access = s3_access("aws_x")
+    assert access.credentials == S3Credentials(
+        access_key_id="ASIA",
+        secret_access_key="s" * 20,
+        session_token="t" * 20,
+        expires_at=datetime(2026, 1, 1, tzinfo=UTC).timestamp(),
+        role=role,
+    )
+    assert "pppp" not in f"{access!r} {role!r} {[role]}"
+
+
+def test_a_refused_role_is_terminal_and_an_unreachable_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow tries again only where that can help."""
+    from botocore.exceptions import ClientError, ConnectTimeoutError, NoCredentialsError
+
+    from airflow_provider_kafka_s3.airflow.connections import s3_access
+
+    def failing(error: Exception) -> Any:
+        def get_credentials() -> None:
+            raise error
+
+        return get_credentials
+
+    denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "AssumeRole")
+    for error, expected in (
+        (denied, AccessDeniedError),
+        (ConnectTimeoutError(endpoint_url="https://sts"), TransientError),
+        (NoCredentialsError(), ConfigurationError),
+    ):
+        _assumed(monkeypatch, failing(error))
+        with pytest.raises(expected, match="aws_x"):
+            s3_access("aws_x")
+
+
+def test_secrets_of_connections_are_masked(monkeypatch: pytest.MonkeyPatch, connections: None) -> None:
+    """Whatever logs them later, Airflow's masker knows them; certificates line by line."""
+    from airflow.providers.common.compat import sdk
+
+    from airflow_provider_kafka_s3.airflow.connections import kafka_config, mask_options, s3_access
+
+    masked: set[str] = set()
+    monkeypatch.setattr(sdk, "mask_secret", masked.add, raising=False)
+    pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0\n-----END PRIVATE KEY-----\n"
+    extra = {"bootstrap.servers": "broker:9092", "ssl.key.pem": pem, "ssl.key.location": "/etc/kafka/client.key"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", json.dumps({"conn_type": "kafka", "extra": extra}))
+    kafka_config("kafka_x")
+    kafka_config("kafka_default")
+    s3_access("aws_default")
+    mask_options({"kafka.sasl.jaas.config": SECRETS["options"], "kafka.fetch.max.bytes": "1048576"})
+    assert {*SECRETS.values(), "MIIEvQIBADANBgkqhkiG9w0"} <= masked
+    assert not {"-----BEGIN PRIVATE KEY-----", "/etc/kafka/client.key", "1048576", "broker:9092"} & masked
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "masked"),
+    [
+        ("sasl.password", 20130101, {"20130101"}),
+        ("sasl.password", 123456, {"123456"}),
+        ("sasl.password", "12345", {"12345"}),
+        # Airflow masks none that is shorter.
+        ("sasl.password", "1234", set()),
+        ("ssl.key.password", "geheim", {"geheim"}),
+        ("sasl.oauthbearer.client.secret", 12345.5, {"12345.5"}),
+        # Too short to be told from anything else.
+        ("sasl.password", 123, set()),
+        ("ssl.ca.pem", "-----BEGIN X-----\nc2hvcnQ\n-----END X-----", set()),
+        ("fetch.max.bytes", 20130101, set()),
+        ("ssl.key.location", "/etc/key", set()),
+        ("some.secret", True, set()),
+        ("some.secret", None, set()),
+    ],
+)
+def test_a_password_is_masked_though_it_is_short_or_a_number(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: object, masked: set[str]
+) -> None:
+    """As logs and errors show it, without quotes. Short lines of certificates and other settings stay readable."""
+    from airflow.providers.common.compat import sdk
+
+    from airflow_provider_kafka_s3.airflow.connections import kafka_config
+
+    found: set[str] = set()
+    monkeypatch.setattr(sdk, "mask_secret", found.add, raising=False)
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", json.dumps({"conn_type": "kafka", "extra": {name: value}}))
+    assert kafka_config("kafka_x") == {name: value}
+    assert found == masked

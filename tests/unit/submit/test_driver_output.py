@@ -1,0 +1,132 @@
+"""What ``spark-submit`` printed before it ended without a result; ``outputs`` holds what a real one printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, SparkJobError
+from airflow_provider_kafka_s3.spark.failures import explain
+from airflow_provider_kafka_s3.submit.driver_output import explain_output
+
+OUTPUTS = Path(__file__).with_name("outputs")
+CALLED = f"Cannot execute: spark-submit --master yarn {'--conf a=b ' * 500}job.py. Error code is: 1."
+TRACE = ["\tat org.apache.spark.deploy.SparkSubmit$$anon$2.run(SparkSubmit.scala:1)", "\t... 20 more"]
+
+
+@pytest.mark.parametrize(
+    ("output", "kind", "head"),
+    [
+        ("yarn", ConfigurationError, "Spark has no configuration of YARN: HADOOP_CONF_DIR is not set. Set it to"),
+        (
+            "packages_not_found",
+            SparkJobError,
+            "packages: org.nobody:nothing_2.13:1.0 was not found, and not all repositories could be reached: packages.",
+        ),
+        (
+            "packages_unreachable",
+            SparkJobError,
+            "packages: no repository can be reached for org.nobody:nothing_2.13:1.0: repo.example.com:1: java.net.Conn",
+        ),
+        ("master_unknown", ConfigurationError, "the Spark master is none that Spark knows: correct host and port"),
+        ("master_unparsable", ConfigurationError, "'spark:127.0.0.1:7077' is no Spark master: correct host and port"),
+        ("master_without_port", ConfigurationError, "'spark://127.0.0.1' is no Spark master: correct host and port"),
+        ("master_silent", SparkJobError, "the Spark master does not answer: check that it runs, and host and port"),
+        ("heap", SparkJobError, "Error occurred during initialization of VM; Too small maximum heap. The Spark driver"),
+        ("option", SparkJobError, "Error: Unrecognized option: --no-such-option. The Spark driver ended"),
+    ],
+)
+def test_the_cause_comes_first_and_the_command_last_and_short(output: str, kind: type[KafkaS3Error], head: str) -> None:
+    """A user interface shows the head only; what trying again cannot cure is terminal."""
+    error = explain_output(f"{CALLED}\n{(OUTPUTS / f'{output}.txt').read_text()}")
+    assert type(error) is kind
+    assert str(error).startswith(head)
+    assert "(exit code 1)" in str(error)
+    assert str(error).endswith("…")
+    assert str(error).index("spark-submit was called as: spark-submit --master yarn") > len(str(error)) - 200
+
+
+@pytest.mark.parametrize(
+    ("said", "head"),
+    [
+        ("", "it printed nothing. The Spark driver ended without a result."),
+        ("exit status 1", "exit status 1. The Spark driver ended without a result."),
+        (
+            "[Errno 2] No such file or directory: 'spark3-submit'",
+            "[Errno 2] No such file or directory: 'spark3-submit'",
+        ),
+        ("Cannot execute: spark-submit. Error code is: 137.", "it was killed; most likely the worker's memory ran out"),
+        (
+            "Cannot execute: spark-submit. Error code is: -9.\nCaused by: x.ConnectException: no",
+            "it was killed; most likely the worker's memory ran out",
+        ),
+        (
+            "Cannot execute: spark-submit. Error code is: 137.\nWARNING: JAVA_HOME is not set",
+            "it was killed; most likely the worker's memory ran out",
+        ),
+        (
+            "Its exit code is 1.\nTraceback (most recent call last):\n  File x\nImportError: no module named 'x'",
+            "ImportError: no module named 'x'. The Spark driver ended without a result (exit code 1).",
+        ),
+        (
+            f"{CALLED}\n26/11/22 08:02:19 ERROR SparkContext: Error initializing.\n26/11/22 08:02:20 INFO Hook: end",
+            "SparkContext: Error initializing. The Spark driver ended",
+        ),
+    ],
+)
+def test_whatever_is_known_of_a_driver_that_ended_is_said(said: str, head: str) -> None:
+    """An exception, a line that was logged as an error, how the process ended: the first of them that is there."""
+    error = explain_output(said)
+    assert type(error) is SparkJobError
+    assert str(error).startswith(head)
+
+
+def test_packages_that_no_repository_has_are_a_mistake() -> None:
+    """All of them were reached, so trying again cannot help."""
+    said = (OUTPUTS / "packages_not_found.txt").read_text()
+    error = explain_output("\n".join(line for line in said.splitlines() if "Host packages." not in line))
+    assert type(error) is ConfigurationError
+    assert str(error).startswith("packages: org.nobody:nothing_2.13:1.0 is in no repository that was asked (central.ex")
+
+
+def test_the_last_words_are_short_and_without_the_frames_of_java() -> None:
+    """As much of the end as an error has room for; the deepest cause of the last exception is its head."""
+    said = "\n".join(
+        [
+            CALLED,
+            *(f"a line before it, {n}" for n in range(1000)),
+            'Exception in thread "main" org.apache.spark.SparkException: it broke',
+            *TRACE * 300,
+            "Caused by: java.io.IOException: No space left on device",
+            *TRACE,
+        ]
+    )
+    text = str(explain_output(said))
+    assert text.startswith(
+        "IOException: No space left on device. The Spark driver ended without a result (exit code 1)."
+    )
+    assert "SparkException: it broke\nCaused by: java.io.IOException: No space left on device\n" in text
+    assert "SparkSubmit.scala" not in text
+    assert len(text) < 4_000
+
+
+def test_a_java_that_is_too_old_is_named() -> None:
+    """Spark 4 needs 17; the class says so by a number that nobody knows."""
+    said = (
+        'Exception in thread "main" java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main has been '
+        "compiled by a more recent version of the Java Runtime (class file version 61.0), this version of the Java "
+        "Runtime only recognizes class file versions up to 55.0"
+    )
+    error = explain_output(f"{CALLED}\n{said}")
+    assert type(error) is ConfigurationError
+    assert str(error).startswith("Java is too old for this Spark, which needs Java 17 or 21: set JAVA_HOME")
+
+
+def test_a_driver_that_has_python_reads_the_same_reasons_from_its_exception() -> None:
+    """A master that cannot be parsed is found by the session, whose error is in the result."""
+    told = (OUTPUTS / "master_unparsable.txt").read_text()
+    raised = RuntimeError("An error occurred while calling" + told.rpartition("An error occurred while calling")[2])
+    error = explain(raised)
+    assert type(error) is ConfigurationError
+    assert str(error).startswith("'spark:127.0.0.1:7077' is no Spark master")
