@@ -1,0 +1,63 @@
+"""A small lake for the pages that show what is in one: topic ``orders``, two partitions, three hours, two batches."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
+from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.run import TopicRun
+from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.storage.port import ObjectStore
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+
+__all__ = ["Lake", "filled_lake"]
+
+TOPIC: Final = "orders"
+HOUR_MS: Final = 3_600_000
+START_MS: Final = 1_767_312_000_000
+"""2026-01-02T00:00:00Z."""
+LAYOUT: Final = Layout(format=Format(kind="json", compression="gzip"), partitioner=Partitioner(kind="hourly"))
+
+
+class Lake:
+    """A process that lands a topic in a bucket."""
+
+    def __init__(self, store: ObjectStore, kafka: SimulatedKafka) -> None:
+        self.kafka, self.store = kafka, store
+        durable = DurableStore(store, Retrier())
+        topic_log = TopicLog(durable, topics_dir=LAYOUT.topics_dir, pipeline="orders", topic=TOPIC)
+        self.committer = Committer(topic_log, self.kafka, object_builder(durable))
+
+    def produce(self, hour: int, records: int) -> None:
+        """Orders of one hour, to both partitions in turn."""
+        for n in range(records):
+            value = json.dumps({"order_id": hour * 100 + n, "amount": 2.5}).encode()
+            self.kafka.append(TOPIC, n % 2, value, START_MS + hour * HOUR_MS + n)
+
+    def land(self, run: str) -> None:
+        """Land what is new."""
+        request = RunRequest(run=run, mode="incremental", layout=LAYOUT, starting="earliest")
+        attempt = TopicRun(self.committer, request)
+        while not isinstance(plan := attempt.advance(), TopicResult):
+            execute(self.committer, plan, run=run)
+
+
+def filled_lake() -> Lake:
+    """Two hours are the first batch, a third hour is the second."""
+    kafka = SimulatedKafka()
+    kafka.create_topic(TOPIC, 2)
+    lake = Lake(MemoryStore(), kafka)
+    lake.produce(0, 10)
+    lake.produce(1, 6)
+    lake.land("first")
+    lake.produce(2, 4)
+    lake.land("second")
+    return lake
