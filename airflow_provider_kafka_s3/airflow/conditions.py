@@ -82,21 +82,24 @@ class LagCondition:
 
     def poll(self) -> PollResult:
         """See :class:`Condition`; the result is the lag per topic."""
-        from airflow_provider_kafka_s3.airflow.run_context import open_store
-        from airflow_provider_kafka_s3.batch.log import TopicLog
-        from airflow_provider_kafka_s3.inspect.lag import lag
-        from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
-        from airflow_provider_kafka_s3.storage.durable import DurableStore
+        from airflow_provider_kafka_s3.pipeline import TopicPipeline
+        from airflow_provider_kafka_s3.storage import bucket as s3_bucket
 
         source = _source(self.kafka_conn_id)
-        store = DurableStore(open_store(connections.s3_access(self.aws_conn_id), self.bucket), Retrier(RetryPolicy()))
-        cli_options = connections.cli_options(self.kafka_conn_id, self.aws_conn_id)
+        access = connections.s3_access(self.aws_conn_id)
+        store = s3_bucket.open_bucket(self.bucket, access.settings, access.credentials)
+        connection_options = connections.connection_options(self.kafka_conn_id, self.aws_conn_id)
         lags = {}
         for topic in self.topics:
-            log = TopicLog(
-                store, topics_dir=self.topics_dir, pipeline=self.pipeline, topic=topic, cli_options=cli_options
+            pipeline = TopicPipeline(
+                store,
+                source,
+                topics_dir=self.topics_dir,
+                pipeline=self.pipeline,
+                topic=topic,
+                connection_options=connection_options,
             )
-            lags[topic] = lag(log, source, self.isolation)
+            lags[topic] = pipeline.lag(self.isolation)
         total = sum(lags.values())
         by_topic = ", ".join(f"{topic}: {count:,}" for topic, count in lags.items())
         summary = f"{total:,} of {self.min_records:,} offsets wait to be landed ({by_topic})"

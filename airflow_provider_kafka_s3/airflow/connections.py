@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "S3Access",
-    "cli_options",
     "command_to_add",
+    "connection_options",
     "kafka_config",
     "mask_options",
     "s3_access",
@@ -137,7 +137,7 @@ def s3_access(conn_id: str | None) -> S3Access:
     return S3Access(S3Settings(**settings), _credentials(conn_id, hook) if explicit else None)
 
 
-def cli_options(kafka_conn_id: str, aws_conn_id: str | None) -> tuple[str, ...]:
+def connection_options(kafka_conn_id: str, aws_conn_id: str | None) -> tuple[str, ...]:
     """Options by which ``kafka-s3`` uses the same connections, for the commands that errors print."""
     aws = () if aws_conn_id is None else ("--aws-conn-id", aws_conn_id)
     return ("--kafka-conn-id", kafka_conn_id, *aws)

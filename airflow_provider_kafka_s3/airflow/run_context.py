@@ -16,20 +16,19 @@ from airflow_provider_kafka_s3.airflow import compat, connections, parameters
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef, UploadSettings
+from airflow_provider_kafka_s3.storage import bucket as s3_bucket
 from airflow_provider_kafka_s3.storage.durable import DurableStore
-from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_kafka_s3.airflow.run_window import Resolved
-    from airflow_provider_kafka_s3.batch.run import TopicRun
     from airflow_provider_kafka_s3.documents.plan import Plan
     from airflow_provider_kafka_s3.documents.planner import PlannerTask, TaskHasEnded
     from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
-    from airflow_provider_kafka_s3.storage.port import ObjectStore
+    from airflow_provider_kafka_s3.pipeline import Run
 
-__all__ = ["RunContext", "open_store", "prepare_run"]
+__all__ = ["RunContext", "prepare_run"]
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +49,11 @@ class RunContext:
         retry: of every request.
         upload: how tasks upload.
         on_data_loss: see the operator.
-        cli_options: by which the command line reaches the same store and cluster.
+        connection_options: by which the command line reaches the same store and cluster.
     """
 
     run: str
-    runs: dict[str, TopicRun]
+    runs: dict[str, Run]
     store: DurableStore
     bucket: str
     pipeline: str
@@ -64,7 +63,7 @@ class RunContext:
     retry: RetryPolicy
     upload: UploadSettings
     on_data_loss: Literal["fail", "skip"]
-    cli_options: tuple[str, ...]
+    connection_options: tuple[str, ...]
 
     def job(self, plans: Mapping[str, Plan], *, result_path: str, connect: ConnectServer | None = None) -> JobSpec:
         """What the driver has to know to execute one plan per topic; secrets are in it."""
@@ -87,7 +86,7 @@ class RunContext:
             retry=self.retry,
             upload=self.upload,
             on_data_loss=self.on_data_loss,
-            cli_options=self.cli_options,
+            connection_options=self.connection_options,
             result_path=result_path,
             connect=connect,
         )
@@ -96,12 +95,7 @@ class RunContext:
         """Reach the store by new credentials: those of a role end, and a Spark job may take longer."""
         if access != self.access:
             self.access = access
-            self.store.store = open_store(access, self.bucket)
-
-
-def open_store(access: connections.S3Access, bucket: str) -> ObjectStore:
-    """The bucket; nothing is sent yet."""
-    return S3Store(make_client(access.settings, access.credentials), bucket)
+            self.store.store = s3_bucket.open_bucket(self.bucket, access.settings, access.credentials).store
 
 
 def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> RunContext:
@@ -111,14 +105,12 @@ def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -
         ConfigurationError: a connection, a rendered template or a setting is wrong.
         TransientError: credentials cannot be asked for now.
     """
-    from airflow_provider_kafka_s3.batch.commit import Committer
     from airflow_provider_kafka_s3.batch.encode import object_builder
-    from airflow_provider_kafka_s3.batch.log import TopicLog
-    from airflow_provider_kafka_s3.batch.run import TopicRun
     from airflow_provider_kafka_s3.documents.planner import PlannerTask
     from airflow_provider_kafka_s3.kafka.options import spark_options
     from airflow_provider_kafka_s3.kafka.source import KafkaSource
     from airflow_provider_kafka_s3.layout.zones import zone_database_version
+    from airflow_provider_kafka_s3.pipeline import TopicPipeline
 
     kafka = connections.kafka_config(task.kafka_conn_id)
     connections.mask_options(task.kafka_options)
@@ -135,10 +127,10 @@ def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -
     spark_options(kafka, isolation=task.isolation, overrides=task.kafka_options)
     retrier = Retrier(task.request_retry)
     source = KafkaSource(kafka, retrier=retrier)
-    store = DurableStore(open_store(access, bucket), retrier)
+    store = s3_bucket.open_bucket(bucket, access.settings, access.credentials, retrier=retrier)
     starting = parameters.parse_starting_offsets(task.starting_offsets)
     build = object_builder(store, **msgspec.structs.asdict(task.upload))
-    cli_options = connections.cli_options(task.kafka_conn_id, task.aws_conn_id)
+    connection_options = connections.connection_options(task.kafka_conn_id, task.aws_conn_id)
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     planner = PlannerTask(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
@@ -157,10 +149,15 @@ def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -
             mode=resolved.mode,
             attempt=f"try {ti.try_number} on {platform.node()}",
         )
-        log = TopicLog(store, topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic, cli_options=cli_options)
-        runs[topic] = TopicRun(
-            Committer(log, source, build), dataclasses.replace(request, task=planner), task_has_ended=has_ended
-        )
+        runs[topic] = TopicPipeline(
+            store,
+            source,
+            topics_dir=layout.topics_dir,
+            pipeline=pipeline,
+            topic=topic,
+            connection_options=connection_options,
+            build=build,
+        ).run(dataclasses.replace(request, task=planner), task_has_ended=has_ended)
     return RunContext(
         run=run,
         runs=runs,
@@ -173,7 +170,7 @@ def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -
         retry=task.request_retry,
         upload=task.upload,
         on_data_loss=task.on_data_loss,
-        cli_options=cli_options,
+        connection_options=connection_options,
     )
 
 

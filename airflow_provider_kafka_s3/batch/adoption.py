@@ -11,7 +11,7 @@ from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.planner import TaskHasEnded, process_is_gone
 
-__all__ = ["Patience"]
+__all__ = ["AdoptionWait"]
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _FIRST_PLAN_SECONDS: Final = 10.0
 _FIRST_PLAN_POLL_SECONDS: Final = 0.5
 
 
-class Patience:
+class AdoptionWait:
     """The waits of one run.
 
     Args:
@@ -49,7 +49,7 @@ class Patience:
         self._sleep = sleep
         self._monotonic = monotonic
 
-    def first_plan(self) -> bool:
+    def first_plan_appears(self) -> bool:
         """Whether the first plan of the log appears, within ten seconds at most.
 
         First runs over several windows begin at the same time. What lies below the window of one is the window of
@@ -62,7 +62,7 @@ class Patience:
                 return True
         return False
 
-    def decision(self, plan: Plan) -> Manifest | None:
+    def decision_of(self, plan: Plan) -> Manifest | None:
         """The decision about another run's batch; None: there is none, and its planner is gone or the time is over."""
         deadline: float | None = None
         while not self._planner_is_gone(plan):

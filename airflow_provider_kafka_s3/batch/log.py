@@ -54,7 +54,7 @@ class TopicLog:
     """The control documents of one topic of a pipeline."""
 
     def __init__(
-        self, store: DurableStore, *, topics_dir: str, pipeline: str, topic: str, cli_options: Sequence[str] = ()
+        self, store: DurableStore, *, topics_dir: str, pipeline: str, topic: str, connection_options: Sequence[str] = ()
     ) -> None:
         """Name a log; nothing is read or written yet.
 
@@ -63,7 +63,7 @@ class TopicLog:
             topics_dir: prefix of all keys.
             pipeline: name of the pipeline.
             topic: name of the topic.
-            cli_options: how the command line reaches the same store and cluster, such as ``("--kafka-conn-id",
+            connection_options: how the command line reaches the same store and cluster, such as ``("--kafka-conn-id",
                 "kafka_default")``: errors print commands that a person may copy.
         """
         self.store = store
@@ -76,7 +76,7 @@ class TopicLog:
             topics_dir=topics_dir,
             pipeline=pipeline,
             topic=topic,
-            connection_options=tuple(cli_options),
+            connection_options=tuple(connection_options),
         )
         self._known: dict[str, tuple[Any, dict[str, Any]]] = {}
 

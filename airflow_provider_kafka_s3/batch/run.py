@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from airflow_provider_kafka_s3.batch.adoption import Patience
+from airflow_provider_kafka_s3.batch.adoption import AdoptionWait
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
 from airflow_provider_kafka_s3.batch.incarnation import refuse_shorter_log, require_topic_id
@@ -51,7 +51,6 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
-from airflow_provider_kafka_s3.inspect.verify import inspect
 from airflow_provider_kafka_s3.layout.keys import data_prefix
 
 __all__ = ["TopicRun"]
@@ -87,7 +86,7 @@ class TopicRun:
         self.source = committer.source
         self.topic = committer.log.topic
         self.request = request
-        self._patience = Patience(
+        self._adoption = AdoptionWait(
             committer.log,
             most=request.adopt_wait,
             task_has_ended=task_has_ended,
@@ -113,8 +112,6 @@ class TopicRun:
             TerminalError: a person has to act; the message says how.
             TransientError: try the run again.
         """
-        if self.request.purpose != "resume":
-            return inspect(self.committer, self.request, self.log.read_run(self.request.run))
         try:
             return self._advance()
         except (KafkaUnavailableError, TopicNotFoundError, TopicRecreatedError) as e:
@@ -169,7 +166,7 @@ class TopicRun:
         if not target:
             return self._nothing_to_do(view, window)
         below = NO_OFFSETS if window is None else target - window.offsets()
-        if below and view.next == 1 and not self._made_marker and self._patience.first_plan():
+        if below and view.next == 1 and not self._made_marker and self._adoption.first_plan_appears():
             return self._pin()
         if isinstance(self.request.window, Mapping) and (unclaimed := target - view.claims):
             # Offsets that somebody typed: what is wrong with them is said before the run is bound to them.
@@ -355,7 +352,7 @@ class TopicRun:
         """Carry an open plan out if it is decided, else hand it out to be executed."""
         decision = self.log.read_manifest(plan.batch)
         if decision is None and plan.run != self.request.run:
-            decision = self._patience.decision(plan)
+            decision = self._adoption.decision_of(plan)
         elif plan.run == self.request.run and plan.batch not in self._planned:
             self._planned.add(plan.batch)
             log.info(

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffset, TopicView
 from airflow_provider_kafka_s3.cli.stored_connections import read_connection
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
@@ -179,11 +179,20 @@ class Access:
             for word in (f"--{name.replace('_', '-')}", str(value))
         )
 
+    def topic_pipeline(self, pipeline: str, topic: str) -> TopicPipeline:
+        """One topic of a pipeline, landed or not."""
+        return TopicPipeline(
+            self.store,
+            self.source,
+            topics_dir=self.topics_dir,
+            pipeline=pipeline,
+            topic=topic,
+            connection_options=self.options,
+        )
+
     def topic_log(self, pipeline: str, topic: str) -> TopicLog:
         """The log of a topic."""
-        return TopicLog(
-            self.store, topics_dir=self.topics_dir, pipeline=pipeline, topic=topic, cli_options=self.options
-        )
+        return self.topic_pipeline(pipeline, topic).log
 
     def committer(self) -> Committer:
         """Of the one topic that was named, which has to have been landed.
@@ -191,9 +200,9 @@ class Access:
         Raises:
             ConfigurationError: the pipeline has never landed it.
         """
-        topic_log = self.topic_log(self.said.pipeline, self.said.topic)
-        self.require_landed(topic_log)
-        return Committer(topic_log, self.source, object_builder(self.store))
+        committer = self.topic_pipeline(self.said.pipeline, self.said.topic).committer
+        self.require_landed(committer.log)
+        return committer
 
     def require_landed(self, topic_log: TopicLog) -> None:
         """Refuse what is probably a slip of the pen: a topic without marker and without batches."""

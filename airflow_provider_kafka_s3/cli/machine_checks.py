@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.cli.findings import Finding, good, guarded
 from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.spark.connector import coordinates
 from airflow_provider_kafka_s3.submit.versions import (
     TESTED,
     connector_flaw,
-    coordinates,
     installed_versions,
     pyspark_flaw,
     reinstall,

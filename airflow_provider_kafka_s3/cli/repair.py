@@ -6,8 +6,6 @@ import datetime as dt
 import math
 from collections.abc import Sequence
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import FAILED, FINDINGS, OK, Answer, count, size
@@ -21,8 +19,7 @@ __all__ = ["repair"]
 def repair(access: Access) -> Answer:
     """Build the marker again."""
     said = access.said
-    topic_log = access.topic_log(said.pipeline, said.topic)
-    committer = Committer(topic_log, access.source, object_builder(access.store))
+    pipeline = access.topic_pipeline(said.pipeline, said.topic)
     start, cluster_id = _start(access)
     if said.batches and not said.gone_before:
         raise ConfigurationError("--batches says which batches --gone-before is about; give both")
@@ -33,7 +30,7 @@ def repair(access: Access) -> Answer:
         reason=said.reason,
         operator=said.operator,
     )
-    done = marker_repair.repair(committer, start=start, cluster_id=cluster_id, rule=rule, dry_run=said.dry_run)
+    done = pipeline.repair(start=start, cluster_id=cluster_id, rule=rule, dry_run=said.dry_run)
     what = {
         "right": "the marker is what the log says" + ("" if done.recorded else "; nothing was changed"),
         "missing": "the marker was missing",
@@ -44,7 +41,7 @@ def repair(access: Access) -> Answer:
         what += "; it would be written" if said.dry_run else "; it is written again"
     lines = [what]
     if done.unsure:
-        lines += _choice(access, topic_log, done)
+        lines += _choice(access, pipeline.log, done)
     else:
         would = "would be" if said.dry_run else "are"
         lines += [f"{_told(done.recorded)} {would} recorded as gone for good"] if done.recorded else []

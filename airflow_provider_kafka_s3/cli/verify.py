@@ -5,11 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, size
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
@@ -42,7 +39,6 @@ def verify(access: Access) -> Answer:
 
 
 def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, bool]:
-    committer = Committer(topic_log, access.source, object_builder(access.store))
     window = _window(access, topic_log)
     request = RunRequest(
         run=f"operator:verify:{uuid.uuid4()}",
@@ -53,7 +49,7 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
         purpose="restore" if access.said.restore and not access.said.dry_run else "verify",
     )
     try:
-        result = TopicRun(committer, request).advance()
+        result = access.topic_pipeline(topic_log.pipeline, topic_log.topic).run(request).advance()
     except (MissingObjectError, ForeignObjectError, BatchLossError) as e:
         return {"status": "damaged", "error": type(e).__name__, "message": str(e)}, f"{topic_log.topic}: {e}", True
     if not isinstance(result, TopicResult) or result.verification is None:

@@ -30,7 +30,7 @@ from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ForeignObjectError, UnknownOutcomeError
 from airflow_provider_kafka_s3.messages import few
 
-__all__ = ["inspect"]
+__all__ = ["VerifyRun"]
 
 log = logging.getLogger(__name__)
 
@@ -42,19 +42,33 @@ _GROUP: Final = 256
 """Objects whose results are waited for together. More only cost memory: their manifests are kept until then."""
 
 
-def inspect(committer: Committer, request: RunRequest, record: RunRecord | None) -> TopicResult:
-    """Verify, or restore, as the request says.
+class VerifyRun:
+    """One attempt of a run that reads landed objects back, and restores missing ones if its purpose is ``restore``."""
 
-    Args:
-        committer: of the topic.
-        request: with purpose ``verify`` or ``restore``.
-        record: of the run, if there is one.
+    def __init__(self, committer: Committer, request: RunRequest) -> None:
+        """Prepare an attempt; nothing is read yet.
 
-    Raises:
-        MissingObjectError: objects are gone (``verify``, unless ``on_missing`` is ``ignore``).
-        ForeignObjectError: keys hold something else than their manifests say; all others were looked at, and restored.
-        BatchLossError: objects are gone and Kafka no longer has their records; all others were restored.
-    """
+        Args:
+            committer: of the topic.
+            request: with purpose ``verify`` or ``restore``.
+        """
+        self.log = committer.log
+        self._committer = committer
+        self._request = request
+
+    def advance(self) -> TopicResult:
+        """Read all objects of the run and compare them with their manifests.
+
+        Raises:
+            MissingObjectError: objects are gone (``verify``, unless ``on_missing`` is ``ignore``).
+            ForeignObjectError: keys hold something else than their manifests say; all others were looked at, and
+                restored.
+            BatchLossError: objects are gone and Kafka no longer has their records; all others were restored.
+        """
+        return _verify(self._committer, self._request, self.log.read_run(self._request.run))
+
+
+def _verify(committer: Committer, request: RunRequest, record: RunRecord | None) -> TopicResult:
     marker = _marker(committer, record)
     wanted, generation, undated = _wanted(committer, request, record, marker)
     covered = NO_OFFSETS if marker is None else marker.covered_in(generation)
@@ -75,24 +89,24 @@ def inspect(committer: Committer, request: RunRequest, record: RunRecord | None)
             committer.log.topic,
             undated,
         )
-    work = _Inspection(committer, request, target)
+    found = _Findings(committer, request, target)
     if marker is not None:
-        work.read(_covering(committer, target, generation, record, marker))
-    work.complain()
+        found.read(_covering(committer, target, generation, record, marker))
+    found.raise_problems()
     return TopicResult(
         topic=committer.log.topic,
         status="ok" if target else "empty",
         target=target,
-        batches=tuple(sorted(work.batches, key=lambda b: b.batch)),
+        batches=tuple(sorted(found.batches, key=lambda b: b.batch)),
         skipped=NO_OFFSETS if marker is None else marker.lost_in(generation) & target,
-        verified=work.intact + len(work.restored),
-        wrote=bool(work.restored),
+        verified=found.intact + len(found.restored),
+        wrote=bool(found.restored),
         verification=Verification(
-            objects=work.intact + len(work.restored),
-            size=work.size,
-            missing=tuple(work.missing),
-            restored=tuple(work.restored),
-            accepted=tuple(work.accepted),
+            objects=found.intact + len(found.restored),
+            size=found.size,
+            missing=tuple(found.missing),
+            restored=tuple(found.restored),
+            accepted=tuple(found.accepted),
             uncovered=uncovered,
             undated=undated,
         ),
@@ -147,7 +161,7 @@ def _covering(
 
 
 @dataclass
-class _Inspection:
+class _Findings:
     """What was found so far."""
 
     committer: Committer
@@ -226,7 +240,7 @@ class _Inspection:
                 log.info("object %s of batch %d is written again from Kafka", where, plan.batch)
                 self.restored.append(entry.key)
 
-    def complain(self) -> None:
+    def raise_problems(self) -> None:
         """Raise what has to be said, if anything has; all that could be done is done."""
         topic = self.committer.log.topic
         told: list[str] = []

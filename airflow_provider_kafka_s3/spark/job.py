@@ -24,7 +24,6 @@ from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.execute import execute as execute_here
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -43,6 +42,7 @@ from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain
@@ -52,8 +52,8 @@ from airflow_provider_kafka_s3.spark.registration import registration
 from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, uploads_of
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.spark.task import SliceTask
+from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.durable import DurableStore
-from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,9 +94,7 @@ class Job:
         self._spec = spec
         self._spark = spark
         self._source = source or KafkaSource(spec.kafka)
-        self._store = store or DurableStore(
-            S3Store(make_client(spec.s3, spec.credentials), spec.bucket), Retrier(spec.retry)
-        )
+        self._store = store or open_bucket(spec.bucket, spec.s3, spec.credentials, retrier=Retrier(spec.retry))
 
         self._build = object_builder(self._store, **msgspec.structs.asdict(spec.upload))
 
@@ -132,14 +130,16 @@ class Job:
         found: list[_Topic] = []
 
         def look() -> None:
-            topic_log = TopicLog(
+            committer = TopicPipeline(
                 self._store,
+                self._source,
                 topics_dir=ref.topics_dir,
                 pipeline=ref.pipeline,
                 topic=ref.topic,
-                cli_options=self._spec.cli_options,
-            )
-            committer = Committer(topic_log, self._source, self._build)
+                connection_options=self._spec.connection_options,
+                build=self._build,
+            ).committer
+            topic_log = committer.log
             plan, _ = topic_log.require_plan(ref.batch)
             decision = topic_log.read_manifest(ref.batch)
             if decision is not None:

@@ -86,7 +86,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             that the run plans again from what is left.
         result_path: where the driver writes its :class:`JobResult`.
         connect: the server whose session executes the plans; None: the session of the process.
-        cli_options: see :class:`~airflow_provider_kafka_s3.batch.log.TopicLog`.
+        connection_options: see :class:`~airflow_provider_kafka_s3.batch.log.TopicLog`.
     """
 
     run: str
@@ -101,7 +101,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     upload: UploadSettings = UploadSettings()
     on_data_loss: Literal["fail", "skip"] = "fail"
     connect: ConnectServer | None = None
-    cli_options: tuple[str, ...] = ()
+    connection_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         topics = [ref.topic for ref in self.plans]

@@ -11,8 +11,8 @@ from airflow_provider_kafka_s3.exceptions import SparkJobError
 from airflow_provider_kafka_s3.parallel import in_threads
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.batch.run import TopicRun
     from airflow_provider_kafka_s3.documents.plan import Plan
+    from airflow_provider_kafka_s3.pipeline import Run
 
 __all__ = ["Landed", "Submit", "land"]
 
@@ -36,7 +36,7 @@ class Landed:
     errors: dict[str, Exception] = field(default_factory=dict)
 
 
-def land(runs: Mapping[str, TopicRun], submit: Submit) -> Landed:
+def land(runs: Mapping[str, Run], submit: Submit) -> Landed:
     """Advance every topic until it is done or has failed; whatever has to be read meanwhile goes into one job.
 
     Args:
@@ -71,7 +71,7 @@ def land(runs: Mapping[str, TopicRun], submit: Submit) -> Landed:
     return landed
 
 
-def _advance(run: TopicRun) -> Plan | TopicResult | Exception:
+def _advance(run: Run) -> Plan | TopicResult | Exception:
     # Of whatever kind the error is, it is this topic's; the others go on.
     try:
         return run.advance()
@@ -79,7 +79,7 @@ def _advance(run: TopicRun) -> Plan | TopicResult | Exception:
         return e
 
 
-def _undecided(run: TopicRun, plan: Plan, told: Exception | None) -> Exception | None:
+def _undecided(run: Run, plan: Plan, told: Exception | None) -> Exception | None:
     """Why a batch has no decision after its job; None if it has one. What the job said counts only without one."""
     try:
         if run.log.read_manifest(plan.batch) is not None:

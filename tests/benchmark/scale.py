@@ -21,10 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -32,6 +29,7 @@ from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
@@ -105,15 +103,18 @@ class _World:
         self.kafka = SimulatedKafka()
         self.topic_id = self.kafka.create_topic(_TOPIC)
 
-    def committer(self) -> Committer:
-        """Of a process that knows nothing yet."""
-        log = TopicLog(self.store, topics_dir=_LAYOUT.topics_dir, pipeline=_PIPELINE, topic=_TOPIC)
-        return Committer(log, self.kafka, object_builder(self.store))
+    def pipeline(self) -> TopicPipeline:
+        """Of a process that has read nothing yet."""
+        return TopicPipeline(self.store, self.kafka, topics_dir=_LAYOUT.topics_dir, pipeline=_PIPELINE, topic=_TOPIC)
 
-    def attempt(self, run: str, **settings: Any) -> TopicRun:
+    def committer(self) -> Committer:
+        """Of a process that has read nothing yet."""
+        return self.pipeline().committer
+
+    def attempt(self, run: str, **settings: Any) -> Run:
         """A try of a run."""
         said: dict[str, Any] = {"mode": "incremental", "starting": "earliest", "max_slice_records": 10**8}
-        return TopicRun(self.committer(), RunRequest(run=run, layout=_LAYOUT, **(said | settings)))
+        return self.pipeline().run(RunRequest(run=run, layout=_LAYOUT, **(said | settings)))
 
     def timed(self, what: Callable[[], object]) -> tuple[float, int]:
         """Seconds and requests."""

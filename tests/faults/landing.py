@@ -11,16 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.execute import execute
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Format, Layout
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store
@@ -113,10 +110,19 @@ class Landing:
         self.store = DurableStore(
             S3Store(client, bucket), Retrier(policy, sleep=pass_time, monotonic=self.monotonic, rng=lambda: 1.0)
         )
-        self.log = TopicLog(self.store, topics_dir=topic.topics_dir, pipeline=PIPELINE, topic=TOPIC)
-        self.committer = Committer(self.log, source or topic.kafka, object_builder(self.store))
+        self.pipeline = TopicPipeline(
+            self.store,
+            source or topic.kafka,
+            topics_dir=topic.topics_dir,
+            pipeline=PIPELINE,
+            topic=TOPIC,
+            sleep=self.sleep,
+            monotonic=self.monotonic,
+        )
+        self.log = self.pipeline.log
+        self.committer = self.pipeline.committer
 
-    def attempt(self, run: str, **settings: Any) -> TopicRun:
+    def attempt(self, run: str, **settings: Any) -> Run:
         """One attempt of a run."""
         given: Mapping[str, Any] = {
             "mode": "incremental",
@@ -126,7 +132,7 @@ class Landing:
             "adopt_wait": 0.0,
         }
         request = RunRequest(run=run, **{**given, **settings})
-        return TopicRun(self.committer, request, sleep=self.sleep, monotonic=self.monotonic)
+        return self.pipeline.run(request)
 
     def run(self, run: str, **settings: Any) -> TopicResult:
         """One attempt of a run, from beginning to end."""

@@ -10,14 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
@@ -55,10 +52,10 @@ def test_a_batch_that_its_planner_left_is_landed_by_the_command_line(
         credentials = S3Credentials(access_key_id="test", secret_access_key=SECRET)
         bucket = S3Store(make_client(S3Settings(endpoint_url=server.endpoint, region="us-east-1"), credentials), "lake")
         store = DurableStore(bucket, Retrier())
-        log = TopicLog(store, topics_dir="topics", pipeline="p", topic=topic)
+        pipeline = TopicPipeline(store, source, topics_dir="topics", pipeline="p", topic=topic)
         layout = Layout(format=Format(kind="json", compression="gzip"))
         request = RunRequest(run="left", mode="incremental", layout=layout, starting="earliest", attempt="try 1 on w")
-        assert isinstance(TopicRun(Committer(log, source, object_builder(store)), request).advance(), Plan)
+        assert isinstance(pipeline.run(request).advance(), Plan)
 
         said: list[str] = []
 

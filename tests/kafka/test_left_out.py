@@ -9,16 +9,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.execute import execute
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -46,8 +42,7 @@ class Pipeline:
             self.kafka.produce(self.topic, [Message(value, partition=partition, timestamp=timestamp)])
 
     def lands(self, run: str, window: tuple[int, int] | None = None, **settings: Any) -> TopicResult:
-        log = TopicLog(self.store, topics_dir="topics", pipeline="p", topic=self.topic)
-        committer = Committer(log, self.source, object_builder(self.store))
+        pipeline = TopicPipeline(self.store, self.source, topics_dir="topics", pipeline="p", topic=self.topic)
         request = RunRequest(
             **{
                 "run": run,
@@ -58,10 +53,7 @@ class Pipeline:
                 **settings,
             }
         )
-        attempt = TopicRun(committer, request)
-        while not isinstance(step := attempt.advance(), TopicResult):
-            execute(committer, step, run=run)
-        return step
+        return pipeline.land(request)
 
     def check(self) -> None:
         """Every record is landed once, and none is left out."""

@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
 from airflow_provider_kafka_s3.batch.request import Mode, RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import DataLossError
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import ObjectStore
@@ -184,6 +182,7 @@ class Engine:
         now: Callable[[], float] = time.time,
         policy: RetryPolicy | None = None,
         build: Callable[[DurableStore], BuildObjects] = builder,
+        topics_dir: str = TOPICS_DIR,
         pipeline: str = PIPELINE,
         topic: str = TOPIC,
     ) -> None:
@@ -191,11 +190,22 @@ class Engine:
         rng = random.Random(seed)
         self.sleep = sleep or clock.sleep
         self.monotonic = monotonic or clock.monotonic
-        self.now = now
         self.source = source
         self.store = DurableStore(store, Retrier(policy, sleep=self.sleep, monotonic=self.monotonic, rng=rng.random))
-        self.log = TopicLog(self.store, topics_dir=TOPICS_DIR, pipeline=pipeline, topic=topic)
-        self.committer = Committer(self.log, source, build(self.store), parallel=in_turn)
+        self.pipeline = TopicPipeline(
+            self.store,
+            source,
+            topics_dir=topics_dir,
+            pipeline=pipeline,
+            topic=topic,
+            build=build(self.store),
+            parallel=in_turn,
+            sleep=self.sleep,
+            monotonic=self.monotonic,
+            now=now,
+        )
+        self.log = self.pipeline.log
+        self.committer = self.pipeline.committer
         self.new_nonce = lambda: f"{rng.getrandbits(128):032x}"
 
     def request(self, run: str, mode: Mode = "incremental", **settings: Any) -> RunRequest:
@@ -204,9 +214,9 @@ class Engine:
         defaults: dict[str, Any] = {"layout": LAYOUT, "starting": starting, "max_slice_records": 3, "adopt_wait": 0.0}
         return RunRequest(run=run, mode=mode, **(defaults | settings))
 
-    def topic_run(self, request: RunRequest) -> TopicRun:
+    def topic_run(self, request: RunRequest) -> Run:
         """One attempt of a run."""
-        return TopicRun(self.committer, request, sleep=self.sleep, monotonic=self.monotonic, now=self.now)
+        return self.pipeline.run(request)
 
     def run(self, run: str, mode: Mode = "incremental", **settings: Any) -> TopicResult:
         """One attempt of a run, from beginning to end, as operator and Spark job share it."""

@@ -111,8 +111,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/run.py",
-                "            decision = self._patience.decision(plan)\n",
-                "            decision = self._patience.decision(plan)\n"
+                "            decision = self._adoption.decision_of(plan)\n",
+                "            decision = self._adoption.decision_of(plan)\n"
                 "            if decision is None:\n"
                 "                from airflow_provider_kafka_s3.exceptions import UnknownOutcomeError\n\n"
                 '                raise UnknownOutcomeError("blocked by another run")\n',

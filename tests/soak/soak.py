@@ -22,14 +22,12 @@ from typing import Any, Final
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TransientError
 from airflow_provider_kafka_s3.maintenance import gc
-from airflow_provider_kafka_s3.maintenance.abandon import abandon
-from airflow_provider_kafka_s3.maintenance.recover import recover
 from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, read_source
 from dev.fault_proxy import FaultProxy
 from dev.kafka_tools import KafkaTools, Message
 from dev.versitygw import VersityGateway
 from tests.soak.chaos import Chaos
-from tests.soak.worker import PIPELINE, TOPICS_DIR, client_of, land, make_committer, work
+from tests.soak.worker import PIPELINE, TOPICS_DIR, client_of, land, make_pipeline, work
 
 __all__ = ["Figures", "soak"]
 
@@ -232,11 +230,10 @@ def _produce(kafka: KafkaTools, topic: str, rng: random.Random, figures: Figures
 def _abandon(told: dict[str, Any], rng: random.Random) -> int:
     """Somebody gives an open batch up, so that its offsets are planned again; whether it worked out."""
     try:
-        committer = make_committer(told)
-        if committer.log.read_marker() is None or not (plans := committer.log.view().open_plans):
+        pipeline = make_pipeline(told)
+        if pipeline.log.read_marker() is None or not (plans := pipeline.log.view().open_plans):
             return 0
-        batch = rng.choice(sorted(plans))
-        abandon(committer, batch, release="debt", reason="soak", operator="soak")
+        pipeline.abandon(rng.choice(sorted(plans)), release="debt", reason="soak", operator="soak")
     except (TransientError, ConfigurationError):  # no answer; or it is decided, and can only be rolled forward
         return 0
     except KafkaS3Error as e:
@@ -245,16 +242,16 @@ def _abandon(told: dict[str, Any], rng: random.Random) -> int:
 
 
 def _finish(told: dict[str, Any], figures: Figures) -> None:
-    committer = make_committer(told)
-    recover(committer, operator="soak")
-    land(committer, "the last")
-    log, store = committer.log, committer.store
+    pipeline = make_pipeline(told)
+    pipeline.recover(operator="soak")
+    land(pipeline, "the last")
+    log, store = pipeline.log, pipeline.log.store
     figures.bucket = check_bucket(
         store.store,
         topics_dir=TOPICS_DIR,
         pipeline=PIPELINE,
         topic=log.topic,
-        source=read_source(committer.source, log.topic),
+        source=read_source(pipeline.source, log.topic),
         recovered=True,
         complete=True,
     )

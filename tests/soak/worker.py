@@ -13,15 +13,11 @@ import time
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.execute import execute
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import MIN_PART_SIZE, Format, Layout
 from airflow_provider_kafka_s3.exceptions import TerminalError, TransientError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
@@ -50,38 +46,35 @@ def client_of(told: dict[str, Any]) -> S3Client:
     return make_client(settings, S3Credentials(access_key_id=told["login"], secret_access_key=told["secret"]))
 
 
-def make_committer(told: dict[str, Any], store: DurableStore | None = None) -> Committer:
+def make_pipeline(told: dict[str, Any], store: DurableStore | None = None) -> TopicPipeline:
     """What a process needs to work on the topic."""
     if store is None:
         retrier = Retrier(RetryPolicy(base=0.05, cap=1.0, throttle_base=0.1, throttle_deadline=20.0))
         store = DurableStore(S3Store(client_of(told), told["bucket"]), retrier)
-    log = TopicLog(store, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=told["topic"])
     source = KafkaSource({"bootstrap.servers": told["bootstrap_servers"]})
-    return Committer(log, source, object_builder(store))
+    return TopicPipeline(store, source, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=told["topic"])
 
 
-def land(committer: Committer, run: str, window: tuple[int, int] | None = None) -> TopicResult:
+def land(pipeline: TopicPipeline, run: str, window: tuple[int, int] | None = None) -> TopicResult:
     """One attempt of a run over a window, or from the stored offsets on."""
-    request = RunRequest(
-        run=run,
-        mode="incremental" if window is None else "data_interval",
-        window=window,
-        layout=LAYOUT,
-        starting="earliest",
-        max_slice_records=400,
-        adopt_wait=0.5,
+    return pipeline.land(
+        RunRequest(
+            run=run,
+            mode="incremental" if window is None else "data_interval",
+            window=window,
+            layout=LAYOUT,
+            starting="earliest",
+            max_slice_records=400,
+            adopt_wait=0.5,
+        )
     )
-    attempt = TopicRun(committer, request)
-    while not isinstance(step := attempt.advance(), TopicResult):
-        execute(committer, step, run=run)
-    return step
 
 
 def work(told: dict[str, Any], say: Connection) -> None:
     """Land until killed, or until an error that calls for a person; ``say`` is told what begins and how it ends."""
     logging.disable(logging.WARNING)  # Most of what happens here is something to warn of.
     rng, parent, number = random.Random(told["seed"]), os.getppid(), int(told["first_run"])
-    store = make_committer(told).store
+    store = make_pipeline(told).log.store
     while os.getppid() == parent:
         say.send(("begins", number))
         try:
@@ -89,7 +82,7 @@ def work(told: dict[str, Any], say: Connection) -> None:
             # Every third run is about the seconds just before.
             now = int(time.time() * 1000)
             window = (now - 3_000, now - 1_000) if number % 3 == 0 else None
-            result = land(make_committer(told, store), f"{told['name']}-{number}", window)
+            result = land(make_pipeline(told, store), f"{told['name']}-{number}", window)
         except TransientError as e:
             say.send(("fails", type(e).__name__))
         except TerminalError as e:

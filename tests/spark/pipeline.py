@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.execute import execute
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.conf import with_job_conf
 from airflow_provider_kafka_s3.spark.job import Job
@@ -96,14 +95,19 @@ class Pipeline:
 
     # -- what the operator does ---------------------------------------------------------------------------------------
 
-    def topic_run(self, topic: str, run: str) -> TopicRun:
+    def topic_pipeline(self, topic: str) -> TopicPipeline:
+        """One topic, read anew."""
+        return TopicPipeline(
+            self.store, self.source, topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic
+        )
+
+    def topic_run(self, topic: str, run: str) -> Run:
         """One attempt of a run over a topic."""
-        log = TopicLog(self.store, topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic)
         starting = None if "window" in self.settings else "earliest"
         request = RunRequest(
             **{"run": run, "mode": "incremental", "layout": self.layout, "starting": starting, **self.settings}
         )
-        return TopicRun(Committer(log, self.source, object_builder(self.store)), request)
+        return self.topic_pipeline(topic).run(request)
 
     def plan(self, topic: str, run: str) -> Plan:
         """Plan the next batch of a topic; there has to be something new."""
@@ -161,13 +165,13 @@ class Pipeline:
 
     def committer(self, topic: str) -> Committer:
         """Carries decisions out, for whoever is no run."""
-        return Committer(self.log(topic), self.source, object_builder(self.store))
+        return self.topic_pipeline(topic).committer
 
     # -- what is in the bucket ----------------------------------------------------------------------------------------
 
     def log(self, topic: str) -> TopicLog:
         """The control documents of a topic, read anew."""
-        return TopicLog(self.store, topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic)
+        return self.topic_pipeline(topic).log
 
     def decision(self, topic: str, batch: int = 1) -> Manifest | None:
         """How a batch was decided."""

@@ -27,7 +27,7 @@ def topic_log(topic: str = "orders", topics_dir: str = "topics") -> TopicLog:
     """A log whose commands have all options that the operator gives them."""
     options = ("--kafka-conn-id", "kafka_default", "--aws-conn-id", "aws_default")
     store = DurableStore(MemoryStore("lake"), Retrier(RetryPolicy()))
-    return TopicLog(store, topics_dir=topics_dir, pipeline="to-lake", topic=topic, cli_options=options)
+    return TopicLog(store, topics_dir=topics_dir, pipeline="to-lake", topic=topic, connection_options=options)
 
 
 def missing(log: TopicLog) -> str:

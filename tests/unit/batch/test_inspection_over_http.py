@@ -7,18 +7,15 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder, write_slice
-from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner
 from airflow_provider_kafka_s3.exceptions import ForeignObjectError, MissingObjectError
 from airflow_provider_kafka_s3.inspect import verify as inspection
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
-from airflow_provider_kafka_s3.storage.uploads import UploadPool
 from airflow_provider_kafka_s3.testing.invariants import check_bucket
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from dev.s3_server import S3Server
@@ -31,19 +28,10 @@ LAYOUT = Layout(
 
 def run(store: DurableStore, kafka: SimulatedKafka, key: str, **settings: Any) -> TopicResult:
     """A run with the product's tasks, in this process."""
-    committer = Committer(
-        TopicLog(store, topics_dir="t", pipeline="p", topic="films"), kafka, object_builder(store, memory=12 * MIB)
+    pipeline = TopicPipeline(
+        store, kafka, topics_dir="t", pipeline="p", topic="films", build=object_builder(store, memory=12 * MIB)
     )
-    request = RunRequest(run=key, mode="incremental", layout=LAYOUT, starting="earliest", **settings)
-    attempt = TopicRun(committer, request)
-    while not isinstance(plan := attempt.advance(), TopicResult):
-        with UploadPool(store, part_size=5 * MIB, threads=2) as pool:
-            rows = [
-                write_slice(plan, s, kafka.read(plan.topic, s.partition, s.start, s.end, plan.isolation), pool.open)
-                for s in plan.slices
-            ]
-        committer.carry_out(plan, committer.decide(plan, rows, run=key))
-    return plan
+    return pipeline.land(RunRequest(run=key, mode="incremental", layout=LAYOUT, starting="earliest", **settings))
 
 
 def test_objects_of_many_parts_and_of_one_are_read_back_and_restored_over_http(monkeypatch: pytest.MonkeyPatch) -> None:

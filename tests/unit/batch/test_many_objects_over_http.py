@@ -6,13 +6,11 @@ import logging
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.encode import object_builder, write_slice
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import MIB, Format, Layout, Rotation
 from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
@@ -36,12 +34,9 @@ def test_two_topics_of_many_objects_land_without_a_warning(caplog: pytest.LogCap
         settings = S3Settings(endpoint_url=server.endpoint, region="us-east-1")
         client = make_client(settings, S3Credentials(access_key_id="any", secret_access_key="any"))
         store = DurableStore(S3Store(client, "lake"), Retrier())
-        committers = {
-            topic: Committer(
-                TopicLog(store, topics_dir="t", pipeline="p", topic=topic),
-                kafka,
-                object_builder(store, memory=12 * MIB),
-            )
+        build = object_builder(store, memory=12 * MIB)
+        pipelines = {
+            topic: TopicPipeline(store, kafka, topics_dir="t", pipeline="p", topic=topic, build=build)
             for topic in ("films", "books")
         }
         request = RunRequest(run="r", mode="incremental", layout=LAYOUT, starting="earliest")
@@ -56,11 +51,11 @@ def test_two_topics_of_many_objects_land_without_a_warning(caplog: pytest.LogCap
                         for s in plan.slices
                     ]
                 # The decision alone: what follows is done for both topics at once.
-                committers[topic].decide(plan, rows, run="r")
+                pipelines[topic].committer.decide(plan, rows, run="r")
             return {}
 
         with caplog.at_level(logging.WARNING):
-            landed = land({topic: TopicRun(committer, request) for topic, committer in committers.items()}, submit)
+            landed = land({topic: pipeline.run(request) for topic, pipeline in pipelines.items()}, submit)
         assert landed.errors == {}
         assert all(isinstance(r, TopicResult) and r.status == "ok" for r in landed.results.values())
         assert sum("/_kafka_s3/" not in info.key for info in store.list("t/")) == 2 * OBJECTS

@@ -6,15 +6,13 @@ import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch import log
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.exceptions import PipelineConflictError
 from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import LAYOUT, Engine, builder, in_turn
+from tests.protocol.engine import LAYOUT, Engine
 
 EIGHT_DAYS = 8 * 86_400
 
@@ -31,10 +29,7 @@ class World:
                 self.kafka.append(topic, 0, b"%d" % i, i)
 
     def engine(self, topics_dir: str, topic: str, store: FaultyStore | None = None) -> Engine:
-        engine = Engine(store or self.bucket, self.kafka, topic=topic)
-        engine.log = TopicLog(engine.store, topics_dir=topics_dir, pipeline=f"to-{topic}", topic=topic)
-        engine.committer = Committer(engine.log, self.kafka, builder(engine.store), parallel=in_turn)
-        return engine
+        return Engine(store or self.bucket, self.kafka, topics_dir=topics_dir, pipeline=f"to-{topic}", topic=topic)
 
     def lands(self, topics_dir: str, topic: str, *, delim: str = "/", store: FaultyStore | None = None) -> None:
         layout = msgspec.structs.replace(LAYOUT, topics_dir=topics_dir, directory_delim=delim)

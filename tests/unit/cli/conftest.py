@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.execute import execute
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import Mode, RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.cli import access, main
 from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -84,23 +81,21 @@ class World:
         for i in range(count):
             self.kafka.append(TOPIC, 0, b"%d" % i, timestamp=i)
 
-    def committer(self, store: ObjectStore | None = None) -> Committer:
-        """Of a process that knows nothing yet."""
+    def pipeline(self, store: ObjectStore | None = None) -> TopicPipeline:
+        """Of a process that has read nothing yet."""
         durable = DurableStore(store or self.bucket, no_wait())
-        log = TopicLog(durable, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC)
-        return Committer(log, self.kafka, object_builder(durable))
+        return TopicPipeline(durable, self.kafka, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC)
+
+    def committer(self, store: ObjectStore | None = None) -> Committer:
+        """Of a process that has read nothing yet."""
+        return self.pipeline(store).committer
 
     def run(
         self, run: str, mode: Mode = "incremental", *, store: ObjectStore | None = None, **settings: Any
     ) -> TopicResult:
         """A run from beginning to end, as operator and Spark job share it."""
-        committer = self.committer(store)
         said: dict[str, Any] = {"layout": BYTES, "starting": "earliest", "max_slice_records": 3, "adopt_wait": 0.0}
-        request = RunRequest(run=run, mode=mode, **(said | settings))
-        attempt = TopicRun(committer, request)
-        while not isinstance(step := attempt.advance(), TopicResult):
-            execute(committer, step, run=run, on_data_loss=request.on_data_loss)
-        return step
+        return self.pipeline(store).land(RunRequest(run=run, mode=mode, **(said | settings)))
 
     def die(self, at: str, run: str = "died", **settings: Any) -> None:
         """A run that dies after it created a document."""

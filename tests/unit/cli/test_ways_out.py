@@ -247,7 +247,7 @@ def test_errors_print_the_connections_of_the_operator() -> None:
 
     store = DurableStore(MemoryStore("lake"), Retrier())
     options = ("--kafka-conn-id", "k", "--aws-conn-id", "a")
-    log = TopicLog(store, topics_dir="", pipeline="p", topic="t", cli_options=options)
+    log = TopicLog(store, topics_dir="", pipeline="p", topic="t", connection_options=options)
     assert log.remedies.reset() == (
         "`kafka-s3 reset --kafka-conn-id k --aws-conn-id a --bucket lake --topics-dir '' --pipeline p --topic t`"
     )

@@ -19,14 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 import pytest
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder, write_slice
-from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
-from airflow_provider_kafka_s3.storage.uploads import UploadPool
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
 # Airflow reads these when it is imported, which the tests of this folder do first.
@@ -93,18 +90,8 @@ class FakeSpark:
             error, message = self.failing[ref.topic]
             return TopicOutcome(topic=ref.topic, status="error", error=error, message=message)
         store = DurableStore(self.store, Retrier(spec.retry))
-        log = TopicLog(store, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
-        committer = Committer(log, self.kafka, object_builder(store))
-        plan, _ = log.require_plan(ref.batch)
-        assert plan.layout is not None
-        with UploadPool(store, part_size=plan.layout.part_size) as pool:
-            rows = [
-                write_slice(
-                    plan, s, self.kafka.read(plan.topic, s.partition, s.start, s.end, plan.isolation), pool.open
-                )
-                for s in plan.slices
-            ]
-        committer.carry_out(plan, committer.decide(plan, rows, run=spec.run))
+        pipeline = TopicPipeline(store, self.kafka, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
+        pipeline.execute(pipeline.log.require_plan(ref.batch)[0], run=spec.run)
         return TopicOutcome(topic=ref.topic, status="decided")
 
 
@@ -230,8 +217,8 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connections: None) ->
     """The operator's surroundings."""
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-    import airflow_provider_kafka_s3.airflow.run_context
     import airflow_provider_kafka_s3.kafka.source
+    import airflow_provider_kafka_s3.storage.bucket
     import airflow_provider_kafka_s3.submit.masters
 
     java = tmp_path / "jre" / "bin" / "java"
@@ -248,7 +235,11 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connections: None) ->
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
     made = Bench()
-    monkeypatch.setattr(airflow_provider_kafka_s3.airflow.run_context, "open_store", lambda *_: made.store)
+    monkeypatch.setattr(
+        airflow_provider_kafka_s3.storage.bucket,
+        "open_bucket",
+        lambda *_, retrier=None: DurableStore(made.store, retrier or Retrier()),
+    )
     monkeypatch.setattr(airflow_provider_kafka_s3.kafka.source, "KafkaSource", lambda *_, **__: made.kafka)
     monkeypatch.setattr(airflow_provider_kafka_s3.submit.masters, "connection_error", lambda address: None)
     monkeypatch.setattr(SparkSubmitHook, "submit", lambda hook, application="": made.spark.submit(hook, application))

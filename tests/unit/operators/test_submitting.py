@@ -16,8 +16,11 @@ import psutil
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.spec import UploadSettings
-from airflow_provider_kafka_s3.storage.s3 import S3Credentials
+from airflow_provider_kafka_s3.storage import bucket
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 from tests.unit.operators.conftest import CANARY, SECRETS
 
 if TYPE_CHECKING:
@@ -132,7 +135,7 @@ def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
 
 def test_credentials_are_asked_for_again_after_a_job(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a role may have ended meanwhile; if there are no new ones now, the old ones have to do."""
-    from airflow_provider_kafka_s3.airflow import connections, run_context
+    from airflow_provider_kafka_s3.airflow import connections
     from airflow_provider_kafka_s3.exceptions import TransientError
 
     opened: list[str] = []
@@ -147,13 +150,15 @@ def test_credentials_are_asked_for_again_after_a_job(orders: Bench, monkeypatch:
         assert access.credentials is not None
         return connections.S3Access(access.settings, S3Credentials(access_key_id=str(answer), secret_access_key="s"))
 
-    def open_store(access: connections.S3Access, _bucket: str) -> object:
-        assert access.credentials is not None
-        opened.append(access.credentials.access_key_id)
-        return orders.store
+    def open_bucket(
+        _bucket: str, _settings: S3Settings, credentials: S3Credentials | None, *, retrier: Retrier | None = None
+    ) -> DurableStore:
+        assert credentials is not None
+        opened.append(credentials.access_key_id)
+        return DurableStore(orders.store, retrier or Retrier())
 
     monkeypatch.setattr(connections, "s3_access", s3_access)
-    monkeypatch.setattr(run_context, "open_store", open_store)
+    monkeypatch.setattr(bucket, "open_bucket", open_bucket)
     orders.fill("orders", [{"n": n} for n in range(3)])
     answers += ["first", "second", "second", TransientError("no answer from STS"), "third"]
     assert orders.run(orders.task(max_records_per_batch=1))["records"] == 4

@@ -7,10 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
@@ -22,6 +19,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UnknownOutcomeError,
 )
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.job import Job
 from airflow_provider_kafka_s3.spark.rows import Row, error_row
@@ -50,13 +48,16 @@ class Landing:
 
     def committer(self) -> Committer:
         """Of the topic."""
-        log = TopicLog(self.store, topics_dir="topics", pipeline="lake", topic="flights")
-        return Committer(log, self.kafka, object_builder(self.store))
+        return self.pipeline().committer
+
+    def pipeline(self) -> TopicPipeline:
+        """Of the topic."""
+        return TopicPipeline(self.store, self.kafka, topics_dir="topics", pipeline="lake", topic="flights")
 
     def plan(self, layout: Layout) -> Plan:
         """The batch that has to be executed next."""
         request = RunRequest(run="run", mode="incremental", layout=layout, starting="earliest")
-        step = TopicRun(self.committer(), request).advance()
+        step = self.pipeline().run(request).advance()
         assert isinstance(step, Plan)
         return step
 
@@ -65,7 +66,9 @@ class Landing:
         self._patch.setattr(Job, "_read", lambda _job, _spark, plans: read(plans))
         ref = PlanRef(topics_dir="topics", pipeline="lake", topic="flights", batch=plan.batch)
         options = ("--kafka-conn-id", "broker")
-        spec = JobSpec(run="run", plans=(ref,), kafka={}, bucket="lake", result_path="unused", cli_options=options)
+        spec = JobSpec(
+            run="run", plans=(ref,), kafka={}, bucket="lake", result_path="unused", connection_options=options
+        )
         spark = object()
         result = Job(spec, lambda: spark, source=self.kafka, store=self.store).run()  # type: ignore[arg-type,return-value]
         return result.topics[0]

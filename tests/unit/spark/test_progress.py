@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.progress import Count, Progress, progress_line
 from airflow_provider_kafka_s3.spark.rows import Row
@@ -85,9 +82,9 @@ def plan() -> Plan:
     for _ in range(10):
         kafka.append("orders", 0, b"1")
     store = DurableStore(MemoryStore(), Retrier())
-    log = TopicLog(store, topics_dir="topics", pipeline="lake", topic="orders")
+    pipeline = TopicPipeline(store, kafka, topics_dir="topics", pipeline="lake", topic="orders")
     request = RunRequest(run="run", mode="incremental", layout=Layout(format=Format(kind="json")), starting="earliest")
-    step = TopicRun(Committer(log, kafka, object_builder(store)), request).advance()
+    step = pipeline.run(request).advance()
     assert isinstance(step, Plan)
     return step
 

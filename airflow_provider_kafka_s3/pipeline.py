@@ -1,0 +1,176 @@
+"""One topic of a pipeline: all that can be done with it, put together in one place.
+
+Operators, sensors, the command line, the Spark job and tests begin here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.encode import object_builder
+from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
+from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
+from airflow_provider_kafka_s3.batch.run import TopicRun
+from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.planner import TaskHasEnded
+from airflow_provider_kafka_s3.inspect.lag import lag
+from airflow_provider_kafka_s3.inspect.status import TopicStatus, topic_status
+from airflow_provider_kafka_s3.inspect.verify import VerifyRun
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_deleted, accept_gone, accept_loss
+from airflow_provider_kafka_s3.maintenance.gc import Garbage, find_garbage
+from airflow_provider_kafka_s3.maintenance.recover import recover
+from airflow_provider_kafka_s3.maintenance.repair import GoneRule, Repaired, repair
+from airflow_provider_kafka_s3.maintenance.reset import reset
+from airflow_provider_kafka_s3.parallel import Parallel, in_threads
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+
+__all__ = ["Run", "TopicPipeline"]
+
+_NO_RULE: Final = GoneRule()
+
+Run = TopicRun | VerifyRun
+"""One attempt of a run over one topic."""
+
+
+class TopicPipeline:
+    """One topic of a pipeline.
+
+    Attributes:
+        log: its control documents.
+        source: Kafka.
+        committer: decides batches and carries decisions out.
+    """
+
+    def __init__(
+        self,
+        store: DurableStore,
+        source: Source,
+        *,
+        topics_dir: str,
+        pipeline: str,
+        topic: str,
+        connection_options: Sequence[str] = (),
+        build: BuildObjects | None = None,
+        parallel: Parallel = in_threads,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Put the parts together. Nothing is read or written yet.
+
+        Args:
+            store: the bucket.
+            source: Kafka.
+            topics_dir: prefix of all keys.
+            pipeline: name of the pipeline.
+            topic: name of the topic.
+            connection_options: of the commands that errors print, such as ``("--kafka-conn-id", "kafka_default")``.
+            build: builds missing objects again; None: with the default limits.
+            parallel: maps over objects, several at a time.
+            sleep: waits, seconds.
+            monotonic: the process's own clock, seconds.
+            now: seconds since the epoch.
+        """
+        self.log = TopicLog(
+            store, topics_dir=topics_dir, pipeline=pipeline, topic=topic, connection_options=connection_options
+        )
+        self.source = source
+        self.committer = Committer(self.log, source, build or object_builder(store), parallel=parallel)
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._now = now
+
+    # -- runs ---------------------------------------------------------------------------------------------------------
+
+    def run(self, request: RunRequest, *, task_has_ended: TaskHasEnded | None = None) -> Run:
+        """One attempt of a run. Its ``advance()`` returns a plan that has to be executed, or the result.
+
+        Args:
+            request: what the run does.
+            task_has_ended: whether Airflow has a task that planned a batch as not running; None: unknown.
+        """
+        if request.purpose != "resume":
+            return VerifyRun(self.committer, request)
+        return TopicRun(
+            self.committer,
+            request,
+            task_has_ended=task_has_ended,
+            sleep=self._sleep,
+            monotonic=self._monotonic,
+            now=self._now,
+        )
+
+    def execute(self, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail") -> Manifest:
+        """See :func:`~airflow_provider_kafka_s3.batch.execute.execute`."""
+        return execute(self.committer, plan, run=run, on_data_loss=on_data_loss)
+
+    def land(self, request: RunRequest) -> TopicResult:
+        """Run to the end without Spark: this process executes the plans.
+
+        Raises:
+            KafkaS3Error: see :meth:`~airflow_provider_kafka_s3.batch.run.TopicRun.advance` and :meth:`execute`.
+        """
+        attempt = self.run(request)
+        while not isinstance(step := attempt.advance(), TopicResult):
+            self.execute(step, run=request.run, on_data_loss=request.on_data_loss)
+        return step
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    def status(self, *, last: int = 0) -> TopicStatus | None:
+        """See :func:`~airflow_provider_kafka_s3.inspect.status.topic_status`."""
+        return topic_status(self.log, self.source, last=last)
+
+    def lag(self, isolation: Isolation = "read_committed") -> int:
+        """See :func:`~airflow_provider_kafka_s3.inspect.lag.lag`."""
+        return lag(self.log, self.source, isolation)
+
+    # -- maintenance --------------------------------------------------------------------------------------------------
+
+    def roll_forward(self) -> Recovered:
+        """See :func:`~airflow_provider_kafka_s3.batch.roll_forward.roll_forward`."""
+        return roll_forward(self.committer)
+
+    def recover(self, *, operator: str, on_data_loss: Literal["fail", "skip"] = "fail", wait: float = 0.0) -> Recovered:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.recover.recover`."""
+        return recover(self.committer, operator=operator, on_data_loss=on_data_loss, wait=wait)
+
+    def abandon(self, batch: int, *, release: Literal["debt", "lost"], reason: str, operator: str) -> Manifest:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.abandon.abandon`."""
+        return abandon(self.committer, batch, release=release, reason=reason, operator=operator)
+
+    def accept_loss(self, batch: int, *, reason: str, operator: str, other_cluster: bool = False) -> tuple[str, ...]:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.accept_loss.accept_loss`."""
+        return accept_loss(self.committer, batch, reason=reason, operator=operator, other_cluster=other_cluster)
+
+    def accept_deleted(self, batch: int, *, reason: str, operator: str) -> tuple[str, ...]:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.accept_loss.accept_deleted`."""
+        return accept_deleted(self.committer, batch, reason=reason, operator=operator)
+
+    def accept_gone(self, offsets: Offsets, *, reason: str, operator: str) -> Offsets:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.accept_loss.accept_gone`."""
+        return accept_gone(self.committer, offsets, reason=reason, operator=operator)
+
+    def reset(self, *, operator: str) -> bool:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.reset.reset`."""
+        return reset(self.committer, operator=operator)
+
+    def repair(
+        self, *, start: Mapping[int, int], cluster_id: str = "", rule: GoneRule = _NO_RULE, dry_run: bool = False
+    ) -> Repaired:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.repair.repair`."""
+        return repair(self.committer, start=start, cluster_id=cluster_id, rule=rule, dry_run=dry_run)
+
+    def find_garbage(self, *, older_than: float) -> Garbage:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.gc.find_garbage`."""
+        return find_garbage(self.log, now=self._now(), older_than=older_than)
