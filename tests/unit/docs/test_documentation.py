@@ -40,6 +40,27 @@ def test_snippets_can_be_copied(page: Path) -> None:
         assert done.returncode == 0, done.stderr + code
 
 
+@each_page
+def test_snippets_import_what_there_is(page: Path) -> None:
+    """Each name of the package that a snippet imports is public in its module."""
+    for code in snippets(page, "python"):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("airflow_provider_kafka_s3"):
+                assert {alias.name for alias in node.names} <= public_names(str(node.module)), node.module
+
+
+def public_names(module: str) -> set[str]:
+    """``__all__`` of a module, without importing it: Airflow may not be configured here."""
+    path = ROOT / module.replace(".", "/")
+    tree = ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text())
+    (names,) = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and [getattr(target, "id", "") for target in node.targets] == ["__all__"]
+    ]
+    return set(ast.literal_eval(names))
+
+
 def test_the_tutorial_gives_the_commands_of_the_readme() -> None:
     """A test follows those of the README as a new user does."""
 
