@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.execute import execute
-from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.batch.run import TopicRun
+from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -33,8 +29,8 @@ class Lake:
     def __init__(self, store: ObjectStore, kafka: SimulatedKafka) -> None:
         self.kafka, self.store = kafka, store
         durable = DurableStore(store, Retrier())
-        topic_log = TopicLog(durable, topics_dir=LAYOUT.topics_dir, pipeline="orders", topic=TOPIC)
-        self.committer = Committer(topic_log, self.kafka, object_builder(durable))
+        where = {"topics_dir": LAYOUT.topics_dir, "pipeline": "orders", "topic": TOPIC}
+        self.pipeline = TopicPipeline(durable, kafka, **where)
 
     def produce(self, hour: int, records: int) -> None:
         """Orders of one hour, to both partitions in turn."""
@@ -44,10 +40,7 @@ class Lake:
 
     def land(self, run: str) -> None:
         """Land what is new."""
-        request = RunRequest(run=run, mode="incremental", layout=LAYOUT, starting="earliest")
-        attempt = TopicRun(self.committer, request)
-        while not isinstance(plan := attempt.advance(), TopicResult):
-            execute(self.committer, plan, run=run)
+        self.pipeline.land(RunRequest(run=run, mode="incremental", layout=LAYOUT, starting="earliest"))
 
 
 def filled_lake() -> Lake:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 
-from airflow_provider_kafka_s3.inspect.status import topic_status
 from tests.documentation import ROOT
 from tests.unit.docs.lake import filled_lake
 
 
 def test_every_field_of_the_page_is_in_the_answer_of_status() -> None:
     """Fields of a topic, of a batch and of a partition."""
-    lake = filled_lake()
-    found = topic_status(lake.committer.log, lake.kafka)
+    found = filled_lake().pipeline.status(last=2)
     assert found is not None
     topic = found.to_json()
     page = (ROOT / "docs" / "monitoring.md").read_text()
