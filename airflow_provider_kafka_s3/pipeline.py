@@ -99,7 +99,7 @@ class TopicPipeline:
             request: what the run does.
             task_has_ended: whether Airflow has a task that planned a batch as not running; None: unknown.
         """
-        if request.purpose != "resume":
+        if request.action != "land":
             return VerifyRun(self.committer, request)
         return TopicRun(
             self.committer,

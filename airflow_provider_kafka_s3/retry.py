@@ -1,6 +1,6 @@
 """Full-jitter backoff: the only retry loop of the package, so that attempts are counted in one place.
 
-Standard library only. The wait before retry n (n = 1 is the first *extra* try) is uniform in
+The wait before retry n (n = 1 is the first *extra* try) is uniform in
 ``[0, min(cap, base * 2**(n - 1))]``. Who retries is decided by the type of the error:
 
 * ``ThrottledError`` is retried, more slowly, until a deadline: the other side works, it only wants less.
@@ -16,9 +16,12 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, ThrottledError, TransientError
+from msgspec import Meta
+
+from airflow_provider_kafka_s3.config.values import Value
+from airflow_provider_kafka_s3.exceptions import ThrottledError, TransientError
 
 __all__ = ["MAX_CAP", "Retrier", "RetryDetails", "RetryPolicy"]
 
@@ -26,15 +29,16 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_CAP: Final = 86_400.0
+MAX_CAP: Final = 86_400
 """No single wait is longer than a day, whatever the settings (seconds)."""
+
+Seconds = Annotated[float, Meta(ge=0, le=MAX_CAP, description="seconds")]
 
 _MAX_EXPONENT: Final = 1_000
 """2**1000 still fits into a float with any base up to ``MAX_CAP``; every cap is reached long before."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RetryPolicy:
+class RetryPolicy(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often to try again, and how long to wait; all times in seconds.
 
     Attributes:
@@ -45,19 +49,11 @@ class RetryPolicy:
         throttle_deadline: give up when throttling goes on for this long, counted from the first throttled answer.
     """
 
-    max_retries: int = 3
-    base: float = 0.2
-    cap: float = 20.0
-    throttle_base: float = 1.0
-    throttle_deadline: float = 180.0
-
-    def __post_init__(self) -> None:
-        if self.max_retries < 0:
-            raise ConfigurationError(f"max_retries={self.max_retries} is negative; use 0 for one try only")
-        for name in ("base", "cap", "throttle_base", "throttle_deadline"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and 0 <= value <= MAX_CAP):
-                raise ConfigurationError(f"{name}={value} must be 0 to {MAX_CAP:.0f} seconds")
+    max_retries: Annotated[int, Meta(ge=0, extra={"why": "0 is one try only"})] = 3
+    base: Seconds = 0.2
+    cap: Seconds = 20.0
+    throttle_base: Seconds = 1.0
+    throttle_deadline: Seconds = 180.0
 
     def longest_wait(self, retry: int, *, throttled: bool = False) -> float:
         """The upper end of the wait before retry number ``retry`` (from 1), in seconds."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.providers.common.compat.sdk import DAG
 
-from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+from airflow_provider_kafka_s3 import JsonLines, KafkaToS3Operator
 
 # Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
 CONNECTOR = (
@@ -26,7 +26,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True},
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True} | CONNECTOR,
     tags=["kafka", "s3"],
 ):
     KafkaToS3Operator(
@@ -37,7 +37,6 @@ with DAG(
         pipeline="shop",
         offsets="incremental",
         starting_offsets="earliest",
-        format={"kind": "json", "compression": "gzip"},
+        format=JsonLines(compression="gzip"),
         partitioner="hourly",
-        **CONNECTOR,
     )

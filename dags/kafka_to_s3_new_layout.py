@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.providers.common.compat.sdk import DAG
 
-from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+from airflow_provider_kafka_s3 import KafkaToS3Operator
 
 # Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
 CONNECTOR = (
@@ -31,7 +31,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=4,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True},
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True} | CONNECTOR,
     params={"kafka_s3": {"window": ["2026-01-01T00:00:00+00:00", "2026-02-01T00:00:00+00:00"]}},
     tags=["kafka", "s3"],
 ):
@@ -45,5 +45,4 @@ with DAG(
         offsets="data_interval",
         format="json",
         partitioner="hourly",
-        **CONNECTOR,
     )

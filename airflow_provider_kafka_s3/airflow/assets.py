@@ -24,7 +24,7 @@ def event_extra(work: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]
     ::
 
         {"bucket": "lake", "pipeline": "orders-to-lake",
-         "mode": "resume",           # or "verify", "restore": what the run did
+         "action": "land",           # or "verify", "restore": what the run did
          # None: a run that goes on from the stored offsets
          "window": {"source": "data interval", "start": "2026-01-01T00:00:00+00:00", "end": "2026-01-01T01:00:00+0…"},
          "status": "ok",             # "empty" if there was nothing to do for any topic
@@ -53,7 +53,7 @@ def event_extra(work: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]
     return {
         "bucket": work.bucket,
         "pipeline": work.pipeline,
-        "mode": returned["mode"],
+        "action": returned["action"],
         "window": returned["window"],
         "status": returned["status"],
         # No sums of what covers the window: two runs may be covered by one batch, and events are added up.

@@ -73,7 +73,7 @@ class RunLineage:
 
 
 def _run_facet(returned: Mapping[str, Any]) -> Any:
-    about = {name: returned[name] for name in ("mode", "window", "status")}
+    about = {name: returned[name] for name in ("action", "window", "status")}
     return _facet_class()(**about, **returned["landed"])
 
 
@@ -86,7 +86,7 @@ def _facet_class() -> type:
     class KafkaToS3RunFacet(RunFacet):  # type: ignore[misc]  # Any without the client
         """What a run has landed; the fields are those of the task's XCom, the counts those of its ``landed``."""
 
-        mode: str
+        action: str
         window: dict[str, Any] | None
         status: str
         batches: int

@@ -18,7 +18,7 @@ from isal import isal_zlib
 
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
-from airflow_provider_kafka_s3.config import MIB, Layout
+from airflow_provider_kafka_s3.config import MIB, ByTime, Layout
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
@@ -102,7 +102,7 @@ def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
     return ConfigurationError(
         f"batch {plan.batch} of topic {plan.topic!r} makes too many objects for one commit: {count}, and "
         f"{MAX_OBJECTS:,} are the limit. Let it have fewer: a partitioner with wider folders, a larger flush_size, "
-        f"max_bytes or max_open_objects, or smaller batches (max_records_per_batch)"
+        f"max_bytes or max_open_objects, or smaller batches (records_per_batch of limits)"
     )
 
 
@@ -194,7 +194,7 @@ def _layout(plan: Plan) -> Layout:
 def _require_zone_database(plan: Plan, layout: Layout) -> None:
     """Local time may differ between releases of the database, and a plan's objects must not."""
     partitioner, mine = layout.partitioner, zone_database_version()
-    if partitioner.kind == "default" or partitioner.timezone == "UTC" or layout.zone_database in ("", mine):
+    if not isinstance(partitioner, ByTime) or partitioner.timezone == "UTC" or layout.zone_database in ("", mine):
         return
     raise ConfigurationError(
         f"batch {plan.batch} of topic {plan.topic!r} was planned with time zone database {layout.zone_database}, and "

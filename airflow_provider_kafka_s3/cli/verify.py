@@ -42,11 +42,11 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
     window = _window(access, topic_log)
     request = RunRequest(
         run=f"operator:verify:{uuid.uuid4()}",
-        mode="incremental" if window is None else "data_interval",
+        offsets="incremental" if window is None else "data_interval",
         window=window,
         layout=topic_log.last_layout(topic_log.view().next),
         starting="earliest",
-        purpose="restore" if access.said.restore and not access.said.dry_run else "verify",
+        action="restore" if access.said.restore and not access.said.dry_run else "verify",
     )
     try:
         result = access.topic_pipeline(topic_log.pipeline, topic_log.topic).run(request).advance()

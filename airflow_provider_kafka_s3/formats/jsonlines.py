@@ -54,7 +54,7 @@ _LAST: Final = _members(b'}]"0123456789el')
 class JsonLinesFormat:
     """Valid JSON, one document per line, UTF-8."""
 
-    def __init__(self, settings: config.Format) -> None:
+    def __init__(self, settings: config.JsonLines) -> None:
         self._on_null = settings.on_null
         self._compression = make_compression(settings.compression, settings.compression_level)
 
@@ -78,7 +78,7 @@ class JsonLinesFormat:
                         row,
                         topic=topic,
                         partition=partition,
-                        what=f"the value is not a JSON document ({e}); land the topic with Format(kind='bytes'), "
+                        what=f"the value is not a JSON document ({e}); land the topic with format='bytes', "
                         f"since correcting its producer helps later records only",
                     ) from None
             frames = join(binary_array(lines, large=pa.types.is_large_binary(values.type)), _NEWLINE)

@@ -20,7 +20,7 @@ class RawFormat:
         ConfigurationError: the separator is not text that UTF-8 can hold.
     """
 
-    def __init__(self, settings: config.Format) -> None:
+    def __init__(self, settings: config.RawBytes) -> None:
         self._on_null = settings.on_null
         self._compression = make_compression(settings.compression, settings.compression_level)
         try:

@@ -12,4 +12,8 @@ __all__ = ["make_format"]
 
 def make_format(settings: config.Format) -> RecordFormat:
     """The format of a layout; ConfigurationError if the settings cannot work."""
-    return JsonLinesFormat(settings) if settings.kind == "json" else RawFormat(settings)
+    match settings:
+        case config.JsonLines():
+            return JsonLinesFormat(settings)
+        case config.RawBytes():
+            return RawFormat(settings)

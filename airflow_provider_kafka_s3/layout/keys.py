@@ -94,9 +94,10 @@ def validate_delimiters(layout: Layout) -> None:
     Raises:
         ConfigurationError: ``file_delim`` holds a digit, so partition 1 and offset 11 could read as 11 and 1.
     """
-    if any(c.isdigit() for c in layout.file_delim):
+    delim = layout.naming.file_delim
+    if any(c.isdigit() for c in delim):
         raise ConfigurationError(
-            f"file_delim={layout.file_delim!r} holds a digit, so partition and offset could not be told apart in file "
+            f"file_delim={delim!r} holds a digit, so partition and offset could not be told apart in file "
             f"names; use '+' or another delimiter without digits"
         )
 
@@ -147,17 +148,18 @@ def data_key(
     """
     validate_topic(topic)
     validate_delimiters(layout)
-    name = layout.file_delim.join((topic, str(partition), str(first_offset).zfill(layout.offset_pad_width)))
+    naming = layout.naming
+    name = naming.file_delim.join((topic, str(partition), str(first_offset).zfill(naming.offset_pad_width)))
     if generation:
-        name = f"{name}{layout.file_delim}g{generation}"
+        name = f"{name}{naming.file_delim}g{generation}"
     folders = (topic, encoded_partition) if not layout.topics_dir else (layout.topics_dir, topic, encoded_partition)
-    return validate_key(layout.directory_delim.join((*folders, name + layout.format.object_extension)))
+    return validate_key(layout.naming.directory_delim.join((*folders, name + layout.format.object_extension)))
 
 
 def data_prefix(layout: Layout, topic: str) -> str:
     """What all data keys of a topic begin with."""
     folders = (layout.topics_dir, topic, "") if layout.topics_dir else (topic, "")
-    return layout.directory_delim.join(folders)
+    return layout.naming.directory_delim.join(folders)
 
 
 def parse_data_key(layout: Layout, topic: str, key: str) -> tuple[int, int, int] | None:
@@ -173,11 +175,11 @@ def parse_data_key(layout: Layout, topic: str, key: str) -> tuple[int, int, int]
 
 def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, int, int] | None]:
     """See :func:`parse_data_key`, for many keys."""
-    delim, extension = re.escape(layout.file_delim), re.escape(layout.format.object_extension)
+    delim, extension = re.escape(layout.naming.file_delim), re.escape(layout.format.object_extension)
     digits = "([0-9]{1,20})"
     name = f"{re.escape(topic)}{delim}{digits}{delim}{digits}(?:{delim}g{digits})?{extension}"
     # The delimiter of folders may be anything, also a part of names: what the key ends with tells.
-    ending = re.compile(f"{re.escape(layout.directory_delim)}{name}\\Z")
+    ending = re.compile(f"{re.escape(layout.naming.directory_delim)}{name}\\Z")
     prefix = data_prefix(layout, topic)
 
     def parse(key: str) -> tuple[int, int, int] | None:

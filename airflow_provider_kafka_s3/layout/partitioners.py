@@ -21,18 +21,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.patterns import DAY_MS, Pattern, compile_pattern
 from airflow_provider_kafka_s3.layout.zones import load_zone
 
-__all__ = ["Codes", "DefaultPartitioner", "Partitioner", "TimePartitioner", "make_partitioner"]
+__all__ = ["Codes", "KafkaPartitioner", "Partitioner", "TimePartitioner", "make_partitioner"]
 
 Codes: TypeAlias = npt.NDArray[np.intp]
 """Per record the index of its path."""
 
-_HOUR_MS: Final = 3_600_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 # Some days from the ends of the calendar, so that local times, and the days before, are on it in any time zone.
@@ -40,7 +39,6 @@ _EARLIEST: Final = (datetime(1, 1, 3, tzinfo=UTC) - _EPOCH) // _MS
 _EARLIEST_BUCKET: Final = _EARLIEST - DAY_MS
 _LATEST: Final = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // _MS
 _NO_TIMESTAMP: Final = -1
-_LONGEST_DURATION: Final = 10_000 * 365 * DAY_MS
 _CACHED: Final = 100_000
 _LARGEST_PARTITION: Final = 2**31 - 1
 
@@ -70,41 +68,39 @@ class Partitioner(Protocol):
         ...
 
 
-def make_partitioner(layout: Layout) -> Partitioner:
+def make_partitioner(layout: config.Layout) -> Partitioner:
     """The partitioner of a layout.
 
     Raises:
         ConfigurationError: the pattern is empty or cannot be compiled, or the time zone is unknown.
     """
+    delim = layout.naming.directory_delim
+    # The delimiter stands for itself, whatever letters or quotes it holds.
+    quoted = delim.replace("'", "''")
+    by_day = f"'year'=YYYY'{quoted}month'=MM'{quoted}day'=dd"
     settings = layout.partitioner
-    if settings.kind == "default":
-        return DefaultPartitioner()
-    delim = layout.directory_delim
-    if settings.kind == "time" and settings.path_format is not None and settings.duration_ms is not None:
-        text = settings.path_format.removesuffix(delim)
-        if not text.strip():
-            raise ConfigurationError(
-                f"path_format={settings.path_format!r} is empty apart from the delimiter {delim!r}; give a pattern "
-                f"such as 'year'=YYYY/'month'=MM"
-            )
-        duration = settings.duration_ms
-        if duration > _LONGEST_DURATION:
-            raise ConfigurationError(
-                f"duration_ms={duration} is longer than 10,000 years; it counts milliseconds: a day has {DAY_MS}"
-            )
-    else:
-        # The delimiter stands for itself, whatever letters or quotes it holds.
-        quoted = delim.replace("'", "''")
-        text = f"'year'=YYYY'{quoted}month'=MM'{quoted}day'=dd"
-        duration = DAY_MS
-        if settings.kind == "hourly":
-            text, duration = f"{text}'{quoted}hour'=HH", _HOUR_MS
+    match settings:
+        case config.ByPartition():
+            return KafkaPartitioner()
+        case config.Daily():
+            text = by_day
+        case config.Hourly():
+            text = f"{by_day}'{quoted}hour'=HH"
+        case config.TimePattern():
+            text = settings.path_format.removesuffix(delim)
+            if not text.strip():
+                raise ConfigurationError(
+                    f"path_format={settings.path_format!r} is empty apart from the delimiter {delim!r}; give a pattern "
+                    f"such as 'year'=YYYY/'month'=MM"
+                )
     pattern, name = compile_pattern(text), layout.on_bad_timestamp
     untimely = None if name == "fail" else pattern.without_time(name, separators=("/", delim))
-    return TimePartitioner(pattern, load_zone(settings.timezone), duration_ms=duration, untimely=untimely)
+    return TimePartitioner(
+        pattern, load_zone(settings.timezone), duration_ms=settings.duration // _MS, untimely=untimely
+    )
 
 
-class DefaultPartitioner:
+class KafkaPartitioner:
     """``partition=<Kafka partition>``."""
 
     @property
@@ -269,6 +265,6 @@ class TimePartitioner:
         return RecordError(
             f"topic {topic!r}, partition {partition}, offset {offset}: {what}, so it has no time partition. Give such "
             f"records one of their own (on_bad_timestamp='__HIVE_DEFAULT_PARTITION__'), or use "
-            f"Partitioner(kind='default'), since timestamps in milliseconds (or the topic's "
+            f"partitioner='partition', since timestamps in milliseconds (or the topic's "
             f"message.timestamp.type=LogAppendTime) help later records only"
         )

@@ -173,7 +173,7 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
         topic_log.create_run(
             RunRecord(
                 run=run,
-                mode="recover",
+                offsets="recover",
                 params={"reason": reason, "operator": operator},
                 topic_id=topic_id,
                 generation=view.marker.generation,

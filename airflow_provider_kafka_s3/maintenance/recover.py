@@ -11,6 +11,7 @@ from airflow_provider_kafka_s3.batch.execute import execute
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
 from airflow_provider_kafka_s3.batch.run import TopicRun
+from airflow_provider_kafka_s3.config import Limits
 
 __all__ = ["recover"]
 
@@ -24,7 +25,7 @@ def recover(
     *,
     operator: str,
     on_data_loss: Literal["fail", "skip"] = "fail",
-    max_slice_records: int = 1_000_000,
+    records_per_slice: int = 1_000_000,
     wait: float = 0.0,
 ) -> Recovered:
     """Finish every open batch and land every offset that abandoned batches owe.
@@ -33,7 +34,7 @@ def recover(
         committer: of the topic.
         operator: who asks, for the record.
         on_data_loss: offsets that are gone from Kafka: an error, or a recorded gap.
-        max_slice_records: offsets of one slice of new batches at most; each is read by one thread.
+        records_per_slice: offsets of one slice of new batches at most; each is read by one thread.
         wait: seconds to let the run that planned a batch decide it, before its work is done again.
 
     Raises:
@@ -43,10 +44,10 @@ def recover(
     open_before = committer.log.view()
     request = RunRequest(
         run=f"operator:{operator}:{uuid.uuid4()}",
-        mode="recover",
+        offsets="recover",
         layout=committer.log.last_layout(open_before.next),
         starting="earliest",
-        max_slice_records=max_slice_records,
+        limits=Limits(records_per_slice=records_per_slice),
         on_data_loss=on_data_loss,
         adopt_wait=wait,
         params={"operator": operator},

@@ -87,7 +87,7 @@ def explain(error: Exception) -> KafkaS3Error:
     if _TOO_MANY_ROWS.search(text):
         return TerminalError(
             f"the tasks tell of more objects than the Spark driver takes: {reason}. Raise spark.driver.maxResultSize "
-            f"and spark.driver.memory, or let a batch make fewer objects (partitioner, rotation, max_records_per_batch)"
+            f"and spark.driver.memory, or let a batch make fewer objects (partitioner, rotation, limits)"
         )
     return SparkJobError(f"the Spark job failed: {reason}")
 

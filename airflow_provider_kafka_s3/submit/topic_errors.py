@@ -24,8 +24,8 @@ _EXPIRED_HELP: Final = (
     "keys of the AWS connection or by what their own machines have; session tokens of a connection, SAML and Google's "
     "identities are not. Let sessions last longer than the job (in the extra of the AWS connection: "
     '"assume_role_kwargs": {"DurationSeconds": 14400}, up to what the role allows), or use aws_conn_id=None with roles '
-    "of their own for the machines of the driver and the executors; a smaller max_records_per_batch makes the jobs of "
-    "batches that are planned from then on shorter"
+    "of their own for the machines of the driver and the executors; smaller batches (records_per_batch of limits) "
+    "make the jobs of batches that are planned from then on shorter"
 )
 
 

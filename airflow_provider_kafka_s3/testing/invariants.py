@@ -175,7 +175,7 @@ def check_bucket(
     batches = objects = size = read = 0
     for plan, manifest in state.committed():
         batches += 1
-        delimiters |= {plan.layout.directory_delim} if plan.layout is not None else set()
+        delimiters |= {plan.layout.naming.directory_delim} if plan.layout is not None else set()
         values: dict[int, list[tuple[ObjectEntry, Sequence[bytes]]]] = {s.id: [] for s in plan.slices}
         absent: list[ObjectEntry] = []
         for entry in manifest.objects:

@@ -17,8 +17,8 @@ class PublicText(griffe.Extension):
     """Writes docstrings and annotations for readers who have no editor.
 
     Roles of Sphinx, such as ``:class:`Layout```, become links, or code where the site has no page about their target,
-    and its literal blocks become those of Markdown.
-    ``Annotated[int, Meta(…)]`` becomes ``int``: the description has the bounds.
+    and its literal blocks become those of Markdown. ``Annotated[int, Meta(…)]`` becomes ``int``, as the description has
+    the bounds, and the name of such a type or of a ``Literal`` becomes what it stands for.
     """
 
     def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: Any) -> None:  # noqa: ARG002
@@ -30,7 +30,10 @@ class PublicText(griffe.Extension):
             text = _LITERAL.sub("", owner.docstring.value)
             owner.docstring.value = _ROLE.sub(lambda role: _link(owner, role), text)
         if isinstance(owner, griffe.Attribute):
-            owner.annotation = _plain(owner.annotation)
+            owner.annotation = _plain(owner.annotation, owner)
+        if isinstance(owner, griffe.Function):
+            for parameter in owner.parameters:
+                parameter.annotation = _plain(parameter.annotation, owner)
         for member in owner.members.values():
             if isinstance(member, griffe.Object):
                 self._change(member)
@@ -46,10 +49,18 @@ def _link(owner: griffe.Object, role: re.Match[str]) -> str:
     return f'<autoref identifier="{path}" optional>`{shown}`</autoref>'
 
 
-def _plain(annotation: griffe.Expr | str | None) -> griffe.Expr | str | None:
+def _plain(annotation: griffe.Expr | str | None, owner: griffe.Object) -> griffe.Expr | str | None:
+    if isinstance(annotation, griffe.ExprBinOp):
+        annotation.left = _plain(annotation.left, owner) or annotation.left
+        annotation.right = _plain(annotation.right, owner) or annotation.right
+    if isinstance(annotation, griffe.ExprName):
+        try:
+            named = owner.modules_collection[annotation.canonical_path]
+        except (KeyError, griffe.AliasResolutionError):
+            return annotation
+        value = named.value if named.is_attribute else None
+        is_type = isinstance(value, griffe.ExprSubscript) and str(value.left) in ("Annotated", "Literal")
+        return _plain(value, owner) if is_type else annotation
     if isinstance(annotation, griffe.ExprSubscript) and str(annotation.left) == "Annotated":
         return annotation.slice.elements[0] if isinstance(annotation.slice, griffe.ExprTuple) else annotation
-    if isinstance(annotation, griffe.ExprBinOp):
-        annotation.left = _plain(annotation.left) or annotation.left
-        annotation.right = _plain(annotation.right) or annotation.right
     return annotation

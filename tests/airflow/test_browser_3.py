@@ -79,7 +79,7 @@ def test_trigger_clear_delete_and_restore(
     ui.picture("object-missing")
     assert [line for line in red_lines(servers, topic, run, 3) if "XCom" in line] == []
 
-    ui.backfill_again(topic, "2013/01/03", {"mode": "restore", **JANUARY_3})
+    ui.backfill_again(topic, "2013/01/03", {"kafka_s3": {"action": "restore", **JANUARY_3["kafka_s3"]}})
     wait_for_try(servers, topic, run, 4)
     ui.open_task(topic, run, "land")
     ui.wait_for_state("Success")

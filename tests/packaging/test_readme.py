@@ -184,7 +184,7 @@ def test_a_new_user_lands_topics_and_mends_them_by_the_commands_that_errors_prin
     gone = next(iter(new_user.store.list("topics/orders/"))).key
     for key in (gone, "topics/_kafka_s3/orders/refunds/marker.json"):
         new_user.bucket.delete_object(Bucket=BUCKET, Key=key)
-    failed = new_user.run("""airflow dags test orders --conf '{"mode": "verify"}'""")
+    failed = new_user.run("""airflow dags test orders --conf '{"kafka_s3": {"action": "verify"}}'""")
     assert failed.code != 0, failed.text
     assert gone in failed.text
 

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import MIN_PART_SIZE, Format, Layout
+from airflow_provider_kafka_s3.config import MIN_PART_SIZE, JsonLines, Layout, Limits
 from airflow_provider_kafka_s3.exceptions import TerminalError, TransientError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
@@ -31,7 +31,7 @@ for _name in ("boto3", "botocore.client", "confluent_kafka", "confluent_kafka.ad
 
 TOPICS_DIR = "topics"
 PIPELINE = "soak"
-LAYOUT = Layout(topics_dir=TOPICS_DIR, format=Format(kind="json", compression="gzip"), part_size=MIN_PART_SIZE)
+LAYOUT = Layout(topics_dir=TOPICS_DIR, format=JsonLines(compression="gzip"), part_size=MIN_PART_SIZE)
 
 
 def client_of(told: dict[str, Any]) -> S3Client:
@@ -60,11 +60,11 @@ def land(pipeline: TopicPipeline, run: str, window: tuple[int, int] | None = Non
     return pipeline.land(
         RunRequest(
             run=run,
-            mode="incremental" if window is None else "data_interval",
+            offsets="incremental" if window is None else "data_interval",
             window=window,
             layout=LAYOUT,
             starting="earliest",
-            max_slice_records=400,
+            limits=Limits(records_per_slice=400),
             adopt_wait=0.5,
         )
     )

@@ -105,7 +105,7 @@ class Pipeline:
         """One attempt of a run over a topic."""
         starting = None if "window" in self.settings else "earliest"
         request = RunRequest(
-            **{"run": run, "mode": "incremental", "layout": self.layout, "starting": starting, **self.settings}
+            **{"run": run, "offsets": "incremental", "layout": self.layout, "starting": starting, **self.settings}
         )
         return self.topic_pipeline(topic).run(request)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Limits, Rotation
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
 from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
 from dev.kafka_broker import KafkaBroker, Message
@@ -40,7 +40,7 @@ pytestmark = [
 ]
 
 MakeTopic = Callable[..., str]
-JSON = Layout(format=Format(kind="json"), part_size=5 * MIB)
+JSON = Layout(format=JsonLines(), part_size=5 * MIB)
 DAY = 86_400_000
 WORKER = """
 import logging, sys
@@ -143,11 +143,11 @@ def test_a_connect_server_writes_the_same_bytes_as_a_spark_of_its_own(
     topic = make_topic(2)
     kafka_broker.produce(topic, records(2_000))
     layout = Layout(
-        format=Format(kind="json", compression="gzip"),
-        partitioner=Partitioner(kind="daily"),
+        format=JsonLines(compression="gzip"),
+        partitioner=Daily(),
         rotation=Rotation(flush_size=300),
     )
-    settings = {"max_slice_records": 400}
+    settings = {"limits": Limits(records_per_slice=400)}
     submitted = make_pipeline(layout=layout, settings=settings)
     remote = make_pipeline(layout=layout, settings=settings)
     submitted.land(spark, topic)

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.spark.conf import with_job_conf
 from airflow_provider_kafka_s3.spark.package_zip import package_zip
 from airflow_provider_kafka_s3.submit import spark_command
@@ -144,7 +144,7 @@ def test_the_pods_of_executors_hold_no_secret_and_what_the_documentation_promise
     """The example of the documentation, submitted: names of secrets are in the pods, and their values nowhere."""
     topic = make_topic(1)
     kafka_broker.produce(topic, [Message(b"{}")])
-    pipeline = make_pipeline(kafka=sasl_config, layout=Layout(format=Format(kind="json")))
+    pipeline = make_pipeline(kafka=sasl_config, layout=Layout(format=JsonLines()))
     spec = pipeline.spec({topic: pipeline.plan(topic, "run")}, "run", tmp_path / "result.json")
     job_file = tmp_path / "job.json"
     spec.write(job_file)

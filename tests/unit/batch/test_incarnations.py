@@ -84,7 +84,7 @@ def test_a_deleted_object_from_before_the_upgrade_is_never_restored_from_a_topic
     world.kafka.create_topic(TOPIC, 2)
     world.records("bad", 2)
     with pytest.raises(BatchLossError):
-        world.engine().run("first", purpose="restore")
+        world.engine().run("first", action="restore")
     assert world.bucket.head(gone) is None
 
 

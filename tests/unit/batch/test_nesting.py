@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch import log
+from airflow_provider_kafka_s3.config import Naming
 from airflow_provider_kafka_s3.exceptions import PipelineConflictError
 from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -32,7 +33,7 @@ class World:
         return Engine(store or self.bucket, self.kafka, topics_dir=topics_dir, pipeline=f"to-{topic}", topic=topic)
 
     def lands(self, topics_dir: str, topic: str, *, delim: str = "/", store: FaultyStore | None = None) -> None:
-        layout = msgspec.structs.replace(LAYOUT, topics_dir=topics_dir, directory_delim=delim)
+        layout = msgspec.structs.replace(LAYOUT, topics_dir=topics_dir, naming=Naming(directory_delim=delim))
         assert self.engine(topics_dir, topic, store).run("run", layout=layout).status == "ok"
 
     def check(self, topics_dir: str, topic: str) -> int:

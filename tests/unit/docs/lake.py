@@ -6,7 +6,7 @@ import json
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import Hourly, JsonLines, Layout
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -20,7 +20,7 @@ TOPIC: Final = "orders"
 HOUR_MS: Final = 3_600_000
 START_MS: Final = 1_767_312_000_000
 """2026-01-02T00:00:00Z."""
-LAYOUT: Final = Layout(format=Format(kind="json", compression="gzip"), partitioner=Partitioner(kind="hourly"))
+LAYOUT: Final = Layout(format=JsonLines(compression="gzip"), partitioner=Hourly())
 
 
 class Lake:
@@ -40,7 +40,7 @@ class Lake:
 
     def land(self, run: str) -> None:
         """Land what is new."""
-        self.pipeline.land(RunRequest(run=run, mode="incremental", layout=LAYOUT, starting="earliest"))
+        self.pipeline.land(RunRequest(run=run, offsets="incremental", layout=LAYOUT, starting="earliest"))
 
 
 def filled_lake() -> Lake:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import Hourly, Layout, Rotation, parse_format
 from airflow_provider_kafka_s3.formats.compression import BLOCK_SIZE, make_compression
 
 HEADER = bytes.fromhex("1f8b08000000000000ff")
@@ -94,8 +94,8 @@ def test_objects_are_the_same_whatever_the_batches(
         random.Random(1).shuffle(times)
     batch = make_batch([b'{"i":%d}' % i for i in range(400)], first=1000, timestamps=times)
     layout = Layout(
-        format=Format(kind=kind, compression="gzip"),
-        partitioner=Partitioner(kind="hourly"),
+        format=parse_format({"kind": kind, "compression": "gzip"}),
+        partitioner=Hourly(),
         rotation=Rotation(flush_size=150, max_bytes=300),
     )
     once, again = write_objects(layout, [batch]), write_objects(layout, recut(batch, cuts))

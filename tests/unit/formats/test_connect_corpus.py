@@ -43,8 +43,8 @@ SUPPORTED_KEYS = {
     "path.format",
     "partition.duration.ms",
 }
-PARTITIONERS: dict[str, config.PartitionerName] = {
-    "DefaultPartitioner": "default",
+PARTITIONERS = {
+    "DefaultPartitioner": "partition",
     "DailyPartitioner": "daily",
     "HourlyPartitioner": "hourly",
     "TimeBasedPartitioner": "time",
@@ -85,29 +85,31 @@ COMPARED = [c for c in APPLICABLE if c["id"] not in DIFFERENT_BY_DESIGN]
 def layout_of(settings: dict[str, str]) -> config.Layout:
     """The sink's settings as ours."""
     kind = PARTITIONERS[short(settings["partitioner.class"])]
-    partitioner = config.Partitioner(
-        kind=kind,
-        timezone=settings.get("timezone", "UTC"),
-        path_format=settings.get("path.format"),
-        duration_ms=int(settings.get("partition.duration.ms", -1)) if kind == "time" else None,
-    )
-    given = {
-        "topics_dir": settings.get("topics.dir"),
+    partitioner: dict[str, Any] = {"kind": kind}
+    if kind != "partition":
+        partitioner["timezone"] = settings.get("timezone", "UTC")
+    if kind == "time":
+        partitioner["path_format"] = settings.get("path.format")
+        partitioner["duration_ms"] = int(settings.get("partition.duration.ms", -1))
+    record_format: dict[str, Any] = {
+        "kind": "json" if short(settings["format.class"]) == "JsonFormat" else "bytes",
+        "compression": settings.get("s3.compression.type", "none"),
+        "on_null": settings.get("behavior.on.null.values", "fail"),
+    }
+    if record_format["kind"] == "bytes":
+        record_format["separator"] = settings.get("format.bytearray.separator", "\n")
+        record_format["extension"] = settings.get("format.bytearray.extension", ".bin")
+    naming = {
         "directory_delim": settings.get("directory.delim"),
         "file_delim": settings.get("file.delim"),
         "offset_pad_width": int(settings.get("filename.offset.zero.pad.width", 10)),
     }
     return config.Layout(
-        format=config.Format(
-            kind="json" if short(settings["format.class"]) == "JsonFormat" else "bytes",
-            compression=settings.get("s3.compression.type", "none"),  # type: ignore[arg-type]
-            separator=settings.get("format.bytearray.separator", "\n"),
-            extension=settings.get("format.bytearray.extension", ".bin"),
-            on_null=settings.get("behavior.on.null.values", "fail"),  # type: ignore[arg-type]
-        ),
-        partitioner=partitioner,
+        topics_dir=settings.get("topics.dir", "topics"),
+        format=config.parse_format(record_format),
+        partitioner=config.parse_partitioner(partitioner),
         rotation=config.Rotation(flush_size=int(settings["flush.size"])),
-        **{k: v for k, v in given.items() if v is not None},  # type: ignore[arg-type]
+        naming=config.Naming(**{k: v for k, v in naming.items() if v is not None}),  # type: ignore[arg-type]
     )
 
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format
+from airflow_provider_kafka_s3.config import JsonLines
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.formats.frames import contents
 from airflow_provider_kafka_s3.formats.jsonlines import _TOKENS, JsonLinesFormat
 
-FORMAT = JsonLinesFormat(Format(kind="json"))
+FORMAT = JsonLinesFormat(JsonLines())
 GOOD = b'{"good":1}'
 
 VALID = [
@@ -96,7 +96,7 @@ def test_anything_else_is_refused_by_topic_partition_and_offset(value: bytes, wh
     """The message says which record it is, why, and what to do; it never quotes the record."""
     with pytest.raises(RecordError, match=rf"topic 'flights', partition 3, offset 43: .*JSON.*\(.*{why}") as e:
         FORMAT.prepare(make_batch([GOOD, value, GOOD], first=42), topic="flights", partition=3)
-    assert "land the topic with Format(kind='bytes')" in str(e.value)
+    assert "land the topic with format='bytes'" in str(e.value)
     assert "good" not in str(e.value)
     assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)
 
@@ -239,7 +239,7 @@ def test_null_values_are_refused_by_name(make_batch: Any) -> None:
 
 def test_ignored_null_values_are_left_out_and_counted(make_batch: Any) -> None:
     """Records, sizes and payload stay parallel."""
-    fmt = JsonLinesFormat(Format(kind="json", on_null="ignore"))
+    fmt = JsonLinesFormat(JsonLines(on_null="ignore"))
     prepared = fmt.prepare(make_batch([None, b"1", None, b"[2]", None]), topic="t", partition=0)
     assert prepared.records.column("offset").to_pylist() == [1, 3]
     assert prepared.sizes.tolist() == [2, 4]
@@ -249,7 +249,7 @@ def test_ignored_null_values_are_left_out_and_counted(make_batch: Any) -> None:
 
 def test_a_batch_of_null_values_only_leaves_nothing(make_batch: Any) -> None:
     """And is no error."""
-    fmt = JsonLinesFormat(Format(kind="json", on_null="ignore"))
+    fmt = JsonLinesFormat(JsonLines(on_null="ignore"))
     prepared = fmt.prepare(make_batch([None, None]), topic="t", partition=0)
     assert (prepared.records.num_rows, prepared.sizes.tolist(), prepared.ignored) == (0, [], 2)
 

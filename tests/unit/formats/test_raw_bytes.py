@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format
+from airflow_provider_kafka_s3.config import RawBytes
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.formats.frames import contents
 from airflow_provider_kafka_s3.formats.registry import make_format
@@ -16,7 +16,7 @@ from airflow_provider_kafka_s3.formats.registry import make_format
 
 def prepare(batch: Any, **settings: Any) -> Any:
     """Prepare a batch with some settings."""
-    return make_format(Format(kind="bytes", **settings)).prepare(batch, topic="flights", partition=3)
+    return make_format(RawBytes(**settings)).prepare(batch, topic="flights", partition=3)
 
 
 @given(st.lists(st.binary(max_size=5), max_size=6), st.sampled_from(["\n", "", "SEPARATOR", "é", "\r\n"]))
@@ -45,4 +45,4 @@ def test_null_values_are_refused_or_ignored_as_told(make_batch: Any) -> None:
 def test_a_separator_that_utf8_cannot_hold_is_refused() -> None:
     """Found when the format is made, not at the first record."""
     with pytest.raises(ConfigurationError, match=r"separator=.*UTF-8"):
-        make_format(Format(kind="bytes", separator="\udcff"))
+        make_format(RawBytes(separator="\udcff"))

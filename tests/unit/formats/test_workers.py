@@ -12,13 +12,13 @@ import pyarrow as pa
 SCRIPT = """
 import sys
 import pyarrow as pa
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import Layout, Rotation, JsonLines, Hourly
 from airflow_provider_kafka_s3.formats.registry import make_format
 from airflow_provider_kafka_s3.layout.split import Append, Splitter
 
 layout = Layout(
-    format=Format(kind="json", on_null="ignore"),
-    partitioner=Partitioner(kind="hourly"),
+    format=JsonLines(on_null="ignore"),
+    partitioner=Hourly(),
     rotation=Rotation(flush_size=3, max_bytes=8),
 )
 json = make_format(layout.format)

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import (
+    JsonLines,
+    Layout,
+    Naming,
+    RawBytes,
+    TimePattern,
+    parse_partitioner,
+)
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
@@ -78,7 +85,7 @@ def test_no_two_topics_of_no_two_pipelines_share_a_control_document(
     topics_dir=prefixes,
     topic=topics,
     other=topics,
-    kind=st.sampled_from(["default", "daily", "hourly", "time"]),
+    kind=st.sampled_from(["partition", "daily", "hourly", "time"]),
     delims=st.sampled_from([("/", "+"), ("/", "-"), ("/x/", "."), ("=", "+"), ("_", "#")]),
     where=st.tuples(numbers, offsets, st.integers(0, 9), numbers, offsets, st.integers(0, 9)),
 )
@@ -94,10 +101,9 @@ def test_no_two_topics_share_an_object(
     own = {"path_format": "'a-x'/'a'YYYY", "duration_ms": 1} if kind == "time" else {}
     layout = Layout(
         topics_dir=topics_dir,
-        format=Format(kind="json"),
-        partitioner=Partitioner(kind=kind, **own),  # type: ignore[arg-type]
-        directory_delim=delims[0],
-        file_delim=delims[1],
+        format=JsonLines(),
+        partitioner=parse_partitioner({"kind": kind, **own}),
+        naming=Naming(directory_delim=delims[0], file_delim=delims[1]),
     )
     path = make_partitioner(layout).longest
     made = {}
@@ -134,10 +140,9 @@ def test_a_layout_names_objects_below_its_prefix_or_is_refused(
     try:
         layout = Layout(
             topics_dir=topics_dir,
-            format=Format(kind="bytes", extension=extension),
-            partitioner=Partitioner(kind="time", path_format=pattern, duration_ms=3_600_000),
-            directory_delim=delim,
-            file_delim=file_delim,
+            format=RawBytes(extension=extension),
+            partitioner=TimePattern(path_format=pattern, duration_ms=3_600_000),
+            naming=Naming(directory_delim=delim, file_delim=file_delim),
         )
         path = make_partitioner(layout).longest
         key = keys.data_key(layout, topic="events", encoded_partition=path, partition=0, first_offset=0, generation=0)
@@ -159,7 +164,7 @@ def test_names_that_look_alike_stay_apart() -> None:
 @pytest.mark.parametrize("topic", [".", "..", "_kafka_s3", "_kafka_s3x", "a" * 250, "", "a/b", "a\n", "ä", "a b"])
 def test_names_that_are_no_topics_or_ours_are_refused_everywhere(topic: str) -> None:
     """Before a key is made of them."""
-    layout = Layout(format=Format(kind="json"))
+    layout = Layout(format=JsonLines())
     for make in (
         lambda: keys.control_prefix("topics", "p", topic),
         lambda: keys.owner_key("topics", topic),

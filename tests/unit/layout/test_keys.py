@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Naming, RawBytes
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage import port
@@ -29,7 +29,7 @@ extensions = st.sampled_from(["", ".bin", ".g1", ".g1.bin", ".json", ".0"])
 
 def layout(**settings: Any) -> Layout:
     """A layout with some settings."""
-    return Layout(**{"format": Format(kind="json"), **settings})
+    return Layout(**{"format": JsonLines(), **settings})
 
 
 def key(settings: Layout | None = None, **changes: Any) -> str:
@@ -59,7 +59,7 @@ def test_the_acceptance_vectors_are_all_accounted_for() -> None:
 @pytest.mark.parametrize("case", [c for c in KEY_CASES if c.get("format") == "avro"], ids=lambda c: c["id"])
 def test_keys_are_those_of_the_acceptance_vectors(case: dict[str, Any]) -> None:
     """Prefix, delimiters, padding and offsets are where Kafka Connect has them (the extension is our format's)."""
-    settings = layout(**{k: case[k] for k in ("directory_delim", "file_delim") if k in case})
+    settings = layout(naming=Naming(**{k: case[k] for k in ("directory_delim", "file_delim") if k in case}))
     starts = [case["start_offset"]] if "start_offset" in case else range(0, case["records"], case["flush_size"])
     made = [
         key(
@@ -87,14 +87,14 @@ def test_a_topic_that_holds_an_extension_stays_as_it_is() -> None:
 @pytest.mark.parametrize(("compression", "ending"), [("none", ".custom"), ("gzip", ".custom.gz")])
 def test_a_custom_extension_ends_the_key(compression: Any, ending: str) -> None:
     """K13: the extension of ``bytes`` comes last, followed by ``.gz`` if compressed."""
-    settings = layout(format=Format(kind="bytes", extension=".custom", compression=compression))
+    settings = layout(format=RawBytes(extension=".custom", compression=compression))
     assert key(settings) == f"topics/flights/partition=0/flights+0+0000000005{ending}"
 
 
 @pytest.mark.parametrize(("width", "name"), [(0, "5"), (2, "05"), (20, "00000000000000000005")])
 def test_offsets_are_padded_to_the_width(width: int, name: str) -> None:
     """Padding is zeros on the left; width 0 pads nothing."""
-    assert key(layout(offset_pad_width=width)).endswith(f"+0+{name}.json")
+    assert key(layout(naming=Naming(offset_pad_width=width))).endswith(f"+0+{name}.json")
 
 
 def test_offsets_wider_than_the_padding_are_not_cut() -> None:
@@ -106,7 +106,7 @@ def test_a_later_generation_is_part_of_the_name_and_the_first_is_not() -> None:
     """After a reset offsets begin again, so names carry the generation."""
     assert key(generation=0) == "topics/flights/partition=0/flights+0+0000000005.json"
     assert key(generation=2) == "topics/flights/partition=0/flights+0+0000000005+g2.json"
-    assert key(layout(file_delim="-"), generation=1).endswith("/flights-0-0000000005-g1.json")
+    assert key(layout(naming=Naming(file_delim="-")), generation=1).endswith("/flights-0-0000000005-g1.json")
 
 
 @given(
@@ -123,7 +123,7 @@ def test_names_differ_whenever_partition_offset_or_generation_differ(
 ) -> None:
     """No two objects of one directory share a file name, whatever the delimiters and extension are."""
     assume(one != other)
-    settings = layout(file_delim=delimiter, offset_pad_width=width, format=Format(kind="bytes", extension=extension))
+    settings = layout(naming=Naming(file_delim=delimiter, offset_pad_width=width), format=RawBytes(extension=extension))
 
     def name(of: tuple[int, ...]) -> str:
         return key(settings, topic=topic, encoded_partition="p", partition=of[0], first_offset=of[1], generation=of[2])
@@ -135,7 +135,7 @@ def test_names_differ_whenever_partition_offset_or_generation_differ(
 def test_delimiters_with_digits_are_refused(delimiter: str) -> None:
     """Partition 1 offset 11 and partition 11 offset 1 would share a name."""
     with pytest.raises(ConfigurationError, match=r"file_delim.*digit.*use '\+'"):
-        key(layout(file_delim=delimiter))
+        key(layout(naming=Naming(file_delim=delimiter)))
 
 
 @given(topic=st.text(max_size=30), encoded=st.text(max_size=40), topics_dir=st.sampled_from(["", "topics", "a/b"]))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Rotation, TimePattern, parse_partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.layout.split import Append, Close, Event, Splitter
 
@@ -22,9 +22,9 @@ KEY_CASES = json.loads((Path(__file__).parents[2] / "vectors" / "object_keys.jso
 HOUR = 3_600_000
 
 
-def make(kind: Any = "default", generation: int = 0, **rotation: Any) -> Splitter:
+def make(kind: Any = "partition", generation: int = 0, **rotation: Any) -> Splitter:
     """A splitter of these settings."""
-    layout = Layout(format=Format(kind="json"), partitioner=Partitioner(kind=kind), rotation=Rotation(**rotation))
+    layout = Layout(format=JsonLines(), partitioner=parse_partitioner(kind), rotation=Rotation(**rotation))
     return Splitter(layout, topic="flights", partition=3, generation=generation)
 
 
@@ -163,9 +163,7 @@ def test_a_record_without_timestamp_is_refused_by_name() -> None:
 
 def test_a_key_that_is_not_safe_is_refused() -> None:
     """Nothing is opened under it."""
-    layout = Layout(
-        format=Format(kind="json"), partitioner=Partitioner(kind="time", path_format="'..'/YYYY", duration_ms=HOUR)
-    )
+    layout = Layout(format=JsonLines(), partitioner=TimePattern(path_format="'..'/YYYY", duration_ms=HOUR))
     with pytest.raises(ConfigurationError, match=r"folder '\.\.'"):
         next(Splitter(layout, topic="t", partition=0, generation=0).feed(records([0]), sizes([1])))
 
@@ -221,7 +219,7 @@ def plainly(
 
 @settings(max_examples=300)
 @given(
-    kind=st.sampled_from(["default", "hourly"]),
+    kind=st.sampled_from(["partition", "hourly"]),
     rows=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4), st.integers(0, 9)), max_size=60),
     flush=st.one_of(st.none(), st.integers(1, 12)),
     limit=st.integers(1, 40),

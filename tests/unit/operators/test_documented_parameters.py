@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 
+from airflow_provider_kafka_s3.config import Format, Limits, Naming, Partitioner, Rotation, Upload, Window
 from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.sensors.kafka_lag import KafkaLagSensor
 from airflow_provider_kafka_s3.sensors.window_closed import KafkaWindowClosedSensor
 from tests.documentation import ROOT
@@ -16,10 +19,11 @@ from tests.documentation import ROOT
 each_class = pytest.mark.parametrize("documented", [KafkaToS3Operator, KafkaLagSensor, KafkaWindowClosedSensor])
 
 
-def described(documented: Any) -> dict[str, str]:
-    """The text about each argument in the docstring of a class."""
-    (arguments,) = re.findall(r"^Args:\n(.*?)(?=^\w+:\n|\Z)", inspect.getdoc(documented), re.DOTALL | re.MULTILINE)
-    return dict(re.findall(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", arguments, re.DOTALL | re.MULTILINE))
+def described(documented: Any, section: str = "Args") -> dict[str, str]:
+    """The text about each name in a section of the docstring of a class; nothing without the section."""
+    text = inspect.getdoc(documented) or ""
+    found = re.findall(rf"^{section}:\n(.*?)(?=^\w+:\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    return dict(re.findall(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", "".join(found), re.DOTALL | re.MULTILINE))
 
 
 def own(documented: Any) -> set[str]:
@@ -33,6 +37,22 @@ def test_every_parameter_is_described_by_its_class(documented: Any) -> None:
     assert own(documented) <= set(described(documented))
     accepted = {name for base in documented.__mro__ for name in inspect.signature(base.__init__).parameters}
     assert set(described(documented)) <= accepted
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [*get_args(Format), *get_args(Partitioner), Rotation, Naming, Limits, Upload, Window, RetryPolicy],
+)
+def test_every_field_of_a_setting_is_described_by_its_class(setting: type[msgspec.Struct]) -> None:
+    """And nothing that is none."""
+    assert set(described(setting, "Attributes")) == set(setting.__struct_fields__)
+
+
+@pytest.mark.parametrize("kind", [*get_args(Format), *get_args(Partitioner)])
+def test_every_format_and_partitioner_is_on_the_page_of_the_operator(kind: type[Format | Partitioner]) -> None:
+    """By its class and its kind."""
+    page = (ROOT / "docs" / "operator.md").read_text()
+    assert re.search(rf'`{kind.__name__}`[ (|]+`"{kind.__struct_config__.tag}"`', page)
 
 
 @each_class

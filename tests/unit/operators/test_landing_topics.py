@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.config import Limits
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
 from airflow_provider_kafka_s3.submit.topic_runs import land
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
@@ -34,7 +35,7 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
     size = sum(i.size for i in bench.store.list("topics/orders/"))
     assert returned == {
         "status": "ok",
-        "mode": "resume",
+        "action": "land",
         "window": None,
         "topics": {
             "orders": {
@@ -114,7 +115,7 @@ def test_a_run_in_several_batches_submits_several_jobs(bench: Bench) -> None:
     """A cap on a batch makes one run land several of them, one job after the other."""
     bench.kafka.create_topic("orders")
     bench.fill("orders", [{"n": n} for n in range(5)])
-    returned = bench.run(bench.task(max_records_per_batch=2))
+    returned = bench.run(bench.task(limits=Limits(records_per_batch=2)))
     assert [b["offsets"] for b in returned["topics"]["orders"]["batches"]] == [
         {"0": [[0, 2]]},
         {"0": [[2, 4]]},
@@ -124,11 +125,11 @@ def test_a_run_in_several_batches_submits_several_jobs(bench: Bench) -> None:
 
 
 def test_a_cap_on_the_run_leaves_the_rest_to_the_next(bench: Bench) -> None:
-    """max_records_per_run is shared by the partitions, and later runs go on from there."""
+    """``records_per_run`` is shared by the partitions, and later runs go on from there."""
     bench.kafka.create_topic("orders", 2)
     for partition in (0, 1):
         bench.fill("orders", [{"n": n} for n in range(4)], partition=partition)
-    task = bench.task(max_records_per_run=4)
+    task = bench.task(limits=Limits(records_per_run=4))
     offsets = [bench.run(task, run_id=f"r{i}")["topics"]["orders"]["batches"][0]["offsets"] for i in (1, 2)]
     assert offsets == [{"0": [[0, 2]], "1": [[0, 2]]}, {"0": [[2, 4]], "1": [[2, 4]]}]
 

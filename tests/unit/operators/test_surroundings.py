@@ -21,6 +21,7 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - after AIRFLO
 )
 
 from airflow_provider_kafka_s3.airflow import links
+from airflow_provider_kafka_s3.config import Limits
 from tests.unit.operators.conftest import CANARY
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def test_an_outlet_is_told_counts_and_offsets_of_the_window(topics: Bench, day: 
     assert extra == {
         "bucket": "lake",
         "pipeline": "orders-to-lake",
-        "mode": "resume",
+        "action": "land",
         "window": {
             "source": "data interval",
             "start": "2013-01-01T00:00:00+00:00",
@@ -109,7 +110,7 @@ def test_a_run_that_leaves_every_topic_out_tells_that_it_did_nothing(topics: Ben
 def test_the_offsets_of_several_batches_are_one_range(topics: Bench) -> None:
     """How a run was cut into batches is no concern of who reads the event."""
     lake = Asset("s3://lake/topics")
-    topics.run(topics.task(max_records_per_batch=1, outlets=[lake]))
+    topics.run(topics.task(limits=Limits(records_per_batch=1), outlets=[lake]))
     told = topics.outlet_events[lake].extra["topics"]["orders"]
     assert (told["batches"], told["offsets"]) == ([1, 2], {"0": [[0, 2]]})
 
@@ -140,7 +141,7 @@ def test_the_links_of_one_topic_lead_to_its_marker_and_its_last_manifest(
     topics: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By addresses that a browser opens; they are XComs, too, which a process that has not run the task reads."""
-    task = topics.task(max_records_per_batch=1)
+    task = topics.task(limits=Limits(records_per_batch=1))
     topics.run(task)
     log = f"{AT_THE_ENDPOINT}orders"
     assert topics.pushed == {

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import Daily, JsonLines, Layout, RawBytes
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
@@ -28,9 +28,9 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
-JSON = Layout(format=Format(kind="json"))
-DAILY = Layout(format=Format(kind="bytes"), partitioner=Partitioner(kind="daily"))
-BYTES = Layout(format=Format(kind="bytes"))
+JSON = Layout(format=JsonLines())
+DAILY = Layout(format=RawBytes(), partitioner=Daily())
+BYTES = Layout(format=RawBytes())
 
 Read = Callable[[Sequence[Plan]], list[Row]]
 
@@ -56,7 +56,7 @@ class Landing:
 
     def plan(self, layout: Layout) -> Plan:
         """The batch that has to be executed next."""
-        request = RunRequest(run="run", mode="incremental", layout=layout, starting="earliest")
+        request = RunRequest(run="run", offsets="incremental", layout=layout, starting="earliest")
         step = self.pipeline().run(request).advance()
         assert isinstance(step, Plan)
         return step

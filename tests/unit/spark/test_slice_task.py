@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Upload
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     SparkJobError,
@@ -28,7 +28,6 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark import task
 from airflow_provider_kafka_s3.spark.rows import Row, error_from, from_bytes, gather
-from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
@@ -55,7 +54,7 @@ def make_task(plans: list[Any] = PLANS) -> SliceTask:
         s3=S3Settings(region="us-east-1"),
         credentials=S3Credentials(access_key_id="id", secret_access_key="canary"),
         retry=RetryPolicy(max_retries=0),
-        upload=UploadSettings(),
+        upload=Upload(),
     )
 
 
@@ -236,7 +235,7 @@ def test_a_task_leaves_no_zip_to_be_read_again(store: MemoryStore, tmp_path: Pat
 def test_a_timestamp_that_spark_shifts_ends_a_task_whose_objects_depend_on_it(store: MemoryStore) -> None:
     """The driver is told, and no upload is left; where times do not count, the record is landed."""
     old = [("a", 1, 3, -2_208_988_800_000_000, b"{}"), ("a", 1, 4, -2_208_988_800_001_000, b"{}")]
-    daily = Layout(format=Format(kind="json"), partitioner=Partitioner(kind="daily"))
+    daily = Layout(format=JsonLines(), partitioner=Daily())
     dated = [msgspec.structs.replace(plan, layout=daily) for plan in PLANS]
     (row,) = run(make_task(dated), spark_batch(old))
     assert row.kind == "error"

@@ -35,6 +35,6 @@ def test_credentials_that_end_during_a_job_come_with_the_ways_out() -> None:
     told = topic_errors(JobResult(topics=outcomes), said, ["slow", "gone", "silent"])
     notes = {topic: "".join(getattr(error, "__notes__", [])) for topic, error in told.items()}
     assert notes["gone"] == ""
-    for way_out in ("max_records_per_batch", "DurationSeconds", "aws_conn_id=None"):
+    for way_out in ("records_per_batch", "DurationSeconds", "aws_conn_id=None"):
         assert way_out in notes["slow"]
         assert way_out in notes["silent"]
