@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import msgspec
 from msgspec import Meta
 
 from airflow_provider_kafka_s3.config import Layout, TimePattern
-from airflow_provider_kafka_s3.config.values import require_type, unknown_value
+from airflow_provider_kafka_s3.config.values import Value, require_type, unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
@@ -139,9 +138,7 @@ def require_plain_env(env_vars: Mapping[str, object] | None) -> None:
             )
 
 
-def require_known(
-    kind: type, kwargs: Mapping[str, object], groups: Mapping[str, type[msgspec.Struct]] | None = None
-) -> None:
+def require_known(kind: type, kwargs: Mapping[str, object], groups: Mapping[str, type[Value]] | None = None) -> None:
     """Refuse the name of a parameter that is a slip: Airflow would say that there is none, and not what is near.
 
     Args:

@@ -130,9 +130,7 @@ def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -
     source = KafkaSource(kafka, retrier=retrier)
     store = s3_bucket.open_bucket(bucket, access.settings, access.credentials, retrier=retrier)
     starting = parameters.parse_starting_offsets(task.starting_offsets)
-    build = object_builder(
-        store, threads=task.upload.threads, memory=task.upload.memory, spill_dir=task.upload.spill_dir
-    )
+    build = object_builder(store, task.upload)
     connection_options = connections.connection_options(task.kafka_conn_id, task.aws_conn_id)
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index

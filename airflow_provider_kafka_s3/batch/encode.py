@@ -18,7 +18,7 @@ from isal import isal_zlib
 
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
-from airflow_provider_kafka_s3.config import MIB, ByTime, Layout
+from airflow_provider_kafka_s3.config import MIB, ByTime, Layout, Upload
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
@@ -225,9 +225,7 @@ def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> It
 # -- writing a lost object again --------------------------------------------------------------------------------------
 
 
-def object_builder(
-    store: DurableStore, *, threads: int = 2, memory: int = 64 * MIB, spill_dir: str | None = None
-) -> BuildObjects:
+def object_builder(store: DurableStore, upload: Upload | None = None) -> BuildObjects:
     """Make a function that builds objects again from the records of their slice.
 
     The bytes of each wait in an unlinked temporary file, in memory up to the layout's part size, until they are stored;
@@ -235,13 +233,13 @@ def object_builder(
 
     Args:
         store: where the object goes.
-        threads: requests at the same time, if it has several parts.
-        memory: bytes of buffers, if it has several parts.
-        spill_dir: folder for temporary files; None: the system's.
+        upload: how objects of several parts are uploaded, and where temporary files are; None: the defaults. Parts have
+            the size that the plan says.
     """
+    how = upload or Upload()
 
     def uploads(part_size: int) -> UploadPool:
-        return UploadPool(store, part_size=part_size, threads=threads, memory=memory, spill_dir=spill_dir)
+        return UploadPool(store, part_size=part_size, threads=how.threads, memory=how.memory, spill_dir=how.spill_dir)
 
     def build(
         plan: Plan, slice_: Slice, keys: Collection[str], records: Iterator[pa.RecordBatch]
@@ -253,7 +251,7 @@ def object_builder(
             if key not in keys:
                 return None
             # It has no name that could stay behind.
-            file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=part_size, dir=spill_dir))  # noqa: SIM115
+            file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=part_size, dir=how.spill_dir))  # noqa: SIM115
             rebuilt = built[key] = _Rebuilt(store, key, file, part_size, lambda: uploads(part_size))
             weakref.finalize(rebuilt, file.close)
             rebuilt.made = _Object(plan.topic_id, slice_.partition, rebuilt.write, file.flush)

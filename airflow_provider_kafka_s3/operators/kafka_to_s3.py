@@ -25,7 +25,7 @@ from airflow_provider_kafka_s3.config import (
     parse_format,
     parse_partitioner,
 )
-from airflow_provider_kafka_s3.config.values import make_value
+from airflow_provider_kafka_s3.config.values import Value, make_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.layout import keys
@@ -41,7 +41,14 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaToS3Operator"]
 
-_GROUPS: Final = {"rotation": Rotation, "naming": Naming, "limits": Limits, "upload": Upload, "window": Window}
+_GROUPS: Final[Mapping[str, type[Value]]] = {
+    "rotation": Rotation,
+    "naming": Naming,
+    "limits": Limits,
+    "upload": Upload,
+    "window": Window,
+}
+"""Parameters that group settings."""
 
 
 class KafkaToS3Operator(PlanSubmitter):

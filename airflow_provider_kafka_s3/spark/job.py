@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.execute import execute as execute_here
@@ -96,7 +94,7 @@ class Job:
         self._source = source or KafkaSource(spec.kafka)
         self._store = store or open_bucket(spec.bucket, spec.s3, spec.credentials, retrier=Retrier(spec.retry))
 
-        self._build = object_builder(self._store, **msgspec.structs.asdict(spec.upload))
+        self._build = object_builder(self._store, spec.upload)
 
     def run(self) -> JobResult:
         """Execute all plans. Errors of topics are in the result, none is raised."""

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import MIB, Hourly, Layout, RawBytes
+from airflow_provider_kafka_s3.config import MIB, Hourly, Layout, RawBytes, Upload
 from airflow_provider_kafka_s3.exceptions import ForeignObjectError, MissingObjectError
 from airflow_provider_kafka_s3.inspect import verify as inspection
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
@@ -27,7 +27,7 @@ LAYOUT = Layout(format=RawBytes(separator=""), partitioner=Hourly(), part_size=5
 def run(store: DurableStore, kafka: SimulatedKafka, key: str, **settings: Any) -> TopicResult:
     """A run with the product's tasks, in this process."""
     pipeline = TopicPipeline(
-        store, kafka, topics_dir="t", pipeline="p", topic="films", build=object_builder(store, memory=12 * MIB)
+        store, kafka, topics_dir="t", pipeline="p", topic="films", build=object_builder(store, Upload(memory=12 * MIB))
     )
     return pipeline.land(RunRequest(run=key, offsets="incremental", layout=LAYOUT, starting="earliest", **settings))
 

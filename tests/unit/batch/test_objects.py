@@ -27,6 +27,7 @@ from airflow_provider_kafka_s3.config import (
     Partitioner,
     RawBytes,
     Rotation,
+    Upload,
 )
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
@@ -359,7 +360,7 @@ def test_the_lost_objects_of_a_slice_come_back_by_one_read_of_it() -> None:
 def test_nothing_stays_behind_when_building_fails_or_is_given_up(tmp_path: Any) -> None:
     """Temporary files have no names, and are closed with the object or by the error."""
     plan = plan_of(Layout(format=JsonLines(), part_size=PART), (4, 0, 60))
-    build = object_builder(Bucket().store, spill_dir=str(tmp_path))
+    build = object_builder(Bucket().store, Upload(spill_dir=str(tmp_path)))
     large = json.dumps("x" * PART * 2).encode()
     with pytest.raises(RecordError):
         build(plan, plan.slices[0], [KEY], iter([batch_of([(0, 0, large), (1, 0, b"{")])]))
