@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
@@ -112,7 +112,7 @@ class TopicPipeline:
 
     def execute(self, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail") -> Manifest:
         """See :func:`~airflow_provider_kafka_s3.batch.execute.execute`."""
-        return execute(self.committer, plan, run=run, on_data_loss=on_data_loss)
+        return execute_plan(self.committer, plan, run=run, on_data_loss=on_data_loss)
 
     def land(self, request: RunRequest) -> TopicResult:
         """Run to the end without Spark: this process executes the plans.

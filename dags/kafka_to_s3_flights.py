@@ -23,12 +23,6 @@ FLIGHTS = {
     "partitioner": "daily",
 }
 
-# Spark needs its Kafka connector: by packages it fetches the one of its version, jars are there already.
-if jars := os.environ.get("SPARK_KAFKA_JARS"):
-    FLIGHTS["jars"] = jars
-else:
-    FLIGHTS["packages"] = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-
 with DAG(
     dag_id="flights_daily",
     # Of Airflow's own timetables a plain cron string makes no data intervals from Airflow 3 on; this one does.

@@ -13,13 +13,6 @@ from airflow.providers.common.compat.sdk import DAG, task
 
 from airflow_provider_kafka_s3 import KafkaToS3Operator
 
-# Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
-CONNECTOR = (
-    {"jars": os.environ["SPARK_KAFKA_JARS"]}
-    if "SPARK_KAFKA_JARS" in os.environ
-    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
-)
-
 
 @task
 def topics_of(prefix: str) -> list[str]:
@@ -36,7 +29,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True} | CONNECTOR,
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True},
     tags=["kafka", "s3"],
 ):
     KafkaToS3Operator.partial(

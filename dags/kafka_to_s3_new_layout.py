@@ -18,20 +18,13 @@ from airflow.providers.common.compat.sdk import DAG
 
 from airflow_provider_kafka_s3 import KafkaToS3Operator
 
-# Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
-CONNECTOR = (
-    {"jars": os.environ["SPARK_KAFKA_JARS"]}
-    if "SPARK_KAFKA_JARS" in os.environ
-    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
-)
-
 with DAG(
     dag_id="kafka_to_s3_new_layout",
     schedule=None,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=4,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True} | CONNECTOR,
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True},
     params={"kafka_s3": {"window": ["2026-01-01T00:00:00+00:00", "2026-02-01T00:00:00+00:00"]}},
     tags=["kafka", "s3"],
 ):

@@ -13,20 +13,12 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_provider_kafka_s3 import KafkaLagSensor, KafkaToS3Operator, KafkaWindowClosedSensor
 
-# Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
-CONNECTOR = (
-    {"jars": os.environ["SPARK_KAFKA_JARS"]}
-    if "SPARK_KAFKA_JARS" in os.environ
-    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
-)
-
 # What all tasks share; each takes the parameters that it has.
 SHARED = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
     "retry_exponential_backoff": True,
     "bucket": os.environ.get("KAFKA_TO_S3_BUCKET", "lake"),
-    **CONNECTOR,
 }
 
 with DAG(

@@ -1,4 +1,4 @@
-"""What a successful run says about the assets that it fills: "this hour is complete", with counts and offsets.
+"""Events of the assets that a successful run fills: "this hour is complete", with counts and offsets.
 
 Whoever is scheduled by such an asset (a dataset, in Airflow 2) reads it as ``extra`` of the asset's event.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["announce", "event_extra"]
 
 
-def event_extra(work: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
+def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
     """The ``extra`` of an asset event; JSON, and nothing secret.
 
     ::
@@ -36,7 +36,7 @@ def event_extra(work: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]
                                "batches": [7], "offsets": {"0": [[100, 150]]}, "skipped": {}}}}
 
     Args:
-        work: of the task.
+        run: of the task.
         returned: what the task returns, see :func:`airflow_provider_kafka_s3.airflow.xcom.to_xcom`.
     """
     topics = {}
@@ -51,8 +51,8 @@ def event_extra(work: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]
             "skipped": result["skipped"],
         }
     return {
-        "bucket": work.bucket,
-        "pipeline": work.pipeline,
+        "bucket": run.bucket,
+        "pipeline": run.pipeline,
         "action": returned["action"],
         "window": returned["window"],
         "status": returned["status"],

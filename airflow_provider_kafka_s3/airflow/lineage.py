@@ -1,6 +1,6 @@
-"""What OpenLineage is told about a run: topics in, prefixes out, and how much.
+"""The OpenLineage of a run: topics in, prefixes out, and how much.
 
-Nothing of it is needed to run: without the OpenLineage provider Airflow never asks.
+Nothing of it is needed to run: without the OpenLineage provider Airflow never calls it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from airflow_provider_kafka_s3.layout.keys import data_prefix
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.airflow.run_context import RunContext
@@ -33,21 +35,21 @@ class RunLineage:
     returned: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, work: RunContext, returned: Mapping[str, Any] | None = None) -> RunLineage:
+    def of(cls, run: RunContext, returned: Mapping[str, Any] | None = None) -> RunLineage:
         """The lineage of a task."""
         return cls(
             # A cluster has one name, and most clients name it by the first of its brokers.
-            broker=str(work.kafka["bootstrap.servers"]).partition(",")[0].strip(),
-            bucket=work.bucket,
+            broker=str(run.kafka["bootstrap.servers"]).partition(",")[0].strip(),
+            bucket=run.bucket,
             prefixes={
-                topic: f"{run.log.topics_dir}/{topic}" if run.log.topics_dir else topic
-                for topic, run in work.runs.items()
+                topic: data_prefix(topic_run.request.layout, topic).removesuffix("/")
+                for topic, topic_run in run.runs.items()
             },
             returned=returned,
         )
 
     def to_openlineage(self) -> Any:
-        """As ``OperatorLineage`` of the OpenLineage provider, which need not be installed before somebody asks."""
+        """As ``OperatorLineage`` of the OpenLineage provider, which is imported here only."""
         from airflow.providers.common.compat.openlineage.facet import (
             Dataset,
             OutputDataset,

@@ -8,7 +8,6 @@ somebody looks, so they are XComs, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context
 
     from airflow_provider_kafka_s3.airflow.run_context import RunContext
-    from airflow_provider_kafka_s3.airflow.spark_job import PlanSubmitter
 
 __all__ = [
     "ManifestLink",
@@ -90,59 +88,60 @@ class SparkHistoryLink(_TaskLink):
         return "Spark"
 
 
-def push(operator: PlanSubmitter, context: Context, **urls: str | None) -> None:
+def push(kept: dict[str, str], context: Context, **urls: str | None) -> None:
     """Store addresses where the links find them.
 
     Args:
-        operator: that has them. It is not the task of the context if a function of another task executes it.
+        kept: ``link_urls`` of the operator, which is not the task of the context if a function of another task executes
+            it.
         context: of the task.
         urls: ``manifest_url``, ``marker_url`` and ``spark_url``, as far as they are known.
     """
     for key, url in urls.items():
         if url is not None:
-            operator.link_urls[key] = url
+            kept[key] = url
             context["ti"].xcom_push(key=key, value=url)
 
 
-def marker_url(work: RunContext) -> str:
+def marker_url(run: RunContext) -> str:
     """Where a person finds the stored offsets of a task."""
-    return _of_task(work, lambda topic: keys.marker_key(work.runs[topic].log.prefix))
+    return _of_task(run, lambda topic: keys.marker_key(run.runs[topic].log.prefix))
 
 
-def manifest_url(work: RunContext, returned: Mapping[str, Any]) -> str | None:
+def manifest_url(run: RunContext, returned: Mapping[str, Any]) -> str | None:
     """Where a person finds the last manifest of a task; None: it has no batch.
 
     Args:
-        work: of the task.
+        run: of the task.
         returned: what the task returns.
     """
     last = {topic: t["batches"][-1]["batch"] for topic, t in returned["topics"].items() if t["batches"]}
     if not last:
         return None
-    return _of_task(work, lambda topic: keys.manifest_key(work.runs[topic].log.prefix, last[topic]))
+    return _of_task(run, lambda topic: keys.manifest_key(run.runs[topic].log.prefix, last[topic]))
 
 
-def object_url(work: RunContext, key: str) -> str:
+def object_url(run: RunContext, key: str) -> str:
     """Where a person finds a key: in the console of AWS, or at the endpoint of another store.
 
     Airflow 3 shows no button for an ``s3://`` address. What an endpoint answers to a browser is its own affair: MinIO
     leads to its console, others to the object, if they let anybody read it.
     """
-    settings = work.access.settings
+    settings = run.access.settings
     endpoint = urlsplit(settings.endpoint_url or "")
     if settings.endpoint_url and not (endpoint.hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
         # Without user and password, if somebody has put them there.
         base = urlunsplit(endpoint._replace(netloc=endpoint.netloc.rpartition("@")[2], query="", fragment=""))
-        path = quote(f"{work.bucket}/{key}")
+        path = quote(f"{run.bucket}/{key}")
         return f"{base.rstrip('/')}/{path}"
     region = settings.region or ""
     console = next((c for start, c in _CONSOLES.items() if region.startswith(start)), "console.aws.amazon.com")
     kind = "buckets" if key.endswith("/") else "object"
     query = urlencode({**({"region": region} if region else {}), "prefix": key})
-    return f"https://{console}/s3/{kind}/{quote(work.bucket)}?{query}"
+    return f"https://{console}/s3/{kind}/{quote(run.bucket)}?{query}"
 
 
-def spark_url(history_url: str | None, application: Path) -> str | None:
+def spark_url(history_url: str | None, application_id: str | None) -> str | None:
     """Where a person finds a Spark application after its end; None: nobody knows.
 
     The UI of a running application ends with it, and is rarely reachable from where people are; what the history server
@@ -150,16 +149,16 @@ def spark_url(history_url: str | None, application: Path) -> str | None:
 
     Args:
         history_url: address of the history server, if there is one.
-        application: file that holds the id of the application; it may be missing.
+        application_id: of the application; None: it is not known.
     """
-    if history_url is None or not application.is_file():
+    if history_url is None or application_id is None:
         return None
-    return f"{history_url.rstrip('/')}/history/{quote(application.read_text())}/"
+    return f"{history_url.rstrip('/')}/history/{quote(application_id)}/"
 
 
-def _of_task(work: RunContext, key: Callable[[str], str]) -> str:
-    topics = list(work.runs)
+def _of_task(run: RunContext, key: Callable[[str], str]) -> str:
+    topics = list(run.runs)
     if len(topics) == 1:
-        return object_url(work, key(topics[0]))
+        return object_url(run, key(topics[0]))
     # What all topics have in common: `<topics_dir>/_kafka_s3/<pipeline>/`.
-    return object_url(work, work.runs[topics[0]].log.prefix.rstrip("/").rpartition("/")[0] + "/")
+    return object_url(run, run.runs[topics[0]].log.prefix.rstrip("/").rpartition("/")[0] + "/")

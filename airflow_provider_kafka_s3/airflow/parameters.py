@@ -117,7 +117,7 @@ def require_client_mode(deploy_mode: object, conf: object) -> None:
         require_conf(conf)
     said = deploy_mode or (conf.get("spark.submit.deployMode") if isinstance(conf, Mapping) else None)
     if isinstance(said, str) and not has_template(said):
-        spark_command.require_client_mode(said)
+        spark_command.require_client_deploy_mode(said)
 
 
 def require_conf(conf: object) -> None:

@@ -1,4 +1,4 @@
-"""What one try of a task works with: its topics, the store, and how a Spark job is told about both."""
+"""What one try of a task works with: the runs of its topics, the store, and the description of a Spark job."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_kafka_s3.airflow.run_window import Resolved
+    from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
+    from airflow_provider_kafka_s3.airflow.run_window import RunWindow
     from airflow_provider_kafka_s3.documents.plan import Plan
     from airflow_provider_kafka_s3.documents.planner import PlannerTask, TaskHasEnded
-    from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
     from airflow_provider_kafka_s3.pipeline import Run
 
 __all__ = ["RunContext", "prepare_run"]
@@ -99,7 +99,7 @@ class RunContext:
             self.store.store = s3_bucket.open_bucket(self.bucket, access.settings, access.credentials).store
 
 
-def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -> RunContext:
+def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) -> RunContext:
     """Check what is left to check of a task, and put together what its topics need; nothing is read or written yet.
 
     Raises:
@@ -113,25 +113,25 @@ def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -
     from airflow_provider_kafka_s3.layout.zones import zone_database_version
     from airflow_provider_kafka_s3.pipeline import TopicPipeline
 
-    kafka = connections.kafka_config(task.kafka_conn_id)
-    connections.mask_options(task.kafka_options)
-    access = connections.s3_access(task.aws_conn_id)
-    topics = parameters.parse_topics(task.topics)
-    pipeline = keys.validate_pipeline(task.pipeline)
-    bucket = parameters.require_bucket(task.bucket)
-    topics_dir = parameters.require_topics_dir(task.topics_dir)
+    kafka = connections.kafka_config(settings.kafka_conn_id)
+    connections.mask_options(settings.kafka_options)
+    access = connections.s3_access(settings.aws_conn_id)
+    topics = parameters.parse_topics(settings.topics)
+    pipeline = keys.validate_pipeline(settings.pipeline)
+    bucket = parameters.require_bucket(settings.bucket)
+    topics_dir = parameters.require_topics_dir(settings.topics_dir)
     layout = parameters.usable_layout(
-        parameters.require_layout(task.layout(topics_dir, zone_database_version())), topics
+        parameters.require_layout(settings.layout(topics_dir, zone_database_version())), topics
     )
     window_of = {topic: resolved.of_topic(topic) for topic in topics}
     # What Spark could not be told has to be known before anything is planned.
-    spark_options(kafka, isolation=task.isolation, overrides=task.kafka_options)
-    retrier = Retrier(task.request_retry)
+    spark_options(kafka, isolation=settings.isolation, overrides=settings.kafka_options)
+    retrier = Retrier(settings.request_retry)
     source = KafkaSource(kafka, retrier=retrier)
     store = s3_bucket.open_bucket(bucket, access.settings, access.credentials, retrier=retrier)
-    starting = parameters.parse_starting_offsets(task.starting_offsets)
-    build = object_builder(store, task.upload)
-    connection_options = connections.connection_options(task.kafka_conn_id, task.aws_conn_id)
+    starting = parameters.parse_starting_offsets(settings.starting_offsets)
+    build = object_builder(store, settings.upload)
+    connection_options = connections.connection_options(settings.kafka_conn_id, settings.aws_conn_id)
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     planner = PlannerTask(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
@@ -140,9 +140,9 @@ def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -
     runs = {}
     for topic, window in window_of.items():
         if isinstance(window, Mapping) and not window:
-            task.log.info("topic %s: left out, as %s says", topic, resolved.source)
+            log.info("topic %s: left out, as %s says", topic, resolved.source)
             continue
-        request = task.request(
+        request = settings.request(
             layout,
             parameters.starting_of(starting, topic, topics),
             run=run,
@@ -167,10 +167,10 @@ def prepare_run(task: KafkaToS3Operator, context: Context, resolved: Resolved) -
         pipeline=pipeline,
         access=access,
         kafka=kafka,
-        kafka_options=task.kafka_options,
-        retry=task.request_retry,
-        upload=task.upload,
-        on_data_loss=task.on_data_loss,
+        kafka_options=settings.kafka_options,
+        retry=settings.request_retry,
+        upload=settings.upload,
+        on_data_loss=settings.on_data_loss,
         connection_options=connection_options,
     )
 

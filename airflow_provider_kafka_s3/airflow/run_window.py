@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from airflow_provider_kafka_s3.airflow import compat
+from airflow_provider_kafka_s3.batch.request import Action
 from airflow_provider_kafka_s3.config import ByTime, Partitioner, Window
 from airflow_provider_kafka_s3.config.values import unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
@@ -24,22 +25,19 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 __all__ = [
-    "Action",
     "OffsetRanges",
-    "Resolved",
+    "RunWindow",
     "parse_action",
-    "parse_offsets",
+    "parse_topic_offsets",
     "parse_window",
     "resolve_window",
 ]
 
-Action = Literal["land", "verify", "restore"]
-"""What a run does: land what is missing; only check what is landed; check, and write again what was deleted."""
-
 OffsetRanges = Mapping[int, tuple[int, int]]
 """Kafka partition -> ``[start, end)``."""
 
-Source = Literal["stored offsets", "conf", "params", "partition", "data interval"]
+WindowSource = Literal["stored offsets", "conf", "params", "partition", "data interval"]
+"""Where the window or the offsets of a run come from."""
 
 _ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 _ACTION: Final = "action"
@@ -64,7 +62,7 @@ _SCHEDULE_WITH: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resolved:
+class RunWindow:
     """What a run is about.
 
     Attributes:
@@ -76,7 +74,7 @@ class Resolved:
     """
 
     action: Action
-    source: Source
+    source: WindowSource
     window: tuple[int, int] | None = None
     offsets: Mapping[str, OffsetRanges] | None = None
 
@@ -126,7 +124,7 @@ def resolve_window(
     partitioner: Partitioner | None = None,
     settings: Window | None = None,
     now: datetime | None = None,
-) -> Resolved:
+) -> RunWindow:
     """Decide what a run is about.
 
     Explicit offsets or times of the run come first (``conf``, then ``params``), then, for ``data_interval``, the
@@ -148,30 +146,30 @@ def resolve_window(
     conf, params = compat.run_conf(context), compat.run_params(context)
     settings = settings or Window()
     # The whole of conf's `kafka_s3` replaces the whole of that of params, as Airflow itself merges the two.
-    source: Source = "conf" if conf.get(_OURS) is not None else "params"
+    source: WindowSource = "conf" if conf.get(_OURS) is not None else "params"
     explicit = _explicit(source, (conf if source == "conf" else params).get(_OURS))
     if source != "conf" or not (explicit.keys() - {_ACTION}):
         _refuse_misplaced(conf)
     asked = parse_action(f"{source}: kafka_s3.", explicit[_ACTION]) if _ACTION in explicit else parse_action("", action)
     if "offsets" in explicit:
-        return Resolved(action=asked, source=source, offsets=parse_offsets(source, explicit["offsets"]))
+        return RunWindow(action=asked, source=source, offsets=parse_topic_offsets(source, explicit["offsets"]))
     if "window" in explicit:
         window = parse_window(source, explicit["window"])
         hint = "run it after its end"
     elif offsets == "incremental":
-        return Resolved(action=asked, source="stored offsets")
+        return RunWindow(action=asked, source="stored offsets")
     elif (partition := compat.run_partition(context)) is not None:
         source, window = "partition", _partition_window(partition, partitioner, settings)
         hint = "CronPartitionTimetable(…, run_offset=-1) starts a run when its partition has ended"
     elif asked != "land" and not _has_interval(context):
         # All that is landed can be looked at, too.
-        return Resolved(action=asked, source="stored offsets")
+        return RunWindow(action=asked, source="stored offsets")
     else:
         source, window = "data interval", _data_interval(context)
         hint = "run it after its end"
     if not settings.allow_open:
         _require_past(source, window[1], now or datetime.now(UTC), hint)
-    return Resolved(action=asked, source=source, window=(_milliseconds(window[0]), _milliseconds(window[1])))
+    return RunWindow(action=asked, source=source, window=(_milliseconds(window[0]), _milliseconds(window[1])))
 
 
 def parse_action(where: str, action: object) -> Action:
@@ -190,7 +188,7 @@ def parse_action(where: str, action: object) -> Action:
     return known
 
 
-def parse_window(said_by: str, window: object) -> tuple[datetime, datetime]:
+def parse_window(source: str, window: object) -> tuple[datetime, datetime]:
     """Two times with UTC offsets, ``[start, end)``.
 
     Raises:
@@ -198,19 +196,19 @@ def parse_window(said_by: str, window: object) -> tuple[datetime, datetime]:
     """
     if not isinstance(window, list | tuple) or len(window) != 2:
         raise ConfigurationError(
-            f"{said_by}: kafka_s3.window={window!r} must be two times, [start, end], such as "
+            f"{source}: kafka_s3.window={window!r} must be two times, [start, end], such as "
             f'["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"]'
         )
-    start, end = (_time(said_by, at) for at in window)
+    start, end = (_time(source, at) for at in window)
     if start >= end:
         raise ConfigurationError(
-            f"{said_by}: kafka_s3.window [{start.isoformat()}, {end.isoformat()}) is empty; its end is exclusive and "
+            f"{source}: kafka_s3.window [{start.isoformat()}, {end.isoformat()}) is empty; its end is exclusive and "
             f"has to be after its start"
         )
     return start, end
 
 
-def parse_offsets(said_by: str, offsets: object) -> dict[str, dict[int, tuple[int, int]]]:
+def parse_topic_offsets(source: str, offsets: object) -> dict[str, dict[int, tuple[int, int]]]:
     """``{topic: {Kafka partition: [start, end)}}``; partitions may be text, as they are in JSON.
 
     Raises:
@@ -219,7 +217,7 @@ def parse_offsets(said_by: str, offsets: object) -> dict[str, dict[int, tuple[in
 
     def wrong(what: str) -> ConfigurationError:
         return ConfigurationError(
-            f"{said_by}: kafka_s3.offsets: {what}; write {{topic: {{partition: [start, end]}}}}, such as "
+            f"{source}: kafka_s3.offsets: {what}; write {{topic: {{partition: [start, end]}}}}, such as "
             f'{{"orders": {{"0": [0, 100]}}}}'
         )
 
@@ -254,20 +252,20 @@ def parse_offsets(said_by: str, offsets: object) -> dict[str, dict[int, tuple[in
     return parsed
 
 
-def _explicit(said_by: str, said: object) -> Mapping[str, Any]:
+def _explicit(source: str, given: object) -> Mapping[str, Any]:
     """What a run says about its window, None's left out; a name that is not known is a slip that must not pass."""
-    if said is None:
+    if given is None:
         return {}
     known = ", ".join(map(repr, _KNOWN))
-    if not isinstance(said, Mapping):
-        raise ConfigurationError(f"{said_by}: kafka_s3={said!r} must be a mapping; it knows {known}")
-    unknown = sorted(str(name) for name in said if name not in _KNOWN)
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"{source}: kafka_s3={given!r} must be a mapping; it knows {known}")
+    unknown = sorted(str(name) for name in given if name not in _KNOWN)
     if unknown:
         hint = or_nearest(unknown[0], _KNOWN, f"it knows {known}")
-        raise ConfigurationError(f"{said_by}: kafka_s3 has no {', '.join(map(repr, unknown))}{hint}")
-    explicit = {name: value for name, value in said.items() if value is not None}
+        raise ConfigurationError(f"{source}: kafka_s3 has no {', '.join(map(repr, unknown))}{hint}")
+    explicit = {name: value for name, value in given.items() if value is not None}
     if explicit.keys() >= {"window", "offsets"}:
-        raise ConfigurationError(f"{said_by}: kafka_s3 says both window and offsets; a run is about one of them")
+        raise ConfigurationError(f"{source}: kafka_s3 says both window and offsets; a run is about one of them")
     return explicit
 
 
@@ -307,23 +305,23 @@ def _is_offsets(value: object) -> bool:
     return isinstance(value, Mapping) and bool(value) and all(isinstance(of, Mapping) for of in value.values())
 
 
-def _time(said_by: str, at: object) -> datetime:
+def _time(source: str, at: object) -> datetime:
     help_ = "write it with its offset from UTC, such as '2026-01-01T00:00:00+00:00'"
     if isinstance(at, str):
         try:
             at = datetime.fromisoformat(at)
         except ValueError:
-            raise ConfigurationError(f"{said_by}: kafka_s3.window: {at!r} is not a time; {help_}") from None
+            raise ConfigurationError(f"{source}: kafka_s3.window: {at!r} is not a time; {help_}") from None
     if not isinstance(at, datetime):
-        raise ConfigurationError(f"{said_by}: kafka_s3.window: {at!r} is not a time; {help_}")
+        raise ConfigurationError(f"{source}: kafka_s3.window: {at!r} is not a time; {help_}")
     if at.tzinfo is None:
         raise ConfigurationError(
-            f"{said_by}: kafka_s3.window: {at.isoformat()!r} does not say in which time zone; {help_}"
+            f"{source}: kafka_s3.window: {at.isoformat()!r} does not say in which time zone; {help_}"
         )
     # Far from the ends of the calendar: it is in UTC, too, and Kafka has no records from before 1970.
     if not 1970 <= at.year <= 9998 or at.utctimetuple().tm_year < 1970:
         raise ConfigurationError(
-            f"{said_by}: kafka_s3.window: {at.isoformat()!r} is not in the years 1970 to 9998; {help_}"
+            f"{source}: kafka_s3.window: {at.isoformat()!r} is not in the years 1970 to 9998; {help_}"
         )
     return at
 

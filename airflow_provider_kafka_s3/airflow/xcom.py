@@ -9,10 +9,10 @@ from airflow_provider_kafka_s3.exceptions import TerminalError, message_of
 from airflow_provider_kafka_s3.messages import count, size
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.airflow.run_window import Resolved
+    from airflow_provider_kafka_s3.airflow.run_window import RunWindow
     from airflow_provider_kafka_s3.batch.request import BatchSummary, TopicResult, Verification
 
-__all__ = ["failure", "said", "to_xcom"]
+__all__ = ["failure", "summary", "to_xcom"]
 
 _STATES: Final = {
     "restored": "of these written again from Kafka",
@@ -21,7 +21,7 @@ _STATES: Final = {
 }
 
 
-def to_xcom(results: Mapping[str, TopicResult], resolved: Resolved) -> dict[str, Any]:
+def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str, Any]:
     """What the task returns; JSON, and nothing secret. ``docs/xcom.md`` tells of every field.
 
     ::
@@ -94,7 +94,7 @@ def _counts(batches: Iterable[BatchSummary]) -> dict[str, int]:
     return {"batches": len(counted), **{name: sum(getattr(b, name) for b in counted) for name in names}}
 
 
-def said(results: Iterable[TopicResult]) -> str:
+def summary(results: Iterable[TopicResult]) -> str:
     """What a run did, for the last line of its log: of one topic, or of all."""
     results = list(results)
     inspected = [found for result in results if (found := result.verification) is not None]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 import numpy as np
 from isal import isal_zlib
 
+from airflow_provider_kafka_s3.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
 from airflow_provider_kafka_s3.config import MIB, ByTime, Layout, Upload
@@ -24,11 +25,10 @@ from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
 from airflow_provider_kafka_s3.formats.port import ObjectWriter
 from airflow_provider_kafka_s3.formats.registry import make_format
-from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.keys import validate_key
 from airflow_provider_kafka_s3.layout.split import Append, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], op
     Args:
         plan: gives layout, topic and generation.
         slice_: one of its slices.
-        batches: all records of the slice in offset order, with the columns ``offset``, ``timestamp`` (ms), ``value``.
+        batches: all records of the slice, see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`.
         open_object: begins an object, such as ``UploadPool.open``.
 
     Returns:
@@ -317,6 +317,6 @@ class _Rebuilt:
             except BaseException:
                 pool.abort_all()
                 raise
-            if answer is not CompleteAnswer.DONE:
+            if answer is not CompleteResult.DONE:
                 # Once aborted, the upload cannot bring the object to light later, after somebody deleted it.
                 self.store.abort_uploads([(done.key, done.upload_id)])

@@ -7,7 +7,7 @@ has been done before, the folders of the inner one's topics are not the outer on
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.documents.owner import decode_owner
@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.layout import keys
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.durable import DurableStore
 
-__all__ = ["data_folder", "inner_folders", "refuse_nesting"]
+__all__ = ["in_folder_of", "of_inner_topics", "refuse_nesting"]
 
 _PAGE: Final = 1_000
 """Keys that are looked at. Other software may have written millions into the folder."""
@@ -39,11 +39,12 @@ def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_pre
     folders = topics_dir.split("/") if topics_dir else []
     for depth, folder in enumerate(folders):
         outer = "/".join(folders[:depth])
-        if (owner := _owner_of(store, outer, folder)) is not None:
+        around = keys.topic_of_folder(folder)
+        if (owner := _owner_of(store, outer, around)) is not None:
             raise PipelineConflictError(
-                f"{mine}: that is a folder of topic {folder!r} of pipeline {owner!r} (topics_dir {outer!r}), and who "
+                f"{mine}: that is a folder of topic {around!r} of pipeline {owner!r} (topics_dir {outer!r}), and who "
                 f"reads that topic would read both. Nothing was written. Use a topics_dir that lies in no topic's "
-                f"folder; see {store.url(keys.owner_key(outer, folder))}"
+                f"folder; see {store.url(keys.owner_key(outer, around))}"
             )
     for owner_key in _owner_keys_below(store, data_prefix):
         inner = owner_key.partition(f"/{keys.CONTROL_DIR}/")[0]
@@ -53,30 +54,35 @@ def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_pre
         )
 
 
-def inner_folders(store: DurableStore, data_prefixes: Iterable[str], uploads: Iterable[str]) -> frozenset[str]:
-    """The folders of others' topics that lie in the folder of one's own, each with a final ``/``.
+def of_inner_topics(store: DurableStore, data_prefixes: Iterable[str], uploads: Iterable[str]) -> frozenset[str]:
+    """Those of some keys that lie in the folders of others' topics, below the folder of one's own.
 
     Args:
         store: the bucket.
         data_prefixes: what the keys of one's own objects begin with.
         uploads: keys that look like one's own; only folders that they lie in are looked for.
     """
-    mine = tuple(data_prefixes)
-    above = {
-        folder
-        for key in uploads
-        for folder in itertools.accumulate(key.split("/")[:-1], lambda path, name: f"{path}/{name}")
-        if f"{folder}/".startswith(mine)
-    }
-    return frozenset(
-        data_folder(info.key) for folder in sorted(above) for info in store.list(keys.owners_prefix(folder))
-    )
+    mine, looked_at = tuple(data_prefixes), list(uploads)
+    above = {folder for key in looked_at for folder in _folders(key) if f"{folder}/".startswith(mine)}
+    owner_keys = {info.key for folder in sorted(above) for info in store.list(keys.owners_prefix(folder))}
+    return frozenset(key for key in looked_at if in_folder_of(owner_keys, key))
 
 
-def data_folder(owner_key: str) -> str:
-    """Where the objects lie of the topic that an owner document is about, with a final ``/``."""
-    topics_dir, _, name = owner_key.partition(f"/{keys.owners_prefix('')}")
-    return f"{topics_dir}/{name.removesuffix('.json')}/"
+def in_folder_of(owner_keys: Collection[str], key: str) -> bool:
+    """Whether a key lies in the folder of a topic that one of some owner documents is about."""
+    for folder in _folders(key):
+        topics_dir, _, name = folder.rpartition("/")
+        try:
+            if keys.owner_key(topics_dir, keys.topic_of_folder(name)) in owner_keys:
+                return True
+        except ConfigurationError:  # No topic is called so.
+            continue
+    return False
+
+
+def _folders(key: str) -> Iterator[str]:
+    """The folders that a key lies in, the outermost first."""
+    return itertools.accumulate(key.split("/")[:-1], lambda path, name: f"{path}/{name}")
 
 
 def _owner_of(store: DurableStore, topics_dir: str, topic: str) -> str | None:

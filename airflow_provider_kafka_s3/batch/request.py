@@ -30,6 +30,7 @@ TargetOffsets = Literal["incremental", "data_interval", "recover"]
 
 OnMissing = Literal["fail", "restore", "ignore"]
 Action = Literal["land", "verify", "restore"]
+"""What a run does: land what is missing; check what is landed; check it and write again what was deleted."""
 OnFutureTimestamp = Literal["fail", "read_to_end"]
 Starting = Literal["earliest", "latest"] | Mapping[int, int]
 RequestedWindow = tuple[int, int] | Mapping[int, tuple[int, int]]

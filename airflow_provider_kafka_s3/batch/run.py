@@ -51,7 +51,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
-from airflow_provider_kafka_s3.layout.keys import data_prefix
+from airflow_provider_kafka_s3.layout.keys import data_prefix, is_hidden
 
 __all__ = ["TopicRun"]
 
@@ -172,6 +172,7 @@ class TopicRun:
             # Offsets that somebody typed: what is wrong with them is said before the run is bound to them.
             self._claimable(unclaimed, ends, self.request.isolation)
         self._say_how_much(target, below)
+        self._warn_if_hidden()
         record = RunRecord(
             run=self.request.run,
             offsets=self.request.offsets,
@@ -241,6 +242,16 @@ class TopicRun:
                 self.topic,
                 below.count,
                 ", ".join(f"{Offsets({p: r}).count:,} of partition {p}" for p, r in below.items()),
+            )
+
+    def _warn_if_hidden(self) -> None:
+        if is_hidden(self.request.layout, self.topic):
+            log.warning(
+                "topic %s: Spark, Hive, Athena and Trino skip names that begin with '_' or '.', so that its objects, "
+                "%s…, are landed and nobody reads them. Set naming={'topic_prefix': 'topic='}; objects that are there "
+                "keep their names",
+                self.topic,
+                data_prefix(self.request.layout, self.topic),
             )
 
     def _warn_if_different(self, record: RunRecord) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.cli.access import Access
-from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, size
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, error_json, size
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.exceptions import (
@@ -51,7 +51,7 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
     try:
         result = access.topic_pipeline(topic_log.pipeline, topic_log.topic).run(request).advance()
     except (MissingObjectError, ForeignObjectError, BatchLossError) as e:
-        return {"status": "damaged", "error": type(e).__name__, "message": str(e)}, f"{topic_log.topic}: {e}", True
+        return {"status": "damaged", "error": error_json(e)}, f"{topic_log.topic}: {e}", True
     if not isinstance(result, TopicResult) or result.verification is None:
         raise TypeError("a verification plans nothing")
     found = result.verification

@@ -6,6 +6,7 @@ says by then. Field names are those of Kafka Connect's S3 sink where it has the 
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from msgspec import Meta
@@ -55,22 +56,36 @@ class Naming(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         directory_delim: between the folders of a key.
         file_delim: between topic, partition and offset of a file name.
+        topic_prefix: put before the topic, in its folder and in file names, such as ``topic=``: readers skip names that
+            begin with ``_`` or ``.``, as names of topics may. Ends in a character that topics are not named with.
         offset_pad_width: offsets in file names are zero-padded to this width; wider ones are not cut.
     """
 
     directory_delim: str = "/"
     file_delim: str = "+"
+    topic_prefix: str = ""
     offset_pad_width: Annotated[
         int, Meta(ge=0, le=20, description="digits", extra={"why": "Kafka's offsets have 19 at most"})
     ] = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("directory_delim", "file_delim"):
+        for name in ("directory_delim", "file_delim", "topic_prefix"):
             reject_control_characters(name, getattr(self, name))
         require(bool(self.directory_delim), "directory_delim is empty; use '/'")
         require(bool(self.file_delim), "file_delim is empty; use '+'")
         require("/" not in self.file_delim, f"file_delim={self.file_delim!r} must not hold '/'")
+        prefix = self.topic_prefix
+        require(
+            prefix == "" or ("/" not in prefix and prefix[0] not in "._" and prefix == prefix.strip()),
+            f"topic_prefix={prefix!r} must not hold '/', have spaces around it, or begin with '.' or '_': readers skip "
+            f"such names. Use a prefix such as 'topic='",
+        )
+        require(
+            re.fullmatch("[A-Za-z0-9._-]", prefix[-1:]) is None,
+            f"topic_prefix={prefix!r} ends in a character that topics are named with: the objects of a topic 'x' would "
+            f"be named as those of a topic {prefix + 'x'!r}. Use a prefix such as 'topic='",
+        )
 
 
 class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

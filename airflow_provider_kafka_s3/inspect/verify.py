@@ -54,7 +54,7 @@ class VerifyRun:
         """
         self.log = committer.log
         self._committer = committer
-        self._request = request
+        self.request = request
 
     def advance(self) -> TopicResult:
         """Read all objects of the run and compare them with their manifests.
@@ -65,7 +65,7 @@ class VerifyRun:
                 restored.
             BatchLossError: objects are gone and Kafka no longer has their records; all others were restored.
         """
-        return _verify(self._committer, self._request, self.log.read_run(self._request.run))
+        return _verify(self._committer, self.request, self.log.read_run(self.request.run))
 
 
 def _verify(committer: Committer, request: RunRequest, record: RunRecord | None) -> TopicResult:

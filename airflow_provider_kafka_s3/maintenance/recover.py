@@ -7,7 +7,7 @@ import uuid
 from typing import Literal
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
 from airflow_provider_kafka_s3.batch.run import TopicRun
@@ -55,7 +55,7 @@ def recover(
     )
     run = TopicRun(committer, request)
     while not isinstance(step := run.advance(), TopicResult):
-        execute(committer, step, run=request.run, on_data_loss=on_data_loss)
+        execute_plan(committer, step, run=request.run, on_data_loss=on_data_loss)
     # A batch that was given up for its debt covers nothing: it is no part of what the run's target needed.
     roll_forward(committer)
     after = committer.log.view()

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
-import msgspec
-from airflow.providers.common.compat.sdk import AirflowSkipException  # noqa: TID253 - light, and loaded
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator  # noqa: TID253 - it is the base class
+from airflow.providers.common.compat.openlineage.utils.spark import (  # noqa: TID253 - loaded by the base class
+    inject_parent_job_information_into_spark_properties,
+    inject_transport_information_into_spark_properties,
+)
+from airflow.providers.common.compat.sdk import (  # noqa: TID253 - light, and loaded
+    AirflowException,
+    AirflowSkipException,
+)
 
 from airflow_provider_kafka_s3.airflow import assets, connections, links, parameters, run_window, xcom
 from airflow_provider_kafka_s3.airflow.lineage import RunLineage
-from airflow_provider_kafka_s3.airflow.spark_job import PlanSubmitter
-from airflow_provider_kafka_s3.airflow.spark_versions import require_versions
+from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
+from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, spark_settings
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, task_error
+from airflow_provider_kafka_s3.batch.request import Action
 from airflow_provider_kafka_s3.config import (
     Format,
-    Layout,
     Limits,
     Naming,
     Partitioner,
@@ -26,20 +36,30 @@ from airflow_provider_kafka_s3.config import (
     parse_partitioner,
 )
 from airflow_provider_kafka_s3.config.values import Value, make_value
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.retry import RetryPolicy
+from airflow_provider_kafka_s3.spark.spec import ConnectServer
 from airflow_provider_kafka_s3.submit import spark_command
+from airflow_provider_kafka_s3.submit.checks import require_spark
+from airflow_provider_kafka_s3.submit.connect_job import ConnectJob, settings_of_server
+from airflow_provider_kafka_s3.submit.topic_errors import topic_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_kafka_s3.airflow.run_context import RunContext
-    from airflow_provider_kafka_s3.batch.request import RunRequest, Starting
+    from airflow_provider_kafka_s3.documents.plan import Plan
+    from airflow_provider_kafka_s3.submit.job import SparkJob
+    from airflow_provider_kafka_s3.submit.settings import SparkSettings
+    from airflow_provider_kafka_s3.submit.target import SparkTarget
 
 __all__ = ["KafkaToS3Operator"]
+
+_DECIDED: Final = ("application", "application_args", "java_class", "conn_id")
+"""Parameters of SparkSubmitOperator that this operator decides itself."""
 
 _GROUPS: Final[Mapping[str, type[Value]]] = {
     "rotation": Rotation,
@@ -51,7 +71,7 @@ _GROUPS: Final[Mapping[str, type[Value]]] = {
 """Parameters that group settings."""
 
 
-class KafkaToS3Operator(PlanSubmitter):
+class KafkaToS3Operator(SparkSubmitOperator):
     """Land what is new in Kafka topics as objects in an S3 bucket, exactly once.
 
     Each topic has a log of batches in the bucket, which also holds the stored offsets: neither a consumer group nor
@@ -137,7 +157,7 @@ class KafkaToS3Operator(PlanSubmitter):
         "pipeline",
         "topics_dir",
         "action",
-        *(f for f in PlanSubmitter.template_fields if f not in ("application", "application_args", "env_vars")),
+        *(f for f in SparkSubmitOperator.template_fields if f not in ("application", "application_args", "env_vars")),
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"topics": "json", "conf": "json"}
     operator_extra_links = (links.ManifestLink(), links.MarkerLink(), links.SparkHistoryLink())
@@ -152,7 +172,7 @@ class KafkaToS3Operator(PlanSubmitter):
         format: Format | Mapping[str, Any] | str,  # noqa: A002 - the name that Kafka Connect's users know
         offsets: Literal["incremental", "data_interval"],
         starting_offsets: str | Mapping[Any, Any] | None = None,
-        action: run_window.Action | str = "land",
+        action: Action | str = "land",
         partitioner: Partitioner | Mapping[str, Any] | str = "partition",
         topics_dir: str = "topics",
         isolation: Isolation = "read_committed",
@@ -177,7 +197,15 @@ class KafkaToS3Operator(PlanSubmitter):
         **kwargs: Any,
     ) -> None:
         parameters.require_known(type(self), kwargs, _GROUPS)
-        super().__init__(name=name, spark_conn_id=spark_conn_id, aws_conn_id=aws_conn_id, **kwargs)
+        for parameter in _DECIDED:
+            if parameter in kwargs:
+                hint = "use spark_conn_id" if parameter == "conn_id" else "remove it"
+                raise ConfigurationError(f"{parameter} is decided by {type(self).__name__}; {hint}")
+        super().__init__(application="", application_args=None, conn_id=spark_conn_id, name=name, **kwargs)
+        # After a crash the bucket tells what to go on with. Airflow's own memory of a Spark job would skip the commit.
+        self.durable = False
+        self.spark_conn_id = spark_conn_id
+        self.aws_conn_id = aws_conn_id
         self.topics = topics
         self.bucket = bucket
         self.pipeline = pipeline
@@ -203,7 +231,11 @@ class KafkaToS3Operator(PlanSubmitter):
         self.request_retry = make_value("request_retry", (RetryPolicy,), request_retry)
         self.kafka_options = parameters.parse_options(kafka_options)
         self.kafka_conn_id = kafka_conn_id
+        # Where the buttons of this try lead to, see links.push.
+        self.link_urls: dict[str, str] = {}
         self._lineage: RunLineage | None = None
+        self._job: SparkJob | None = None
+        self._killed = False
         self._validate()
 
     # -- parameters ---------------------------------------------------------------------------------------------------
@@ -240,38 +272,30 @@ class KafkaToS3Operator(PlanSubmitter):
             parameters.require_bucket(self.bucket)
         known = not parameters.has_template(self.topics_dir)
         topics_dir = parameters.require_topics_dir(self.topics_dir) if known else "topics"
-        layout = parameters.require_layout(self.layout(topics_dir))
-        # It checks itself; which run, window and topic it will be about is told by the task.
+        settings = self._run_settings()
+        layout = parameters.require_layout(settings.layout(topics_dir))
+        # It checks itself; which run, window and topic it will be about is known to the task.
         anything = (0, 1) if self.offsets == "data_interval" else None
         action = "land" if parameters.has_template(self.action) else run_window.parse_action("", self.action)
-        self.request(layout, "earliest", run="", window=anything, action=action, attempt="")
+        settings.request(layout, "earliest", run="", window=anything, action=action, attempt="")
 
-    def layout(self, topics_dir: str, zone_database: str = "") -> Layout:
-        """Of the objects; ``topics_dir`` and the release of the time zone database are known when the task runs."""
-        return Layout(
-            topics_dir=topics_dir,
-            format=self.format,
-            partitioner=self.partitioner,
-            rotation=self.rotation,
-            naming=self.naming,
-            part_size=self.upload.part_size,
-            on_bad_timestamp=self.on_bad_timestamp,
-            zone_database=zone_database,
-        )
+    def _run_settings(self) -> RunSettings:
+        return RunSettings(**{field.name: getattr(self, field.name) for field in dataclasses.fields(RunSettings)})
 
     # -- the task -----------------------------------------------------------------------------------------------------
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Land the topics; see the class."""
         from airflow_provider_kafka_s3.airflow.run_context import prepare_run
-        from airflow_provider_kafka_s3.submit.topic_runs import land
+        from airflow_provider_kafka_s3.submit.topic_runs import land_topics
 
         self.link_urls = {}
         with as_task_error(self.log):
             parameters.require_conf(self.conf)
+            spark = spark_settings(self)
             target = connections.spark_target(self.spark_conn_id)
-            spark_command.require_client_mode(
-                self._deploy_mode, target.deploy_mode, (self.conf or {}).get("spark.submit.deployMode")
+            spark_command.require_client_deploy_mode(
+                spark.deploy_mode, target.deploy_mode, spark.conf.get("spark.submit.deployMode")
             )
             resolved = run_window.resolve_window(
                 context,
@@ -282,78 +306,81 @@ class KafkaToS3Operator(PlanSubmitter):
             )
             self.log.info("%s", resolved)
             if resolved.action == "land":  # the others need no Spark
-                require_versions(self, target)
-                self.require_jars(target)
-            work = prepare_run(self, context, resolved)
-            if not work.runs:
-                return self._announced(context, work, xcom.to_xcom({}, resolved), resolved)
-            self._lineage = RunLineage.of(work)
-            links.push(self, context, marker_url=links.marker_url(work))
-        landed = land(work.runs, lambda plans: self.submit_plans(context, target, work, plans))
+                require_spark(spark, target)
+            run = prepare_run(self._run_settings(), context, resolved)
+            if not run.runs:
+                return self._announced(context, run, xcom.to_xcom({}, resolved), resolved)
+            self._lineage = RunLineage.of(run)
+            links.push(self.link_urls, context, marker_url=links.marker_url(run))
+        landed = land_topics(run.runs, lambda plans: self._execute_plans(context, spark, target, run, plans))
         for topic, result in landed.results.items():
-            self.log.info("topic %s: %s", topic, xcom.said([result]))
+            self.log.info("topic %s: %s", topic, xcom.summary([result]))
         if landed.errors:
             message, terminal, cause = xcom.failure(landed.errors, landed.results)
             raise task_error(self.log, message, terminal=terminal) from cause
         returned = xcom.to_xcom(landed.results, resolved)
-        self._lineage = RunLineage.of(work, returned)
-        links.push(self, context, manifest_url=links.manifest_url(work, returned))
-        self._announced(context, work, returned, resolved)
+        self._lineage = RunLineage.of(run, returned)
+        links.push(self.link_urls, context, manifest_url=links.manifest_url(run, returned))
+        self._announced(context, run, returned, resolved)
         if len(landed.results) > 1:
-            self.log.info("%s: %s", count(len(landed.results), "topic"), xcom.said(landed.results.values()))
+            self.log.info("%s: %s", count(len(landed.results), "topic"), xcom.summary(landed.results.values()))
         return returned
 
     def _announced(
-        self, context: Context, work: RunContext, returned: dict[str, Any], resolved: run_window.Resolved
+        self, context: Context, run: RunContext, returned: dict[str, Any], resolved: run_window.RunWindow
     ) -> dict[str, Any]:
         """What the task returns, which its assets are told of; a task without work may have to be skipped."""
         if returned["status"] == "empty" and self.on_empty == "skip":
             raise AirflowSkipException(f"nothing to do for {self.topics}: {resolved}")
-        assets.announce(context, self.outlets, assets.event_extra(work, returned))
+        assets.announce(context, self.outlets, assets.event_extra(run, returned))
         return returned
+
+    def _execute_plans(
+        self, context: Context, spark: SparkSettings, target: SparkTarget, run: RunContext, plans: Mapping[str, Plan]
+    ) -> Mapping[str, Exception]:
+        """Execute one plan per topic in one Spark job; returns what went wrong, per topic.
+
+        Raises:
+            AirflowException: the task was killed.
+        """
+        if self._killed:
+            raise AirflowException("the task was killed; no Spark job was submitted")
+        self.log.info("submitting %s", ", ".join(f"batch {p.batch} of topic {t}" for t, p in sorted(plans.items())))
+        self._job = self._make_job(context, spark, target)
+        server = None if target.connect_url is None else ConnectServer(url=target.connect_url, conf=dict(spark.conf))
+        try:
+            with tempfile.TemporaryDirectory(prefix="kafka-s3-") as folder:
+                outcome = self._job.run(run.job(plans, result_path=str(Path(folder, "result.json")), connect=server))
+        except KafkaS3Error as e:
+            return dict.fromkeys(plans, e)
+        if self._killed and outcome.output:
+            raise AirflowException("the task was killed")
+        links.push(self.link_urls, context, spark_url=links.spark_url(target.history_url, outcome.application_id))
+        try:
+            run.renew(connections.s3_access(self.aws_conn_id))
+        except KafkaS3Error as e:
+            # What they are needed for will say so, topic by topic, if the old ones do not do any more.
+            self.log.warning("going on with the credentials from before the job: %s", e)
+        return topic_errors(outcome, plans)
+
+    def _make_job(self, context: Context, spark: SparkSettings, target: SparkTarget) -> SparkJob:
+        if target.connect_url is not None:
+            if ignored := settings_of_server(spark):
+                self.log.warning("the Spark Connect server was started without: %s", ", ".join(ignored))
+            return ConnectJob(spark.env, self.log)
+        conf = dict(spark.conf)
+        if self._openlineage_inject_parent_job_info:
+            conf = inject_parent_job_information_into_spark_properties(conf, context)
+        if self._openlineage_inject_transport_info:
+            conf = inject_transport_information_into_spark_properties(conf, context)
+        return SparkSubmitJob(dataclasses.replace(spark, conf=conf), target, self.log)
+
+    def on_kill(self) -> None:
+        """Stop the driver. What is committed stays; what is decided, the next try completes."""
+        self._killed = True
+        if self._job is not None:
+            self._job.kill()
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> Any:  # noqa: ARG002 - Airflow calls it so
         """Topics in, prefixes out, and how much; None: the task did not come as far as knowing its connections."""
         return self._lineage.to_openlineage() if self._lineage is not None else None
-
-    def request(
-        self,
-        layout: Layout,
-        starting: Starting | None,
-        *,
-        run: str,
-        window: tuple[int, int] | run_window.OffsetRanges | None,
-        action: run_window.Action,
-        attempt: str,
-    ) -> RunRequest:
-        """What the engine is asked to do for one topic; wrong parameters are found by making it."""
-        from airflow_provider_kafka_s3.batch.request import RunRequest
-
-        # A window is landed whole: a cap on it would leave a gap that no later run looks for.
-        limits = self.limits
-        if window is not None and self.offsets == "incremental":
-            limits = msgspec.structs.replace(limits, records_per_run=None)
-        said = {
-            "offsets": self.offsets,
-            "window": window,
-            "starting_offsets": self.starting_offsets,
-            "isolation": self.isolation,
-            "records_per_run": limits.records_per_run,
-        }
-        return RunRequest(
-            run=run,
-            offsets="incremental" if window is None else "data_interval",
-            action=action,
-            layout=layout,
-            starting=starting,
-            window=window,
-            isolation=self.isolation,
-            limits=limits,
-            on_data_loss=self.on_data_loss,
-            on_future_timestamp=self.on_future_timestamp,
-            on_missing=self.on_missing,
-            adopt_wait=self.adopt_wait,
-            unsafe_single_writer=self.unsafe_single_writer,
-            attempt=attempt,
-            params={name: str(value) for name, value in said.items() if value is not None},
-        )

@@ -67,7 +67,7 @@ def explain(error: Exception) -> KafkaS3Error:
     if _NO_MSK.search(text):
         return ConfigurationError(
             "the Kafka connection logs in by IAM (Amazon MSK), and Spark has no jar for that. Give it one by "
-            "packages='software.amazon.msk:aws-msk-iam-auth:…' or by jars=…"
+            f"packages='software.amazon.msk:aws-msk-iam-auth:…,{connector_package()}', or by jars=…"
         )
     if _WRONG_CONNECTOR.search(text):
         return ConfigurationError(

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from airflow_provider_kafka_s3.config import Upload
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, error_of_kind, message_of
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 
@@ -127,11 +127,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         # Without a result, what trying again cannot cure would be tried again.
         with contextlib.suppress(msgspec.DecodeError, OSError):
             asked = msgspec.json.decode(body, type=_Asked)
-            outcomes = (
-                TopicOutcome(topic=plan.topic, status="error", error=type(error).__name__, message=str(error))
-                for plan in asked.plans
-            )
-            JobResult(topics=tuple(outcomes)).write(asked.result_path)
+            outcomes = tuple(TopicOutcome.failed(plan.topic, error) for plan in asked.plans)
+            JobResult(topics=outcomes).write(asked.result_path)
         raise error
 
     def __repr__(self) -> str:
@@ -161,14 +158,24 @@ class TopicOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         topic: the Kafka topic.
         status: ``decided``: the batch has a decision that is carried out; the log tells which. Else ``error``.
-        error: name of the class in :mod:`airflow_provider_kafka_s3.exceptions`.
-        message: of the error.
+        kind: of the error, see :class:`~airflow_provider_kafka_s3.exceptions.KafkaS3Error`.
+        message: of the error, with its notes.
     """
 
     topic: str
     status: Literal["decided", "error"]
-    error: str | None = None
+    kind: str | None = None
     message: str | None = None
+
+    @classmethod
+    def failed(cls, topic: str, error: KafkaS3Error) -> TopicOutcome:
+        """The outcome of a topic that ended with an error."""
+        return cls(topic=topic, status="error", kind=error.kind, message=message_of(error))
+
+    @property
+    def error(self) -> KafkaS3Error | None:
+        """The error that the topic ended with; None if its batch is decided."""
+        return None if self.kind is None else error_of_kind(self.kind, self.message or "")
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,6 +22,12 @@ _UNRESOLVED: Final = re.compile(r"unresolved dependency: (?P<what>[^\s:,\]]+): (
 _ASKED: Final = re.compile(r"^\s*(?:-- artifact .*|)(?P<url>https?://\S+)\s*$", re.MULTILINE)
 _NO_HOST: Final = re.compile(r"Host (?P<host>\S+) not found")
 _NO_ACCESS: Final = re.compile(r"Server access error at url (?P<url>\S+) \((?P<why>.*)\)")
+_CONNECTOR: Final = re.compile(r"spark-(?:sql|token-provider)-kafka-0-10_")
+_WAYS: Final = (
+    "name a repository that the worker reaches (repositories=, or a file of Ivy's settings: spark.jars.ivySettings in "
+    "conf), or give the files that are on the worker by jars="
+)
+_ADDED: Final = ". Spark's Kafka connector is fetched if neither jars nor packages, nor Spark's own settings, bring it"
 
 
 def about_start(text: str) -> KafkaS3Error | None:
@@ -61,20 +67,18 @@ def _about_packages(text: str, wanted: dict[str, str]) -> KafkaS3Error:
     failed = {urlsplit(found["url"]).netloc: found["why"] for found in _NO_ACCESS.finditer(text)}
     failed |= {found["host"]: "no such host" for found in _NO_HOST.finditer(text)}
     reached = asked - failed.keys()
+    about = _ADDED if _CONNECTOR.search(named) else ""
     told = "; ".join(f"{host}: {why}" for host, why in failed.items())
     if failed and reached:
         return SparkJobError(
             f"packages: {named} was not found, and not all repositories could be reached: {told}. It is not in "
             f"{', '.join(sorted(reached))}. If it is in none, correct the coordinates (group:artifact:version); else "
-            f"give the worker a way to the others (spark.jars.ivySettings), or use jars="
+            f"{_WAYS}{about}"
         )
     if failed:
-        return SparkJobError(
-            f"packages: no repository can be reached for {named}: {told}. Give the worker a way to one "
-            f"(spark.jars.ivySettings), or use jars="
-        )
+        return SparkJobError(f"packages: no repository can be reached for {named}: {told}. To mend it, {_WAYS}{about}")
     where = f" ({', '.join(sorted(reached))})" if reached else ""
     return ConfigurationError(
         f"packages: {named} is in no repository that was asked{where}. Correct the coordinates "
-        f"(group:artifact:version), name its repository by repositories=, or use jars="
+        f"(group:artifact:version), or {_WAYS}{about}"
     )

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from airflow_provider_kafka_s3.arrays import int64_values
 from airflow_provider_kafka_s3.batch.encode import write_slice
 from airflow_provider_kafka_s3.config import ByTime, Upload
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import SparkJobError, SparkTimestampError, TerminalError
-from airflow_provider_kafka_s3.layout.arrays import int64_values
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.executor import python_of_worker
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch

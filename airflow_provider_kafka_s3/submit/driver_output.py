@@ -32,16 +32,16 @@ _PACKAGE: Final = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error)\b)
 _KILLED: Final = ("-9", "137")
 
 
-def explain_output(said: str) -> KafkaS3Error:
+def explain_output(text: str) -> KafkaS3Error:
     """The error for what is known of a driver that ended without a result.
 
     Args:
-        said: how ``spark-submit``, or the driver of a Spark Connect job, ended, and below it what it printed.
+        text: how ``spark-submit``, or the driver of a Spark Connect job, ended, and below it what it printed.
 
     Returns:
         ``ConfigurationError`` for what trying again cannot cure, else ``SparkJobError``.
     """
-    lines = [line.rstrip() for line in said.splitlines() if line.strip() and not _NOTHING.match(line)]
+    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not _NOTHING.match(line)]
     how, *output = lines or [""]
     submitted = _COMMAND.match(how)
     command = f"spark-submit was called as: {_short(submitted['command'])}" if submitted else ""
@@ -61,8 +61,8 @@ def explain_output(said: str) -> KafkaS3Error:
     else:
         cause = _cause(output) or "it printed nothing"
     end = _end(output)
-    last_words = f" Its last words:\n{end}\n" if end not in ("", cause) else " "
-    return SparkJobError(f"{cause}. {ended}{last_words}{command}".rstrip())
+    tail = f" Its last words:\n{end}\n" if end not in ("", cause) else " "
+    return SparkJobError(f"{cause}. {ended}{tail}{command}".rstrip())
 
 
 def _cause(output: list[str]) -> str | None:

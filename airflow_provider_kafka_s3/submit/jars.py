@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.submit.spark_command import environment_of, find_spark_submit, spark_home
 
-__all__ = ["CONNECTOR", "jars_of_spark", "local_jars", "missing_jars", "require_jars", "unreadable_jars"]
+__all__ = ["CONNECTOR_JARS", "jars_of_spark", "local_jars", "missing_jars", "require_jars", "unreadable_jars"]
 
-CONNECTOR: Final[Mapping[str, str]] = {
+CONNECTOR_JARS: Final[Mapping[str, str]] = {
     "spark-sql-kafka-0-10": "org/apache/spark/sql/kafka010/KafkaSourceProvider.class",
     "spark-token-provider-kafka-0-10": "org/apache/spark/kafka010/KafkaTokenUtil.class",
     "kafka-clients": "org/apache/kafka/clients/consumer/KafkaConsumer.class",
@@ -64,12 +64,12 @@ def missing_jars(jars: str, beside: Iterable[str] = ()) -> list[str]:
     """
     files, elsewhere = local_jars(jars)
     names = [*(path.name for path in files), *(jar.rpartition("/")[2] for jar in elsewhere), *beside]
-    missing = [jar for jar in CONNECTOR if not any(_is(name, jar) for name in names)]
-    if any(not any(_is(jar.rpartition("/")[2], known) for known in CONNECTOR) for jar in elsewhere):
+    missing = [jar for jar in CONNECTOR_JARS if not any(_is(name, jar) for name in names)]
+    if any(not any(_is(jar.rpartition("/")[2], known) for known in CONNECTOR_JARS) for jar in elsewhere):
         return []
     # A jar of another name may hold several of them, as one that was built for this does.
     held = {name for path in files if missing for name in _classes(path)}
-    return [jar for jar in missing if CONNECTOR[jar] not in held]
+    return [jar for jar in missing if CONNECTOR_JARS[jar] not in held]
 
 
 def jars_of_spark(command: str, environment: Mapping[str, str]) -> list[str] | None:
@@ -118,7 +118,7 @@ def require_jars(jars: str, *, more: bool, command: str | None, local: bool, env
     if brought is not None and (missing := missing_jars(jars, brought)):
         raise ConfigurationError(
             f"jars: {', '.join(missing)} is not among them. Spark's Kafka connector consists of "
-            f"{', '.join(CONNECTOR)}: add the path, or use packages= instead of jars="
+            f"{', '.join(CONNECTOR_JARS)}: add the path, or leave jars= out, and Spark fetches them"
         )
 
 

@@ -21,7 +21,7 @@ __all__ = [
     "pyspark_home",
     "python_of_driver",
     "python_of_local_master",
-    "require_client_mode",
+    "require_client_deploy_mode",
     "require_command",
     "require_java",
     "spark_home",
@@ -118,16 +118,16 @@ def find_spark_submit(*, local: bool) -> str | None:
     )
 
 
-def require_client_mode(*said: object) -> None:
+def require_client_deploy_mode(*modes: object) -> None:
     """Refuse a driver that runs elsewhere.
 
     Args:
-        said: deploy modes, the one that counts first; what is empty says nothing.
+        modes: deploy modes, the one that counts first; empty ones do not count.
 
     Raises:
         ConfigurationError: the mode is not ``client``.
     """
-    mode = next((m for m in said if m), "client")
+    mode = next((m for m in modes if m), "client")
     if mode != "client":
         raise ConfigurationError(
             f"deploy mode {mode!r}: the Spark driver has to run on the Airflow worker, where the private file lies "

@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3 import exceptions
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error
 from airflow_provider_kafka_s3.submit.driver_output import explain_output
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.spark.spec import JobResult
+    from airflow_provider_kafka_s3.submit.job import JobOutcome
 
 __all__ = ["topic_errors"]
 
@@ -29,23 +28,21 @@ _EXPIRED_HELP: Final = (
 )
 
 
-def topic_errors(result: JobResult | None, output: str, topics: Iterable[str]) -> dict[str, KafkaS3Error]:
-    """What went wrong with each topic of a job: what its driver wrote down, or else what its output means.
+def topic_errors(outcome: JobOutcome, topics: Iterable[str]) -> dict[str, KafkaS3Error]:
+    """What went wrong with each topic of a job: what its driver wrote, or else what its output means.
 
     Args:
-        result: of the driver; None: it wrote none.
-        output: how ``spark-submit`` ended, and what it printed; empty: it ended without a complaint.
+        outcome: of the job.
         topics: of the job.
     """
-    outcomes = {} if result is None else {outcome.topic: outcome for outcome in result.topics}
+    by_topic = {} if outcome.result is None else {ended.topic: ended for ended in outcome.result.topics}
     errors: dict[str, KafkaS3Error] = {}
     for topic in topics:
-        outcome = outcomes.get(topic)
-        if outcome is None:
-            errors[topic] = explain_output(output)
-        elif outcome.status == "error":
-            kind = getattr(exceptions, outcome.error or "", SparkJobError)
-            errors[topic] = kind(outcome.message or "the Spark driver did not say why")
+        ended = by_topic.get(topic)
+        if ended is None:
+            errors[topic] = explain_output(outcome.output)
+        elif (error := ended.error) is not None:
+            errors[topic] = error
     for error in errors.values():
         if _EXPIRED.search(str(error)):
             error.add_note(_EXPIRED_HELP)

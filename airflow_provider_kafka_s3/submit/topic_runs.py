@@ -1,4 +1,4 @@
-"""A run over several topics: they share Spark jobs, and nothing else."""
+"""The runs of several topics: they share Spark jobs, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.documents.plan import Plan
     from airflow_provider_kafka_s3.pipeline import Run
 
-__all__ = ["Landed", "Submit", "land"]
+__all__ = ["ExecutePlans", "LandedTopics", "land_topics"]
 
 _THREADS: Final = 16
-"""Topics that are looked at at the same time; each spends its time waiting for the store and the broker."""
+"""Topics that are advanced at the same time; each spends its time waiting for the store and the broker."""
 
-Submit = Callable[[Mapping[str, "Plan"]], Mapping[str, Exception]]
-"""Executes one plan per topic, in one job. Returns what went wrong, as far as anyone knows, per topic."""
+ExecutePlans = Callable[[Mapping[str, "Plan"]], Mapping[str, Exception]]
+"""Executes one plan per topic, in one job. Returns what went wrong, as far as it is known, per topic."""
 
 
 @dataclass
-class Landed:
+class LandedTopics:
     """How the topics ended.
 
     Attributes:
@@ -36,14 +36,14 @@ class Landed:
     errors: dict[str, Exception] = field(default_factory=dict)
 
 
-def land(runs: Mapping[str, Run], submit: Submit) -> Landed:
-    """Advance every topic until it is done or has failed; whatever has to be read meanwhile goes into one job.
+def land_topics(runs: Mapping[str, Run], execute: ExecutePlans) -> LandedTopics:
+    """Advance every topic until it is done or has failed; the plans that are made meanwhile go into one job.
 
     Args:
         runs: per topic.
-        submit: see :data:`Submit`; what it raises ends everything.
+        execute: see :data:`ExecutePlans`; what it raises ends everything.
     """
-    landed = Landed()
+    landed = LandedTopics()
     todo = list(runs)
     while todo:
         plans: dict[str, Plan] = {}
@@ -56,9 +56,9 @@ def land(runs: Mapping[str, Run], submit: Submit) -> Landed:
                 plans[topic] = step
         if not plans:
             break
-        told = submit(plans)
+        errors = execute(plans)
         ended = in_threads(
-            lambda topic: _undecided(runs[topic], plans[topic], told.get(topic)),  # noqa: B023 - called at once
+            lambda topic: _undecided(runs[topic], plans[topic], errors.get(topic)),  # noqa: B023 - called at once
             list(plans),
             threads=_THREADS,
         )
@@ -79,13 +79,13 @@ def _advance(run: Run) -> Plan | TopicResult | Exception:
         return e
 
 
-def _undecided(run: Run, plan: Plan, told: Exception | None) -> Exception | None:
-    """Why a batch has no decision after its job; None if it has one. What the job said counts only without one."""
+def _undecided(run: Run, plan: Plan, reported: Exception | None) -> Exception | None:
+    """Why a batch has no decision after its job; None if it has one. The error of the job counts only without one."""
     try:
         if run.log.read_manifest(plan.batch) is not None:
             return None
     except Exception as e:  # noqa: BLE001 - as above
         return e
-    return told or SparkJobError(
+    return reported or SparkJobError(
         f"the Spark job ended without a decision about batch {plan.batch} of topic {plan.topic!r} and did not say why"
     )

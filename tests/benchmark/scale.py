@@ -33,7 +33,7 @@ from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
-from airflow_provider_kafka_s3.submit.topic_runs import land
+from airflow_provider_kafka_s3.submit.topic_runs import land_topics
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import FaultyStore
 from dev.kafka_broker import KafkaBroker, Message
@@ -247,11 +247,11 @@ def _topics(config: dict[str, Any]) -> dict[str, Any]:
         return {}
 
     started = time.perf_counter()
-    landed = land({topic: pipeline.topic_run(topic, "run") for topic in topics}, submit)
+    landed = land_topics({topic: pipeline.topic_run(topic, "run") for topic in topics}, submit)
     ended = time.perf_counter()
     assert not landed.errors
     assert all(isinstance(result, TopicResult) for result in landed.results.values())
-    again = land({topic: pipeline.topic_run(topic, "later") for topic in topics}, submit)
+    again = land_topics({topic: pipeline.topic_run(topic, "later") for topic in topics}, submit)
     nothing = time.perf_counter() - ended
     assert {result.status for result in again.results.values()} == {"empty"}
     told = {

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
-from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
+from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
 from dev.airflow_home import SPARK_JARS
 from dev.spark_connect import SparkConnectServer
 from tests.spark.pipeline import Pipeline, submitted
@@ -53,7 +53,7 @@ def small_runs(config: dict[str, Any]) -> dict[str, float]:
         return submitted(spec, folder, spark_log_level="ERROR")[0]
 
     def by_server(spec: JobSpec, _: Path) -> JobResult | None:
-        return RemoteJob(logging.getLogger(__name__)).run(spec, {})[0]
+        return ConnectJob({}, logging.getLogger(__name__)).run(spec).result
 
     submits = [run(by_submit) for _ in range(config["rounds"])]
     with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar"))) as server:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Layout, Limits, parse_format
 from airflow_provider_kafka_s3.documents.manifest import Manifest
@@ -143,7 +143,7 @@ class Landing:
 
     def execute(self, plan: Plan, run: str) -> Manifest:
         """What the job does with a plan: read, upload, decide, carry out."""
-        return execute(self.committer, plan, run=run)
+        return execute_plan(self.committer, plan, run=run)
 
     def check(self, **how: Any) -> BucketSummary:
         """Hold the bucket against Kafka, record by record: everything is landed once and nothing is open."""

@@ -64,7 +64,7 @@ def check_landed(bucket: ObjectStore, kafka: SimulatedKafka, **how: Any) -> None
 
 
 def in_turn(function: Callable[[T], R], items: Sequence[T], *, threads: int = 1) -> list[R]:
-    """What ``commit.in_threads`` does, in one thread."""
+    """What ``parallel.in_threads`` does, in one thread."""
     return [function(item) for item in items]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
+import multiprocessing
 import random
 import time
 from multiprocessing.connection import Connection
@@ -73,9 +73,10 @@ def land(pipeline: TopicPipeline, run: str, window: tuple[int, int] | None = Non
 def work(told: dict[str, Any], say: Connection) -> None:
     """Land until killed, or until an error that calls for a person; ``say`` is told what begins and how it ends."""
     logging.disable(logging.WARNING)  # Most of what happens here is something to warn of.
-    rng, parent, number = random.Random(told["seed"]), os.getppid(), int(told["first_run"])
+    rng, parent, number = random.Random(told["seed"]), multiprocessing.parent_process(), int(told["first_run"])
+    assert parent is not None
     store = make_pipeline(told).log.store
-    while os.getppid() == parent:
+    while parent.is_alive():
         say.send(("begins", number))
         try:
             # The log remembers what it has read: a new run begins with nothing.
@@ -91,4 +92,5 @@ def work(told: dict[str, Any], say: Connection) -> None:
         else:
             say.send(("lands", result.status))
             number += 1
-        time.sleep(rng.uniform(0.05, 0.4))
+        # Between two runs, or until the parent has ended.
+        parent.join(rng.uniform(0.05, 0.4))

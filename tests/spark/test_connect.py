@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,15 +17,17 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import psutil
 import pytest
 
 from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Limits, Rotation
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
-from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
+from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
 from dev.spark_connect import SparkConnectServer
+from dev.waiting import wait_until
 from tests.spark.pipeline import CREDENTIALS, MakePipeline, Pipeline
 from tests.spark.probes import Gate
 
@@ -44,9 +45,9 @@ JSON = Layout(format=JsonLines(), part_size=5 * MIB)
 DAY = 86_400_000
 WORKER = """
 import logging, sys
-from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
+from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
 from airflow_provider_kafka_s3.spark.spec import JobSpec
-RemoteJob(logging.getLogger()).run(JobSpec.read(sys.argv[1]), {})
+ConnectJob({}, logging.getLogger()).run(JobSpec.read(sys.argv[1]))
 """
 """What stands for the process of an Airflow task."""
 
@@ -71,15 +72,15 @@ class Runner:
         plan = pipeline.plan(topic, "run")
         return pipeline.spec({topic: plan}, "run", folder / "result.json", connect=connect, **more)
 
-    def job(self) -> RemoteJob:
+    def job(self) -> ConnectJob:
         """One to run; what its driver says comes into the test's log."""
-        return RemoteJob(self._log)
+        return ConnectJob({}, self._log)
 
     def run(self, pipeline: Pipeline, topic: str, **more: Any) -> JobResult:
         """Land the next batch of a topic."""
-        result, last_words = self.job().run(self.spec(pipeline, topic, **more), {})
-        assert result is not None, last_words
-        return result
+        outcome = self.job().run(self.spec(pipeline, topic, **more))
+        assert outcome.result is not None, outcome.output
+        return outcome.result
 
     @property
     def said(self) -> str:
@@ -88,8 +89,10 @@ class Runner:
 
     def tell(self, path: str) -> str:
         """A page of the server's web interface."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.ui_port}/{path}", timeout=30) as page:
-            return str(page.read().decode())
+        page = httpx.get(
+            f"http://127.0.0.1:{self.server.ui_port}/{path}", timeout=30, trust_env=False, follow_redirects=True
+        )
+        return page.raise_for_status().text
 
     def active_stages(self) -> list[Any]:
         """What the server is reading."""
@@ -171,12 +174,12 @@ def test_a_killed_driver_leaves_nothing_and_the_next_try_finishes(
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
         spec = runner.spec(pipeline, topic)
         with ThreadPoolExecutor(1) as pool:
-            first = pool.submit(runner.job().run, spec, {})
+            first = pool.submit(runner.job().run, spec)
             assert gate.held.wait(120)
             driver_of(Path(spec.result_path).parent).send_signal(signal.SIGKILL)
-            result, last_words = first.result(60)
-        assert result is None
-        assert "exit code is -9" in last_words
+            outcome = first.result(60)
+        assert outcome.result is None
+        assert "exit code is -9" in outcome.output
         gate.open()
         assert pipeline.data_keys() == []
         assert pipeline.decision(topic) is None
@@ -197,7 +200,7 @@ def test_killing_a_task_stops_what_the_server_does_for_it_within_five_seconds(
     with ThreadedS3Server(middleware=gate) as server:
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
         spec, job = runner.spec(pipeline, topic), runner.job()
-        running = Thread(target=job.run, args=(spec, {}))
+        running = Thread(target=job.run, args=(spec,))
         running.start()
         assert gate.held.wait(120)
         driver = driver_of(Path(spec.result_path).parent)
@@ -207,7 +210,7 @@ def test_killing_a_task_stops_what_the_server_does_for_it_within_five_seconds(
         assert time.monotonic() - started < 5
         running.join(10)
         assert not driver.is_running()
-        wait_until(lambda: not runner.active_stages())
+        wait_until(lambda: not runner.active_stages(), "the server to read nothing", interval=0.1)
         gate.open()
         assert pipeline.data_keys() == []
         assert pipeline.decision(topic) is None
@@ -231,7 +234,7 @@ def test_a_driver_ends_with_the_process_that_started_it(
             (driver,) = psutil.Process(worker.pid).children()
             worker.kill()
         driver.wait(10)
-        wait_until(lambda: not runner.active_stages())
+        wait_until(lambda: not runner.active_stages(), "the server to read nothing", interval=0.1)
         gate.open()
         assert pipeline.data_keys() == []
         assert pipeline.decision(topic) is None
@@ -247,9 +250,9 @@ def test_runs_at_once_share_a_warm_session_and_nothing_else(
         kafka_broker.produce(topic, records(1_000, partitions=partitions))
     specs = [runner.spec(pipeline, topic) for pipeline, topic in zip(pipelines, topics, strict=True)]
     with ThreadPoolExecutor(2) as pool:
-        for result, last_words in pool.map(lambda spec: runner.job().run(spec, {}), specs):
-            assert result is not None, last_words
-            assert result.succeeded, result
+        for outcome in pool.map(lambda spec: runner.job().run(spec), specs):
+            assert outcome.result is not None, outcome.output
+            assert outcome.result.succeeded, outcome.result
     for pipeline in pipelines:
         assert pipeline.lines() == Counter(m.value for m in records(1_000))
     assert len(set(re.findall(r"session ([0-9a-f-]{36})", runner.said))) == 1
@@ -285,14 +288,6 @@ def test_an_error_of_a_task_reaches_the_result(
     kafka_broker.produce(topic, [Message(b"{", partition=0, timestamp=1)])
     pipeline = make_pipeline(layout=JSON)
     (outcome,) = runner.run(pipeline, topic).topics
-    assert outcome.error == "RecordError", outcome
+    assert outcome.kind == "record", outcome
     assert f"{topic}" in str(outcome.message)
     assert pipeline.data_keys() == []
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for a state that comes from outside."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.testing.invariants import read_source
 from dev.kafka_broker import KafkaBroker, Message
+from dev.waiting import wait_until
 from tests.spark.pipeline import MakePipeline, Pipeline
 from tests.spark.probes import WorkerMemory
 from tests.spark.reading import JSON, check
@@ -96,7 +97,7 @@ def test_compaction_leaves_holes_that_are_no_loss(
         return sorted(o for offsets in held.values() for o in offsets[0] if o < len(keys)) == [3, 4, 7]
 
     source = KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers})
-    kafka_broker.wait_until(compacted, f"the compaction of {topic}")
+    wait_until(compacted, f"the compaction of {topic}")
     window = {0: (0, len(keys))}
     settings = {"limits": Limits(records_per_slice=2), "window": window, "offsets": "data_interval"}
     pipeline = land_both(topic, layout=JSON, settings=settings)
@@ -176,7 +177,7 @@ def test_a_record_without_a_time_fails_its_batch_by_name_and_a_partition_for_it_
     daily = Daily()
     pipeline = make_pipeline(layout=Layout(format=JsonLines(), partitioner=daily))
     outcome = pipeline.execute(spark, topic, run="first")[topic]
-    assert outcome.error == "RecordError"
+    assert outcome.kind == "record"
     assert f"topic '{topic}', partition 0, offset 1: the record has no timestamp" in str(outcome.message)
     assert "on_bad_timestamp='__HIVE_DEFAULT_PARTITION__'" in str(outcome.message)
     assert "kafka-s3 abandon" in str(outcome.message)

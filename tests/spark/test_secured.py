@@ -69,7 +69,7 @@ def test_a_right_to_read_that_is_missing_is_terminal_and_told_soon(
 
     outcome = pipeline.execute(spark, topic, run="run")[topic]
 
-    assert (outcome.status, outcome.error) == ("error", "AccessDeniedError")
+    assert (outcome.status, outcome.kind) == ("error", "access_denied")
     assert "may READ the topic" in str(outcome.message)
     assert pipeline.decision(topic) is None
     assert time.monotonic() - began < 90

@@ -118,7 +118,7 @@ def test_a_driver_without_the_connector_says_how_to_get_it(
     """The result names the package; the exit code tells that the job failed."""
     topic, pipeline = _one_record(kafka_broker, make_topic, make_pipeline)
     outcome = _failed_outcome(pipeline, topic, tmp_path, spark_jars="")
-    assert outcome.error == "ConfigurationError"
+    assert outcome.kind == "configuration"
     assert "packages='org.apache.spark:spark-sql-kafka-0-10_2.13:4." in str(outcome.message)
     assert os.listdir(tmp_path) == ["result.json"]
 
@@ -133,7 +133,7 @@ def test_a_master_that_takes_connections_and_is_silent_is_named(
         listening.listen()
         master = f"spark://127.0.0.1:{listening.getsockname()[1]}"
         outcome = _failed_outcome(pipeline, topic, tmp_path, spark_master=master)
-    assert outcome.error == "SparkJobError"
+    assert outcome.kind == "spark_job"
     assert str(outcome.message).startswith("no answer from the Spark master: ")
     assert str(outcome.message).endswith(master)
     assert "silent for 20 s" in str(outcome.message)

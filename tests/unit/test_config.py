@@ -29,6 +29,26 @@ def test_parts_fit_into_memory() -> None:
         Layout(format=JsonLines(), part_size=512 * MIB + 1)
 
 
+@pytest.mark.parametrize("prefix", ["topic=", "=", "raw~", "a.b_c-1+", "é"])
+def test_a_prefix_of_topics_ends_in_what_no_topic_is_named_with(prefix: str) -> None:
+    """So that the prefix and a topic are never another topic."""
+    assert Naming(topic_prefix=prefix).topic_prefix == prefix
+
+
+@pytest.mark.parametrize("prefix", ["topic", "t_", "t-", "t.", "x=y", "x=1"])
+def test_a_prefix_that_makes_another_topic_is_refused(prefix: str) -> None:
+    """The objects of topics ``x`` and ``tx`` would have the same names."""
+    with pytest.raises(ConfigurationError, match=r"would be named as those of a topic.*'topic='"):
+        Naming(topic_prefix=prefix)
+
+
+@pytest.mark.parametrize("prefix", ["_", "_=", ".=", "a/=", "/", " =", "= ", "a\x00="])
+def test_a_prefix_that_readers_skip_or_that_makes_a_folder_is_refused(prefix: str) -> None:
+    """It would be no way out, or names that nobody can type."""
+    with pytest.raises(ConfigurationError, match="topic_prefix="):
+        Naming(topic_prefix=prefix)
+
+
 DAILY = Daily()
 
 

@@ -48,8 +48,8 @@ def test_the_hook_submits_to_the_master_that_it_is_told(monkeypatch: pytest.Monk
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "local[2]"}')
     hook = SparkSubmitHook(conn_id="spark_x")
     told = getattr(hook, "_connection", None)
-    assert isinstance(told, dict), "the provider keeps no _connection any more: change PlanSubmitter._get_hook"
-    assert told.get("master") == "local[2]", "_connection has no master any more: change PlanSubmitter._get_hook"
+    assert isinstance(told, dict), "the provider keeps no _connection any more: change SparkSubmitJob"
+    assert told.get("master") == "local[2]", "_connection has no master any more: change SparkSubmitJob"
     told["master"] = "local[2,4]"
     command = hook._build_spark_submit_command("job.py")
     assert command[command.index("--master") + 1] == "local[2,4]", "the hook ignores _connection['master']"
@@ -62,10 +62,10 @@ def test_the_hook_starts_drivers_with_the_variables_that_it_is_told(monkeypatch:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "yarn"}')
     hook = SparkSubmitHook(conn_id="spark_x", env_vars={"NAME": "value"})
     told = (getattr(hook, "_env_vars", None), getattr(hook, "_env", ()))
-    assert told == ({"NAME": "value"}, None), "the provider keeps variables elsewhere: change PlanSubmitter._get_hook"
+    assert told == ({"NAME": "value"}, None), "the provider keeps variables elsewhere: change SparkSubmitJob"
     hook._env, hook._env_vars = hook._env_vars, None
     assert "value" not in repr(hook._build_spark_submit_command("job.py"))
-    assert hook._env == {"NAME": "value"}, "the hook forgets them: change PlanSubmitter._get_hook"
+    assert hook._env == {"NAME": "value"}, "the hook forgets them: change SparkSubmitJob"
 
 
 def test_kubernetes_needs_its_own_provider(monkeypatch: pytest.MonkeyPatch) -> None:

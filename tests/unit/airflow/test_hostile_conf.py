@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.airflow.run_window import Resolved, resolve_window
+from airflow_provider_kafka_s3.airflow.run_window import RunWindow, resolve_window
 from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Window
 from airflow_provider_kafka_s3.documents.notation import parse_offsets as parse_option
@@ -75,7 +75,7 @@ def test_any_conf_is_a_window_of_this_task_or_an_error_that_says_what_to_write(c
         window = resolved.of_topic(TOPIC)
     except (ConfigurationError, TransientError):
         return
-    assert isinstance(resolved, Resolved)
+    assert isinstance(resolved, RunWindow)
     assert str(resolved).isprintable()
     resolved.to_xcom()
     with contextlib.suppress(ConfigurationError):

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pendulum
 import pytest
 
-from airflow_provider_kafka_s3.airflow.run_window import Resolved, parse_offsets, resolve_window
+from airflow_provider_kafka_s3.airflow.run_window import RunWindow, parse_topic_offsets, resolve_window
 from airflow_provider_kafka_s3.config import ByPartition, Daily, Hourly, Partitioner, TimePattern, Window
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 
@@ -36,7 +36,7 @@ def airflow_3(**said: Any) -> dict[str, Any]:
     return {"dag_run": run, "params": {}, "partition_key": None, "partition_date": None, **said}
 
 
-def resolve(context: Any, *, offsets: Any = "data_interval", **said: Any) -> Resolved:
+def resolve(context: Any, *, offsets: Any = "data_interval", **said: Any) -> RunWindow:
     """Resolve at a known time."""
     return resolve_window(context, offsets=offsets, **{"now": NOW, **said})
 
@@ -145,7 +145,7 @@ def test_a_slip_in_what_is_said_is_told_and_never_passed_over(said: Any, message
 def test_offsets_that_cannot_be_are_refused_with_an_example(said: Any) -> None:
     """The error shows how it is written."""
     with pytest.raises(ConfigurationError, match=r'conf: kafka_s3.offsets: .*write .*"orders": \{"0": \[0, 100\]'):
-        parse_offsets("conf", said)
+        parse_topic_offsets("conf", said)
 
 
 # -- what a run does -----------------------------------------------------------------------------------------------

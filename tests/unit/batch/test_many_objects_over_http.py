@@ -15,7 +15,7 @@ from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
-from airflow_provider_kafka_s3.submit.topic_runs import land
+from airflow_provider_kafka_s3.submit.topic_runs import land_topics
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from dev.s3_server import S3Server
 
@@ -55,7 +55,7 @@ def test_two_topics_of_many_objects_land_without_a_warning(caplog: pytest.LogCap
             return {}
 
         with caplog.at_level(logging.WARNING):
-            landed = land({topic: pipeline.run(request) for topic, pipeline in pipelines.items()}, submit)
+            landed = land_topics({topic: pipeline.run(request) for topic, pipeline in pipelines.items()}, submit)
         assert landed.errors == {}
         assert all(isinstance(r, TopicResult) and r.status == "ok" for r in landed.results.values())
         assert sum("/_kafka_s3/" not in info.key for info in store.list("t/")) == 2 * OBJECTS

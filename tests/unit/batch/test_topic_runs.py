@@ -406,6 +406,32 @@ def test_a_batch_keeps_the_layout_it_was_planned_with() -> None:
     ]
 
 
+def test_a_topic_that_readers_skip_is_warned_about_once_in_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    """Before its first plan, not at the next try; with a prefix there is nothing to warn about."""
+    kafka, bucket = SimulatedKafka(), MemoryStore()
+    for topic in ("_hidden", "plain"):
+        kafka.create_topic(topic)
+
+    def warnings(topic: str, run: str, **naming: str) -> list[str]:
+        kafka.append(topic, 0, b"1", 0)
+        caplog.clear()
+        for _ in range(2):
+            layout = msgspec.structs.replace(LAYOUT, naming=Naming(**naming))
+            result = Engine(bucket, kafka, topic=topic).run(run, layout=layout)
+            assert result.status == "ok"
+        return [record.getMessage() for record in caplog.records if "nobody reads them" in record.getMessage()]
+
+    (told,) = warnings("_hidden", "first")
+    assert f"{TOPICS_DIR}/_hidden/…" in told
+    assert "topic_prefix" in told
+    assert len(warnings("_hidden", "second")) == 1
+    assert warnings("_hidden", "third", topic_prefix="topic=") == []
+    assert warnings("plain", "first") == []
+    assert [info.key for info in bucket.list(f"{TOPICS_DIR}/topic=")] == [
+        f"{TOPICS_DIR}/topic=_hidden/parity=0/topic=_hidden+0+0000000002.bin"
+    ]
+
+
 def test_a_plan_is_handed_out_before_it_is_executed_and_never_executed_by_the_run_itself() -> None:
     """advance() gives the plan to whoever runs the Spark job; afterwards it goes on."""
     world = World()

@@ -1,8 +1,8 @@
 """The recorded runs of Kafka Connect's S3 sink: every case whose settings exist here gives the same objects.
 
-Cases are chosen by their configuration, so that a case joins as soon as its settings are supported. Two things differ
-by design: a bounded batch closes what Connect leaves open at the end, and JSON passes byte for byte where Connect
-parses and writes it anew.
+Cases are chosen by their configuration, so that a case runs as soon as its settings are supported. Two things differ
+by design: a bounded batch closes what Connect leaves open at the end, and JSON is written byte for byte where Connect
+parses and writes it again.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ COMPARED = [c for c in APPLICABLE if c["id"] not in DIFFERENT_BY_DESIGN]
 
 
 def layout_of(settings: dict[str, str]) -> config.Layout:
-    """The sink's settings as ours."""
+    """The sink's settings as a layout."""
     kind = PARTITIONERS[short(settings["partitioner.class"])]
     partitioner: dict[str, Any] = {"kind": kind}
     if kind != "partition":
@@ -114,7 +114,7 @@ def layout_of(settings: dict[str, str]) -> config.Layout:
 
 
 def wire(value: Any) -> bytes | None:
-    """A value of the corpus as it was on the wire."""
+    """A value of the corpus as it was in Kafka."""
     if isinstance(value, dict):
         return base64.b64decode(value["base64"])
     return None if value is None else str(value).encode()
@@ -147,7 +147,7 @@ def run(case: dict[str, Any], make_batch: Any, write_objects: Any, rows_per_batc
 
 
 def test_the_corpus_is_used_as_far_as_settings_exist() -> None:
-    """How many cases run today is pinned: fewer would be a loss, more is worth a look."""
+    """The number of cases is asserted: fewer would be a loss, more have to be examined."""
     assert len(CASES) == 79
     assert len(APPLICABLE) == 41
     assert len([c for c in COMPARED if c["error"] is None]) == 34
@@ -160,7 +160,7 @@ def test_the_corpus_is_used_as_far_as_settings_exist() -> None:
 def test_objects_are_those_that_connect_wrote(
     case: dict[str, Any], rows_per_batch: int, make_batch: Any, write_objects: Any
 ) -> None:
-    """Same keys, same records in them, same bytes where Connect does not parse; and the open end closed."""
+    """Same keys, same records in them, same bytes where Connect does not parse; and the open objects closed."""
     objects = run(case, make_batch, write_objects, rows_per_batch)
     expected = {o["key"]: o for o in case["objects"]}
     assert expected.keys() <= objects.keys()
@@ -192,8 +192,8 @@ def test_objects_are_those_that_connect_wrote(
     [c for c in COMPARED if c["error"] is None and short(c["config"]["format.class"]) == "JsonFormat"],
     ids=lambda c: c["id"],
 )
-def test_json_values_pass_byte_for_byte(case: dict[str, Any], make_batch: Any, write_objects: Any) -> None:
-    """What was produced stands in the object, even where Connect loses digits."""
+def test_json_values_are_written_byte_for_byte(case: dict[str, Any], make_batch: Any, write_objects: Any) -> None:
+    """The object contains what was produced, even where Connect loses digits."""
     batches = records_of(case, make_batch)
     for partition, offsets, body in run(case, make_batch, write_objects).values():
         batch = batches[partition].to_pylist()

@@ -25,7 +25,7 @@ def test_the_vectors_are_used_as_far_as_settings_exist() -> None:
 
 @pytest.mark.parametrize("case", APPLICABLE, ids=lambda c: c["id"])
 def test_ignored_null_values_leave_no_object(case: dict[str, Any], make_batch: Any, write_objects: Any) -> None:
-    """W12: nothing is written, and the count of what was left out is known."""
+    """W12: nothing is written, and the number of values that were left out is returned."""
     settings = JsonLines(on_null=case["behavior_on_null_values"])
     batch = make_batch(case["values"])
     assert write_objects(Layout(format=settings), [batch]) == {}

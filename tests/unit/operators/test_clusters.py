@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_kafka_s3.airflow import connections as spark_connections
-from airflow_provider_kafka_s3.airflow import spark_versions
-from airflow_provider_kafka_s3.submit import jars, masters
+from airflow_provider_kafka_s3.submit import checks, jars, masters
 from airflow_provider_kafka_s3.submit.versions import TESTED
 from tests.unit.operators.conftest import CANARY
 
@@ -198,7 +197,7 @@ def test_the_examples_of_the_documentation_submit_what_they_say(
     # The jars of the page are on no machine but the reader's.
     monkeypatch.setattr(jars, "unreadable_jars", lambda jars: [])
     # They are written for the Spark that the extra installs.
-    monkeypatch.setattr(spark_versions, "installed_versions", lambda: {"pyspark": TESTED[-1]})
+    monkeypatch.setattr(checks, "installed_versions", lambda: {"pyspark": TESTED[-1]})
     names: dict[str, Any] = {}
     exec(code, names)
     bench.run(names["land"])

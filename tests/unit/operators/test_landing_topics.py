@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.config import Limits
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.submit.topic_runs import land
+from airflow_provider_kafka_s3.submit.topic_runs import land_topics
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def test_a_failing_topic_neither_stops_nor_undoes_the_others(bench: Bench) -> No
     for topic in ("orders", "clicks"):
         bench.kafka.create_topic(topic)
         bench.fill(topic, [{"n": 1}])
-    bench.spark.failing["clicks"] = ("RecordError", "topic 'clicks' partition 0 offset 0: not JSON")
+    bench.spark.failing["clicks"] = ("record", "topic 'clicks' partition 0 offset 0: not JSON")
     task = bench.task(topics="orders, clicks")
     with pytest.raises(AirflowFailException) as failed:
         bench.run(task)
@@ -177,7 +177,7 @@ def test_one_transient_error_makes_the_task_worth_a_retry(bench: Bench) -> None:
     for topic in ("orders", "clicks"):
         bench.kafka.create_topic(topic)
         bench.fill(topic, [{"n": 1}])
-    bench.spark.failing = {"clicks": ("RecordError", "not JSON"), "orders": ("KafkaUnavailableError", "no broker")}
+    bench.spark.failing = {"clicks": ("record", "not JSON"), "orders": ("kafka_unavailable", "no broker")}
     with pytest.raises(AirflowException) as failed:
         bench.run(bench.task(topics="orders,clicks"))
     assert not isinstance(failed.value, AirflowFailException)
@@ -209,7 +209,7 @@ def test_the_task_s_error_names_the_ways_out_of_credentials_that_end_during_a_jo
 
     bench.kafka.create_topic("orders")
     bench.fill("orders", [{"n": 1}])
-    bench.spark.failing["orders"] = ("TransientError", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
+    bench.spark.failing["orders"] = ("transient", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
     with pytest.raises(AirflowException, match=r"ExpiredToken.*DurationSeconds.*aws_conn_id=None"):
         bench.run(bench.task())
 
@@ -394,5 +394,5 @@ def test_hundreds_of_topics_are_looked_at_side_by_side() -> None:
 
     submitted: list[int] = []
     runs: Any = {name: Topic(name) for name in topics}
-    landed = land(runs, lambda plans: submitted.append(len(plans)) or {})  # type: ignore[func-returns-value]
+    landed = land_topics(runs, lambda plans: submitted.append(len(plans)) or {})  # type: ignore[func-returns-value]
     assert (submitted, list(landed.results), landed.errors) == ([480], topics, {})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.airflow import spark_versions
+from airflow_provider_kafka_s3.submit import checks
 from airflow_provider_kafka_s3.submit.versions import coordinates, installed_versions
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_an_unequal_pair_is_refused_with_the_line_that_mends_it(
     orders: Bench, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     """Whether the driver is started by spark-submit or is a client of Spark Connect."""
-    monkeypatch.setattr(spark_versions, "installed_versions", lambda: UNEQUAL)
+    monkeypatch.setattr(checks, "installed_versions", lambda: UNEQUAL)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": host}))
     told = refusal(orders)
     assert told.startswith("pyspark 4.2.0 and pyspark-client 4.0.1 do not fit together")
@@ -71,7 +71,7 @@ def test_a_connector_of_another_version_is_refused_with_the_right_one(orders: Be
 
 def test_a_spark_of_the_users_own_is_not_judged(orders: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its version is not known here: a command that is named, or one that SPARK_HOME or PATH leads to."""
-    monkeypatch.setattr(spark_versions, "installed_versions", lambda: UNEQUAL)
+    monkeypatch.setattr(checks, "installed_versions", lambda: UNEQUAL)
     own = tmp_path / "spark" / "bin" / "spark-submit"
     own.parent.mkdir(parents=True)
     own.touch(mode=0o755)
@@ -104,5 +104,5 @@ def test_the_spark_of_this_environment_is_judged_by_whatever_way_it_is_reached(
 def test_a_run_that_only_verifies_needs_no_spark(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads the bucket, which works with any."""
     orders.run(orders.task())
-    monkeypatch.setattr(spark_versions, "installed_versions", lambda: UNEQUAL)
+    monkeypatch.setattr(checks, "installed_versions", lambda: UNEQUAL)
     assert orders.run(orders.task(action="verify"))["status"] == "ok"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import logging
 import os
@@ -9,18 +10,23 @@ import signal
 import subprocess
 import sys
 from datetime import timedelta
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
+from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, spark_settings
 from airflow_provider_kafka_s3.config import Limits, Upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.spark.spec import JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage import bucket
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+from airflow_provider_kafka_s3.submit.settings import SparkSettings
+from airflow_provider_kafka_s3.submit.target import SparkTarget
 from tests.unit.operators.conftest import CANARY, SECRETS
 
 if TYPE_CHECKING:
@@ -75,6 +81,7 @@ def test_another_master_gets_the_package_as_a_zip(orders: Bench, monkeypatch: py
 def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
     """Except that what is redacted only grows."""
     conf = {"spark.sql.session.timeZone": "Europe/Berlin", "spark.ui.enabled": False, "spark.redaction.regex": "mine"}
+    conf["spark.log.level"] = None
     task = orders.task(conf=conf, packages="g:a:1", executor_memory="2g", limits=Limits(records_per_batch=1))
     orders.fill("orders", [{"n": 2}])
     orders.run(task)
@@ -83,6 +90,7 @@ def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
         settings = settings_of(command)
         assert settings["spark.sql.session.timeZone"] == "Europe/Berlin"
         assert settings["spark.ui.enabled"] == "False"
+        assert settings["spark.log.level"] == "WARN"
         assert settings["spark.sql.execution.arrow.maxRecordsPerBatch"] == "10000"
         assert settings["spark.redaction.regex"].endswith("|mine")
         assert settings["spark.redaction.regex"].count("mine") == 1
@@ -91,12 +99,39 @@ def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
     assert task.conf == conf
 
 
+def test_a_job_that_names_no_connector_gets_that_of_its_spark(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of pyspark, or of the Spark that the job chooses; what names one, or may, is left as it is."""
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH"):
+        monkeypatch.delenv(name, raising=False)
+
+    def packages(run: str, **parameters: Any) -> str | None:
+        orders.fill("orders", [{"n": run}])
+        task = orders.task(**parameters)
+        orders.run(task, run_id=run)
+        assert task.packages == parameters.get("packages")
+        command = orders.spark.commands[-1]
+        return command[command.index("--packages") + 1] if "--packages" in command else None
+
+    connector = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+    assert packages("r1") == f"{connector}:{importlib.metadata.version('pyspark')}"
+    own = tmp_path / "spark"
+    (own / "jars").mkdir(parents=True)
+    (own / "jars" / "spark-core_2.13-4.1.7.jar").touch()
+    assert packages("r2", env_vars={"SPARK_HOME": str(own)}) == f"{connector}:4.1.7"
+    assert packages("r3", packages="g:a:1") == "g:a:1"
+    assert packages("r4", jars="s3a://lake/everything.jar") is None
+    assert packages("r5", driver_class_path="/opt/jars/*") is None
+    assert packages("r6", conf={"spark.jars.packages": "g:a:1"}) is None
+
+
 def test_lineage_settings_of_the_base_class_reach_every_job(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """What SparkSubmitOperator adds to the configuration for OpenLineage is not lost on the way."""
-    from airflow.providers.apache.spark.operators import spark_submit
+    from airflow_provider_kafka_s3.operators import kafka_to_s3
 
     monkeypatch.setattr(
-        spark_submit,
+        kafka_to_s3,
         "inject_parent_job_information_into_spark_properties",
         lambda conf, _: conf | {"spark.openlineage.parentJobName": "dag.land"},
     )
@@ -264,6 +299,19 @@ def test_a_killed_task_kills_the_driver_and_submits_nothing_more(
     assert orders.run(orders.task(limits=Limits(records_per_batch=1)), try_number=2)["records"] == 2
 
 
+def test_a_job_that_is_killed_before_it_begins_submits_nothing(bench: Bench, tmp_path: Path) -> None:
+    """A signal may come at any moment, and there is a moment before there is a process."""
+    ref = PlanRef(topics_dir="topics", pipeline="orders-to-lake", topic="orders", batch=1)
+    spec = JobSpec(run="r", plans=(ref,), kafka={}, bucket="lake", result_path=str(tmp_path / "result.json"))
+    job = SparkSubmitJob(
+        SparkSettings(conn_id="spark_default"), SparkTarget("local[2]", None, None), logging.getLogger()
+    )
+    job.kill()
+    outcome = job.run(spec)
+    assert (outcome.result, outcome.output) == (None, "the job was killed before it was submitted")
+    assert bench.spark.commands == []
+
+
 @pytest.mark.parametrize("on_kill_first", [True, False])
 def test_what_unwinds_a_task_takes_its_driver_along(
     orders: Bench, monkeypatch: pytest.MonkeyPatch, on_kill_first: bool
@@ -276,7 +324,7 @@ def test_what_unwinds_a_task_takes_its_driver_along(
     started: list[subprocess.Popen[bytes]] = []
 
     def unwound_while_it_runs(hook: SparkSubmitHook, application: str = "") -> None:
-        job_file = task.application_args[-1]
+        job_file = hook._build_spark_submit_command(application)[-1]
         code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()', *sys.argv[1:]])"
         started.append(subprocess.Popen([sys.executable, "-c", code, job_file], stdin=subprocess.PIPE))
         child = psutil.Process(started[0].pid)
@@ -393,7 +441,7 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"on_bad_timestamp": "unknown"}, "on_bad_timestamp='unknown' has no effect"),
         ({"upload": {"threads": 0}}, "^upload: threads=0 must be a positive whole number"),
         ({"upload": {"part_size": 1}}, "part_size=1 must be .* S3 takes no parts below 5 MiB"),
-        ({"naming": {"file_delim": "0"}}, "file_delim='0' holds a digit"),
+        ({"naming": {"file_delim": "0"}}, "file_delim='0' contains a digit"),
         ({"topics": ["a", "b"], "starting_offsets": {0: 1}}, "do not tell which of the topics"),
         ({"partitioner": {"kind": "time", "path_format": "QQ", "duration_ms": 1}}, "path_format|pattern"),
     ],
@@ -483,36 +531,73 @@ def test_template_fields_are_ours_and_spark_s_without_those_that_carry_the_job(b
     assert not fields & {"application", "application_args", "env_vars"}
 
 
-def test_the_provider_still_reads_the_attributes_that_a_job_is_told_by(bench: Bench) -> None:
-    """Some are private; if the provider reads others, what to change is in ``PlanSubmitter``."""
+def test_every_parameter_of_spark_submit_operator_reaches_the_hook(bench: Bench) -> None:
+    """Each by its own value, as the provider itself hands it on; but for what is submitted, which is ours to say."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-    task = bench.task()
-    told = {
-        "conf": {"spark.a": "b"},
-        "env_vars": {"A": "B"},
-        "py_files": "mine.zip",
-        "_spark_binary": "spark3-submit",
-        "_deploy_mode": "client",
-    }
-    for name, value in told.items():
-        assert hasattr(task, name), f"SparkSubmitOperator has no {name} any more"
-        setattr(task, name, value)
-    assert task._hook is None
-    hook = SparkSubmitOperator._get_hook(task)
-    command = hook._build_spark_submit_command("job.py")
-    assert command[0] == "spark3-submit"
-    assert settings_of(command) == {"spark.a": "b"}
-    assert command[command.index("--py-files") + 1] == "mine.zip"
-    assert command[command.index("--deploy-mode") + 1] == "client"
-    assert hook._env == {"A": "B"}
-    task.application, task.application_args = "job.py", ["--job-file", "f"]
-    task._hook = hook
-    submitted: list[str] = []
-    hook.submit = submitted.append
-    SparkSubmitOperator.execute(task, {})  # type: ignore[arg-type,typeddict-item]
-    assert submitted == ["job.py"]
-    assert hasattr(hook, "_submit_sp")
+    special = {"conf": {"spark.a": "b"}, "env_vars": {"A": "B"}, "deploy_mode": "client"}
+    flags = {"verbose", "track_driver_via_k8s_api", "yarn_track_via_rm_api"}
+    given: dict[str, Any] = {name: special.get(name, f"my {name}") for name in signature(SparkSubmitHook).parameters}
+    given |= dict.fromkeys(flags, True) | {"use_krb5ccache": False, "post_submit_commands": ["true"]}
+    for name in ("conn_id", "application_args", "java_class"):
+        del given[name]
+    task = bench.task(**given)
+    settings = spark_settings(task)
+    named = {name: getattr(settings, name) for name in ("conn_id", "spark_binary", "deploy_mode", "packages", "jars")}
+    named |= {name: getattr(settings, name) for name in ("py_files", "driver_class_path", "properties_file")}
+    made = SparkSubmitHook(conf=dict(settings.conf), env_vars=dict(settings.env), **named, **settings.more)
+    assert attributes(made) == attributes(SparkSubmitOperator._get_hook(task))
+    reached = set(map(str, vars(made).values()))
+    assert [value for name, value in given.items() if value == f"my {name}" and value not in reached] == []
+
+
+def attributes(hook: object) -> dict[str, object]:
+    """What a hook was made with."""
+    return {name: value for name, value in vars(hook).items() if not name.startswith(("_log", "_last", "log"))}
+
+
+def test_a_job_changes_nothing_of_the_operator(orders: Bench) -> None:
+    """Neither while it runs nor afterwards: the next job, and Airflow when it reads the task, find what the DAG has."""
+    task = orders.task(conf={"spark.a": "b"}, env_vars={"A": "B"}, py_files="mine.zip")
+    before = spark_settings(task)
+    found: list[object] = []
+    execute = orders.spark.submit
+
+    def look(hook: Any, application: str = "") -> None:
+        found.append(spark_settings(task))
+        execute(hook, application)
+
+    orders.spark.submit = look  # type: ignore[method-assign]
+    orders.run(task)
+    assert [*found, spark_settings(task)] == [before, before]
+    assert (task.application, task.application_args, task._hook) == ("", None, None)
+
+
+def test_every_job_has_a_hook_of_its_own(orders: Bench) -> None:
+    """What one keeps of its output or its Spark application is nothing to the next."""
+    hooks: list[object] = []
+    execute = orders.spark.submit
+
+    def remember(hook: Any, application: str = "") -> None:
+        hooks.append(hook)
+        execute(hook, application)
+
+    orders.spark.submit = remember  # type: ignore[method-assign]
+    orders.fill("orders", [{"n": 2}])
+    orders.run(orders.task(limits=Limits(records_per_batch=1)))
+    first, second = hooks
+    assert first is not second
+
+
+@pytest.mark.parametrize("parameter", ["track_driver_via_k8s_api", "yarn_track_via_rm_api"])
+def test_a_parameter_for_drivers_in_the_cluster_is_refused(orders: Bench, parameter: str) -> None:
+    """Airflow's hook would refuse it when the job is submitted, try after try."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=f"^{parameter}=True is for a Spark driver in the cluster"):
+        orders.run(orders.task(**{parameter: True}))
+    assert list(orders.store.list("")) == []
 
 
 def test_defaults_of_the_dag_reach_ours_and_spark_s_parameters(bench: Bench) -> None:

@@ -118,7 +118,7 @@ def test_the_offsets_of_several_batches_are_one_range(topics: Bench) -> None:
 def test_only_declared_assets_are_told_and_only_by_success(topics: Bench) -> None:
     """Neither an alias, nor anything else that may be an outlet, nor anybody when a topic failed."""
     topics.run(topics.task(outlets=[AssetAlias("lake")]))
-    topics.spark.failing["clicks"] = ("RecordError", "offset 0 is no JSON")
+    topics.spark.failing["clicks"] = ("record", "offset 0 is no JSON")
     with pytest.raises(AirflowFailException):
         topics.run(topics.task(topics="clicks", outlets=[Asset("s3://lake/topics")]))
     assert not topics.outlet_events
@@ -170,7 +170,7 @@ def test_no_xcom_is_looked_for_that_is_not_there(
     monkeypatch.setattr(XCom, "get_value", missing)
     task = topics.task()
     if fails == "in Spark":
-        topics.spark.failing["orders"] = ("RecordError", "offset 0 is no JSON")
+        topics.spark.failing["orders"] = ("record", "offset 0 is no JSON")
     if fails == "before anything":
         monkeypatch.delenv("AIRFLOW_CONN_AWS_DEFAULT")
     with contextlib.suppress(AirflowException):
@@ -207,7 +207,7 @@ def test_the_links_of_several_topics_lead_to_the_folder_of_the_pipeline(topics: 
 
 def test_a_task_that_failed_has_a_link_to_the_stored_offsets(topics: Bench) -> None:
     """That is when somebody wants to look."""
-    topics.spark.failing["orders"] = ("RecordError", "offset 0 is no JSON")
+    topics.spark.failing["orders"] = ("record", "offset 0 is no JSON")
     with pytest.raises(AirflowFailException):
         topics.run(topics.task())
     assert set(topics.pushed) == {"marker_url"}
@@ -315,7 +315,7 @@ def test_lineage_leads_from_topics_to_prefixes(topics: Bench, openlineage: None)
 def test_lineage_of_a_failed_run_has_no_counts(topics: Bench, openlineage: None) -> None:
     """What it was about is known all the same."""
     task = topics.task()
-    topics.spark.failing["orders"] = ("RecordError", "offset 0 is no JSON")
+    topics.spark.failing["orders"] = ("record", "offset 0 is no JSON")
     with pytest.raises(AirflowFailException):
         topics.run(task)
     told = task.get_openlineage_facets_on_complete(None)

@@ -91,7 +91,7 @@ def test_what_an_error_has_as_a_note_is_in_the_exception_and_in_the_log(
     orders: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The end of a session of credentials comes with its ways out, which are added to what S3 said."""
-    orders.spark.failing["orders"] = ("TransientError", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
+    orders.spark.failing["orders"] = ("transient", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
     with pytest.raises(AirflowException, match=r"^UploadPart.*DurationSeconds"):
         orders.run(orders.task())
     (shown,) = said(caplog, logging.ERROR)

@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.spark.connect_driver import KILLED
 from airflow_provider_kafka_s3.spark.connect_session import open_session, session_id
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
-from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
+from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
 
 WEEK = (2026, 47)
 TOKEN = "canary-of-the-token"
@@ -147,15 +147,15 @@ def test_no_repr_shows_the_url_with_its_token() -> None:
     assert TOKEN not in repr(server) + str(server) + repr(spec) + str(spec)
 
 
-def test_a_driver_that_cannot_begin_says_why_by_its_last_words(tmp_path: Path) -> None:
+def test_a_driver_that_cannot_begin_says_why_by_its_output(tmp_path: Path) -> None:
     """A job without a server is answered, and its file, which holds secrets, is gone."""
     ref = PlanRef(topics_dir="topics", pipeline="lake", topic="orders", batch=1)
     result_path = str(tmp_path / "result.json")
     spec = JobSpec(run="run", plans=(ref,), kafka={}, bucket="lake", result_path=result_path)
-    result, last_words = RemoteJob(logging.getLogger()).run(spec, {})
-    assert result is None
-    assert "exit code is 1" in last_words
-    assert "names no Spark Connect server" in last_words
+    outcome = ConnectJob({}, logging.getLogger()).run(spec)
+    assert outcome.result is None
+    assert "exit code is 1" in outcome.output
+    assert "names no Spark Connect server" in outcome.output
     assert list(tmp_path.iterdir()) == []
 
 
@@ -172,8 +172,8 @@ def test_a_job_that_is_killed_before_it_begins_ends_at_once(tmp_path: Path) -> N
         result_path=str(tmp_path / "result.json"),
         connect=ConnectServer(url="sc://127.0.0.1:1"),
     )
-    job = RemoteJob(logging.getLogger())
+    job = ConnectJob({}, logging.getLogger())
     job.kill()
-    result, last_words = job.run(spec, {})
-    assert result is None
-    assert f"exit code is {KILLED}" in last_words
+    outcome = job.run(spec)
+    assert outcome.result is None
+    assert f"exit code is {KILLED}" in outcome.output

@@ -64,9 +64,9 @@ def test_a_job_file_of_another_version_is_answered(tmp_path: Path) -> None:
     assert main(["--job-file", str(path)]) == 1
     result = JobResult.read(result_path)
     assert result is not None
-    assert [(o.topic, o.status, o.error) for o in result.topics] == [
-        ("a", "error", "ConfigurationError"),
-        ("b", "error", "ConfigurationError"),
+    assert [(o.topic, o.status, o.kind) for o in result.topics] == [
+        ("a", "error", "configuration"),
+        ("b", "error", "configuration"),
     ]
     assert all("install the same version" in str(o.message) for o in result.topics)
     assert CANARY not in result_path.read_text()
@@ -111,7 +111,7 @@ def test_a_result_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     assert JobResult.read(path) is None
     good = TopicOutcome(topic="a", status="decided")
-    bad = TopicOutcome(topic="b", status="error", error="RecordError", message="offset 3")
+    bad = TopicOutcome(topic="b", status="error", kind="record", message="offset 3")
     JobResult(topics=(good, bad)).write(path)
     assert JobResult.read(path) == JobResult(topics=(good, bad))
     assert not JobResult(topics=(good, bad)).succeeded

@@ -131,7 +131,7 @@ def test_a_terminal_error_is_a_row_and_leaves_no_upload(store: MemoryStore) -> N
     rows = run(make_task(), spark_batch(large), spark_batch([("a", 0, 1, 0, b"{")]))
     (failed,) = rows
     assert (failed.kind, failed.topic, failed.slice) == ("error", 0, 0)
-    assert b"RecordError" in bytes(failed.body)
+    assert b'"kind":"record"' in bytes(failed.body)
     assert b"offset 1" in bytes(failed.body)
     assert not list(store.pending_uploads(""))
 
@@ -162,7 +162,7 @@ def test_a_store_that_refuses_is_a_row(store: MemoryStore, monkeypatch: pytest.M
 
     monkeypatch.setattr(store, "create_upload", refuse)
     (row,) = run(make_task(), spark_batch(records("a", 0, 0, 5)))
-    assert (row.kind, b"AccessDeniedError" in bytes(row.body)) == ("error", True)
+    assert (row.kind, b'"kind":"access_denied"' in bytes(row.body)) == ("error", True)
 
 
 def test_uploads_that_were_told_of_are_never_aborted(store: MemoryStore) -> None:

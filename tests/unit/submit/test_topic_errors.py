@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_kafka_s3.exceptions import DataLossError, SparkJobError
 from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
+from airflow_provider_kafka_s3.submit.job import JobOutcome
 from airflow_provider_kafka_s3.submit.topic_errors import topic_errors
 
 
@@ -12,27 +13,27 @@ def test_what_the_driver_wrote_counts_and_its_last_words_stand_in_for_what_it_di
     result = JobResult(
         topics=(
             TopicOutcome(topic="fine", status="decided"),
-            TopicOutcome(topic="gone", status="error", error="DataLossError", message="offsets are gone"),
-            TopicOutcome(topic="new", status="error", error="ErrorOfTheFuture", message="?"),
+            TopicOutcome(topic="gone", status="error", kind="data_loss", message="offsets are gone"),
+            TopicOutcome(topic="new", status="error", kind="of_the_future", message="?"),
         )
     )
-    told = topic_errors(result, "exit status 1", ["fine", "gone", "new", "silent"])
+    told = topic_errors(JobOutcome(result, "exit status 1"), ["fine", "gone", "new", "silent"])
     assert {topic: (type(e), str(e)) for topic, e in told.items()} == {
         "gone": (DataLossError, "offsets are gone"),
         "new": (SparkJobError, "?"),
         "silent": (SparkJobError, "exit status 1. The Spark driver ended without a result."),
     }
-    assert set(topic_errors(None, "", ["fine"])) == {"fine"}
+    assert set(topic_errors(JobOutcome(None, ""), ["fine"])) == {"fine"}
 
 
 def test_credentials_that_end_during_a_job_come_with_the_ways_out() -> None:
     """Whether the driver wrote it down or it was its last words; other errors are left alone."""
     said = "UploadPart s3://lake/k: 400 ExpiredToken: The provided token has expired."
     outcomes = (
-        TopicOutcome(topic="slow", status="error", error="TransientError", message=said),
-        TopicOutcome(topic="gone", status="error", error="DataLossError", message="offsets are gone"),
+        TopicOutcome(topic="slow", status="error", kind="transient", message=said),
+        TopicOutcome(topic="gone", status="error", kind="data_loss", message="offsets are gone"),
     )
-    told = topic_errors(JobResult(topics=outcomes), said, ["slow", "gone", "silent"])
+    told = topic_errors(JobOutcome(JobResult(topics=outcomes), said), ["slow", "gone", "silent"])
     notes = {topic: "".join(getattr(error, "__notes__", [])) for topic, error in told.items()}
     assert notes["gone"] == ""
     for way_out in ("records_per_batch", "DurationSeconds", "aws_conn_id=None"):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec
-from airflow_provider_kafka_s3.submit.connect_process import RemoteJob
+from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
+from airflow_provider_kafka_s3.submit.job import JobOutcome
 
 if TYPE_CHECKING:
     from tests.unit.operators.conftest import Bench
@@ -23,23 +25,23 @@ class FakeServer:
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.specs: list[JobSpec] = []
-        self.environments: list[dict[str, object]] = []
+        self.environments: list[Mapping[str, object]] = []
         self.answers = True
         self.kill: Any = None
 
-        def run(job: RemoteJob, spec: JobSpec, environment: dict[str, object]) -> tuple[JobResult | None, str]:
+        def run(job: ConnectJob, spec: JobSpec) -> JobOutcome:
             self.specs.append(spec)
-            self.environments.append(environment)
+            self.environments.append(job.environment)
             if self.kill is not None:
                 self.kill()
-                return None, "killed"
+                return JobOutcome(None, "killed")
             if not self.answers:
-                return None, "Its exit code is -9.\nreading 4 slices"
+                return JobOutcome(None, "Its exit code is -9.\nreading 4 slices")
             result = JobResult(topics=tuple(bench.spark._outcome(spec, ref) for ref in spec.plans))
             result.write(spec.result_path)
-            return result, ""
+            return JobOutcome(result, "")
 
-        monkeypatch.setattr(RemoteJob, "run", run)
+        monkeypatch.setattr(ConnectJob, "run", run)
 
 
 @pytest.fixture
@@ -98,12 +100,12 @@ def test_a_killed_task_kills_its_driver_and_fails(
     """Nothing is landed and no other job is begun."""
     from airflow.providers.common.compat.sdk import AirflowException
 
-    killed: list[RemoteJob] = []
+    killed: list[ConnectJob] = []
 
-    def kill(job: RemoteJob) -> None:
+    def kill(job: ConnectJob) -> None:
         killed.append(job)
 
-    monkeypatch.setattr(RemoteJob, "kill", kill)
+    monkeypatch.setattr(ConnectJob, "kill", kill)
     task = bench.task()
     server.kill = task.on_kill
     with pytest.raises(AirflowException, match="killed"):

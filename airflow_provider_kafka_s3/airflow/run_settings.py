@@ -1,0 +1,110 @@
+"""The parameters of the operator that say what its runs land, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from airflow_provider_kafka_s3.config import Format, Layout, Limits, Naming, Partitioner, Rotation, Upload
+from airflow_provider_kafka_s3.kafka.options import Isolation
+from airflow_provider_kafka_s3.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.airflow.run_window import OffsetRanges
+    from airflow_provider_kafka_s3.batch.request import Action, RunRequest, Starting
+
+__all__ = ["RunSettings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Parameters of :class:`~airflow_provider_kafka_s3.operators.kafka_to_s3.KafkaToS3Operator`, by the same names.
+
+    Those that may be templates (``topics``, ``bucket``, ``pipeline``, ``topics_dir``) are as the operator has them.
+    """
+
+    topics: str | Sequence[str]
+    bucket: str
+    pipeline: str
+    topics_dir: str
+    format: Format
+    partitioner: Partitioner
+    offsets: Literal["incremental", "data_interval"]
+    starting_offsets: str | Mapping[Any, Any] | None
+    rotation: Rotation
+    naming: Naming
+    limits: Limits
+    upload: Upload
+    on_bad_timestamp: str
+    isolation: Isolation
+    on_data_loss: Literal["fail", "skip"]
+    on_future_timestamp: Literal["fail", "read_to_end"]
+    on_missing: Literal["fail", "ignore"]
+    adopt_wait: float
+    unsafe_single_writer: bool
+    request_retry: RetryPolicy
+    kafka_options: dict[str, str] = field(repr=False)
+    kafka_conn_id: str
+    aws_conn_id: str | None
+
+    def layout(self, topics_dir: str, zone_database: str = "") -> Layout:
+        """Of the objects; ``topics_dir`` and the release of the time zone database are known when the task runs."""
+        return Layout(
+            topics_dir=topics_dir,
+            format=self.format,
+            partitioner=self.partitioner,
+            rotation=self.rotation,
+            naming=self.naming,
+            part_size=self.upload.part_size,
+            on_bad_timestamp=self.on_bad_timestamp,
+            zone_database=zone_database,
+        )
+
+    def request(
+        self,
+        layout: Layout,
+        starting: Starting | None,
+        *,
+        run: str,
+        window: tuple[int, int] | OffsetRanges | None,
+        action: Action,
+        attempt: str,
+    ) -> RunRequest:
+        """The request of a run over one topic.
+
+        Raises:
+            ConfigurationError: a parameter is invalid.
+        """
+        from airflow_provider_kafka_s3.batch.request import RunRequest
+
+        # A window is landed whole: a cap on it would leave a gap that no later run looks for.
+        limits = self.limits
+        if window is not None and self.offsets == "incremental":
+            limits = msgspec.structs.replace(limits, records_per_run=None)
+        given = {
+            "offsets": self.offsets,
+            "window": window,
+            "starting_offsets": self.starting_offsets,
+            "isolation": self.isolation,
+            "records_per_run": limits.records_per_run,
+        }
+        return RunRequest(
+            run=run,
+            offsets="incremental" if window is None else "data_interval",
+            action=action,
+            layout=layout,
+            starting=starting,
+            window=window,
+            isolation=self.isolation,
+            limits=limits,
+            on_data_loss=self.on_data_loss,
+            on_future_timestamp=self.on_future_timestamp,
+            on_missing=self.on_missing,
+            adopt_wait=self.adopt_wait,
+            unsafe_single_writer=self.unsafe_single_writer,
+            attempt=attempt,
+            params={name: str(value) for name, value in given.items() if value is not None},
+        )

@@ -1,0 +1,213 @@
+"""A job that Airflow's ``SparkSubmitHook`` submits, with its driver on the Airflow worker."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator, Mapping
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook  # noqa: TID253 - it is the base class
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error
+from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
+from airflow_provider_kafka_s3.spark.package_zip import package_zip
+from airflow_provider_kafka_s3.spark.spec import JobResult
+from airflow_provider_kafka_s3.submit import spark_command
+from airflow_provider_kafka_s3.submit.connector import connector_packages
+from airflow_provider_kafka_s3.submit.job import JobOutcome
+from airflow_provider_kafka_s3.submit.job_script import job_script
+from airflow_provider_kafka_s3.submit.masters import require_listening
+from airflow_provider_kafka_s3.submit.processes import kill_job
+from airflow_provider_kafka_s3.submit.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    from airflow_provider_kafka_s3.spark.spec import JobSpec
+    from airflow_provider_kafka_s3.submit.target import SparkTarget
+
+__all__ = ["SparkSubmitJob", "spark_settings"]
+
+_OUTPUT: Final = 500
+"""Lines of the output of ``spark-submit`` that are kept."""
+
+_OF_THE_JOB: Final = ("application_args", "java_class")
+"""Parameters of the hook that say what is submitted, and not how."""
+
+_NAMED: Final = (
+    *("conn_id", "spark_binary", "deploy_mode"),
+    *("packages", "jars", "py_files", "driver_class_path", "properties_file"),
+)
+"""Parameters of the hook that :class:`SparkSettings` has by the same name."""
+
+
+def spark_settings(operator: SparkSubmitOperator) -> SparkSettings:
+    """The Spark settings of an operator, whose templates are rendered.
+
+    Every parameter that ``SparkSubmitOperator`` hands to its hook is an attribute of the operator: by the same name, or
+    by that name with an underscore before it. A setting of ``conf`` that is None is not set.
+    """
+    given = {}
+    for name in signature(SparkSubmitHook).parameters:
+        attribute = name if hasattr(operator, name) else f"_{name}"
+        if name not in _OF_THE_JOB and hasattr(operator, attribute):
+            given[name] = getattr(operator, attribute)
+    conf, env = given.pop("conf") or {}, given.pop("env_vars") or {}
+    named = {name: given.pop(name) for name in _NAMED}
+    return SparkSettings(
+        conf={name: str(value) for name, value in conf.items() if value is not None},
+        env={name: str(value) for name, value in env.items()},
+        more=given,
+        **named,
+    )
+
+
+class SparkSubmitJob:
+    """One job that ``spark-submit`` runs.
+
+    Args:
+        settings: of the task.
+        target: where Spark runs; no Spark Connect server.
+        log: a logger.
+    """
+
+    def __init__(self, settings: SparkSettings, target: SparkTarget, log: Any) -> None:
+        self._settings = settings
+        self._target = target
+        self._log = log
+        self._hook: _Hook | None = None
+        self._job_file = ""
+        self._killed = False
+
+    def run(self, spec: JobSpec) -> JobOutcome:
+        """See :class:`~airflow_provider_kafka_s3.submit.job.SparkJob`.
+
+        Raises:
+            ConfigurationError: there is no Java, no command, or the hook refuses the settings.
+            SparkJobError: no master answers.
+        """
+        self._job_file = str(Path(spec.result_path).with_name("job.json"))
+        application = Path(spec.result_path).with_name("application")
+        try:
+            output = self._submit(spec, application)
+        except KafkaS3Error:
+            raise
+        except Exception as e:  # noqa: BLE001 - whatever the hook raises, the job has failed
+            # Airflow keeps the lines from the first exception on, and the reason may stand above it.
+            printed = self._hook.output if self._hook is not None else ()
+            output = "\n".join([str(e).partition("\n")[0], *printed]) if printed else str(e)
+        except BaseException:
+            # A timeout, or the end of a killed task on Airflow 2.11, which comes by here before or after on_kill: what
+            # that would look for is forgotten in a moment.
+            kill_job(self._job_file)
+            raise
+        application_id = application.read_text() if application.is_file() else None
+        return JobOutcome(JobResult.read(spec.result_path), output, application_id)
+
+    def _submit(self, spec: JobSpec, application: Path) -> str:
+        """Run ``spark-submit``; returns nothing, or why it was not called."""
+        self._hook = self._make_hook(application)
+        spec.write(self._job_file)
+        if self._killed:
+            return "the job was killed before it was submitted"
+        try:
+            self._hook.submit(str(job_script()))
+        except (FileNotFoundError, PermissionError) as e:
+            if self._killed:
+                raise
+            raise ConfigurationError(
+                f"spark-submit cannot be executed: {e}; correct spark_binary, or the spark-binary of the connection "
+                f"{self._settings.conn_id!r} (spark_conn_id)"
+            ) from e
+        return ""
+
+    def _make_hook(self, application: Path) -> _Hook:
+        settings, target = self._settings, self._target
+        conf, env, py_files = dict(settings.conf), dict(settings.env), settings.py_files
+        spark_command.require_java(env)
+        require_listening(target.master, settings.conn_id)
+        command = settings.spark_binary
+        if not command and not target.spark_binary:
+            command = spark_command.find_spark_submit(local=target.is_local)
+        if target.is_local:
+            env |= spark_command.python_of_local_master(conf, env)
+        else:
+            conf |= spark_command.python_of_driver(conf, env)
+            py_files = ",".join(filter(None, [py_files, str(package_zip(application.parent))]))
+        packages = settings.packages or connector_packages(
+            command or target.spark_binary or "spark-submit",
+            spark_command.environment_of(env),
+            named=(settings.jars, settings.driver_class_path),
+            conf=conf,
+            properties_file=settings.properties_file,
+        )
+        if packages != settings.packages:
+            self._log.info("neither jars nor packages name Spark's Kafka connector: packages=%r is used", packages)
+        given = {name: getattr(settings, name) for name in _NAMED} | {
+            "conf": with_job_conf(conf) | {APPLICATION_FILE: str(application)},
+            "packages": packages,
+            "spark_binary": command,
+            "py_files": py_files,
+            "application_args": ["--job-file", self._job_file],
+        }
+        try:
+            hook = _Hook(env, {**settings.more, **given})
+        except ValueError as e:
+            raise ConfigurationError(
+                f"Airflow's Spark hook refuses its settings: {e} Correct the connection {settings.conn_id!r} "
+                f"(spark_conn_id) or the parameters of the operator"
+            ) from e
+        if hook.master != target.master:
+            self._log.info("master %s becomes %s, so that tasks are tried again", target.master, hook.master)
+        return hook
+
+    def kill(self) -> None:
+        """End the driver at once. What is committed stays; what is decided, the next try completes."""
+        self._killed = True
+        if self._hook is not None:
+            # Before anything that may take its time: Airflow 3 ends the task itself after five seconds. The hook would
+            # end the JVM alone; its Python driver could read nothing more, but would go on deciding.
+            kill_job(self._job_file)
+            self._hook.on_kill()
+
+
+class _Hook(SparkSubmitHook):
+    """Airflow's hook, for a driver on this machine.
+
+    Args:
+        env: environment variables of the driver.
+        given: other keyword arguments of Airflow's hook.
+
+    Attributes:
+        output: the end of what ``spark-submit`` printed; what the hook masks in its log is masked here, too.
+    """
+
+    def __init__(self, env: Mapping[str, str], given: Mapping[str, Any]) -> None:
+        super().__init__(**given)
+        self.output: collections.deque[str] = collections.deque(maxlen=_OUTPUT)
+        # There is no public way to give the hook a master. Without it all works, but no task is tried again.
+        master = self._connection["master"]
+        if spark_command.local_master(master) != master:
+            self._connection["master"] = spark_command.local_master(master)
+        elif not master.startswith("local"):
+            # It wins over what a file of properties, spark-defaults.conf or DEPLOY_MODE may say.
+            self._connection["deploy_mode"] = "client"
+        # For YARN and Kubernetes the hook would put its own env_vars, and what is secret in them, into the command line
+        # as well, for drivers on the cluster; for Kubernetes there alone. This driver is a process of this machine.
+        self._env = dict(env) or None
+
+    @property
+    def master(self) -> str:
+        """As ``spark-submit`` gets it."""
+        return str(self._connection["master"])
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        # There is no public way to the whole output either.
+        super()._process_spark_submit_log(self._kept(itr))
+
+    def _kept(self, lines: Iterator[str]) -> Iterator[str]:
+        for line in lines:
+            self.output.append(self._mask_cmd([line.rstrip()]))
+            yield line

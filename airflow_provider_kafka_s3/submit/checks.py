@@ -1,0 +1,76 @@
+"""Checks of a task's Spark, before anything is planned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.submit import spark_command
+from airflow_provider_kafka_s3.submit.jars import require_jars
+from airflow_provider_kafka_s3.submit.versions import connector_flaw, installed_versions, pyspark_flaw, require
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.submit.settings import SparkSettings
+    from airflow_provider_kafka_s3.submit.target import SparkTarget
+
+__all__ = ["require_spark"]
+
+_CLUSTER_MODE: Final = ("track_driver_via_k8s_api", "yarn_track_via_rm_api")
+"""Parameters of SparkSubmitOperator that its hook takes in deploy mode ``cluster`` only."""
+
+
+def require_spark(settings: SparkSettings, target: SparkTarget) -> None:
+    """Refuse a Spark that cannot run the job: its command, its versions, or the jars of the Kafka connector.
+
+    Args:
+        settings: of the task.
+        target: where Spark runs. The command and the jars of a Spark Connect server are the server's.
+
+    Raises:
+        ConfigurationError: versions do not fit, there is no Spark, no command of the name, or no such jar.
+    """
+    if target.connect_url is None:
+        for name in _CLUSTER_MODE:
+            if settings.more.get(name):
+                raise ConfigurationError(
+                    f"{name}=True is for a Spark driver in the cluster, and that of this operator runs on the Airflow "
+                    f"worker; remove it"
+                )
+    _require_versions(settings, target)
+    jars = settings.jars or settings.conf.get("spark.jars")
+    if jars and target.connect_url is None:
+        elsewhere = (settings.conf.get("spark.jars.packages"), settings.conf.get("spark.driver.extraClassPath"))
+        require_jars(
+            jars,
+            more=any((settings.packages, settings.driver_class_path, settings.properties_file, *elsewhere)),
+            command=settings.spark_binary or target.spark_binary,
+            local=target.is_local,
+            env=settings.env,
+        )
+
+
+def _require_versions(settings: SparkSettings, target: SparkTarget) -> None:
+    """Refuse versions of pyspark, its client and the Kafka connector that do not fit together.
+
+    A Spark of the user's own (another command or another ``SPARK_HOME``) is not judged: its version is not known here.
+    """
+    submitted = target.connect_url is None
+    if submitted:
+        if named := settings.spark_binary or target.spark_binary:
+            spark_command.require_command(named, settings.conn_id, settings.env)
+        command = named or spark_command.find_spark_submit(local=target.is_local) or "spark-submit"
+        started = spark_command.spark_home(command, spark_command.environment_of(settings.env))
+        ours = spark_command.pyspark_home()
+        if started is None or ours is None or started.resolve() != ours.resolve():
+            return
+    versions = installed_versions()
+    require(pyspark_flaw(versions))
+    if submitted and "pyspark" in versions:
+        packages, jars = (
+            [text for text in given if text]
+            for given in (
+                (settings.packages, settings.conf.get("spark.jars.packages")),
+                (settings.jars, settings.conf.get("spark.jars")),
+            )
+        )
+        require(connector_flaw(versions["pyspark"], packages=packages, jars=jars))

@@ -1,0 +1,40 @@
+"""The Spark settings of a task, whatever starts its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["SparkSettings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkSettings:
+    """What a DAG says about Spark, with its templates rendered. Its repr shows no environment.
+
+    Attributes:
+        conn_id: of the Spark connection.
+        conf: Spark configuration.
+        env: environment variables of the driver, beside those of the worker.
+        spark_binary: the command that submits; None: the connection's, or the one that is found.
+        deploy_mode: None: the connection's, or Spark's default.
+        packages: Maven coordinates, separated by commas.
+        jars: paths or URLs, separated by commas.
+        py_files: paths or URLs, separated by commas.
+        driver_class_path: as ``spark-submit`` takes it.
+        properties_file: path of a file with more of ``conf``.
+        more: further keyword arguments of Airflow's ``SparkSubmitHook``.
+    """
+
+    conn_id: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    spark_binary: str | None = None
+    deploy_mode: str | None = None
+    packages: str | None = None
+    jars: str | None = None
+    py_files: str | None = None
+    driver_class_path: str | None = None
+    properties_file: str | None = None
+    more: Mapping[str, Any] = field(default_factory=dict, repr=False)

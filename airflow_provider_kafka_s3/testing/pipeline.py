@@ -1,0 +1,193 @@
+"""A pipeline in memory: Kafka, the bucket and Spark are simulated, everything between is the product.
+
+For tests of DAGs::
+
+    with SimulatedPipeline() as simulated:
+        simulated.append("orders", {"id": 1}, {"id": 2})
+        dag.test()
+        assert simulated.records("orders") == [{"id": 1}, {"id": 2}]
+        simulated.check()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+from datetime import UTC, datetime
+from types import SimpleNamespace, TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from unittest import mock
+
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TopicNotFoundError
+from airflow_provider_kafka_s3.inspect.status import owned_topics
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import BucketSummary, RecordDecoder, check_bucket, decode_lines
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.spark.spec import JobSpec
+    from airflow_provider_kafka_s3.submit.job import JobOutcome
+    from airflow_provider_kafka_s3.submit.target import SparkTarget
+
+__all__ = ["SimulatedPipeline"]
+
+_PACKAGE = "airflow_provider_kafka_s3"
+
+
+class SimulatedPipeline:
+    """Kafka and a bucket in memory, used by every operator and sensor of this package inside the ``with`` block.
+
+    Airflow connections are not looked up. Spark jobs are executed by this process: names and bytes of objects are those
+    that Spark would write.
+
+    Attributes:
+        kafka: the cluster. Its methods create topics, delete records, and so on.
+        bucket: the objects.
+    """
+
+    def __init__(self) -> None:
+        """Make an empty cluster and an empty bucket."""
+        self.kafka = SimulatedKafka()
+        self.bucket = MemoryStore()
+        self._patches = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        """Redirect operators and sensors to the simulation."""
+        for target, replacement in {
+            # By name: importing them would import Airflow, which other users of this package do without.
+            f"{_PACKAGE}.storage.bucket.open_bucket": self._open_bucket,
+            f"{_PACKAGE}.kafka.source.KafkaSource": lambda *_, **__: self.kafka,
+            f"{_PACKAGE}.airflow.connections.kafka_config": lambda _: {"bootstrap.servers": "simulated:9092"},
+            f"{_PACKAGE}.airflow.connections.s3_access": _s3_access,
+            f"{_PACKAGE}.airflow.connections.spark_target": _spark_target,
+            f"{_PACKAGE}.operators.kafka_to_s3.require_spark": lambda *_: None,
+            f"{_PACKAGE}.operators.kafka_to_s3.KafkaToS3Operator._make_job": lambda *_: _SimulatedJob(self),
+        }.items():
+            self._patches.enter_context(mock.patch(target, replacement))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Undo the redirection; what was landed stays readable."""
+        self._patches.close()
+
+    def append(self, topic: str, *values: Any, partition: int = 0, at: datetime | None = None) -> None:
+        """Append records to a topic, which is created with one partition if it does not exist.
+
+        Args:
+            topic: name of the topic.
+            values: of the records: bytes as they are, None for a tombstone, anything else as JSON.
+            partition: number of the partition.
+            at: timestamp of the records, with a time zone; None: now.
+        """
+        try:
+            self.kafka.partition_count(topic)
+        except TopicNotFoundError:
+            self.kafka.create_topic(topic)
+        timestamp = int((at or datetime.now(UTC)).timestamp() * 1000)
+        for value in values:
+            encoded = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+            self.kafka.append(topic, partition, encoded, timestamp)
+
+    def objects(self, prefix: str = "") -> dict[str, bytes]:
+        """Landed objects: key -> bytes. Control documents are left out.
+
+        Args:
+            prefix: of the keys, such as ``"topics/orders/"``.
+        """
+        found = {}
+        for info in self.bucket.list(prefix):
+            stored = self.bucket.get(info.key)
+            if stored is not None and "_kafka_s3/" not in info.key:
+                found[info.key] = stored.body
+        return found
+
+    def records(self, topic: str, *, topics_dir: str = "topics") -> list[Any]:
+        """The JSON records of a topic, in the order of the keys of their objects.
+
+        Args:
+            topic: name of the topic.
+            topics_dir: of the pipeline.
+        """
+        return [
+            json.loads(line)
+            for key, body in sorted(self.objects(f"{topics_dir}/{topic}/").items())
+            for line in (gzip.decompress(body) if key.endswith(".gz") else body).splitlines()
+        ]
+
+    def topic_pipeline(self, pipeline: str, topic: str, *, topics_dir: str = "topics") -> TopicPipeline:
+        """One topic of a pipeline, to look at its status, or to change something as ``kafka-s3`` does."""
+        return TopicPipeline(self._open_bucket(), self.kafka, topics_dir=topics_dir, pipeline=pipeline, topic=topic)
+
+    def check(self, *, topics_dir: str = "topics", decoder: RecordDecoder = decode_lines) -> dict[str, BucketSummary]:
+        """Compare every landed topic with Kafka, record by record: landed once, nothing lost, nothing left open.
+
+        Args:
+            topics_dir: of the pipelines.
+            decoder: (key, bytes) -> values in the object.
+
+        Returns:
+            Per topic what the bucket holds.
+
+        Raises:
+            InvariantViolation: something is lost, landed twice, or not as its manifest says.
+        """
+        return {
+            topic: check_bucket(
+                self.bucket,
+                topics_dir=topics_dir,
+                pipeline=pipeline,
+                topic=topic,
+                source=self.kafka.all_records(),
+                recovered=True,
+                decoder=decoder,
+            )
+            for pipeline, topic in owned_topics(self._open_bucket(), topics_dir=topics_dir)
+        }
+
+    def _open_bucket(self, *_: object, retrier: Retrier | None = None) -> DurableStore:
+        return DurableStore(self.bucket, retrier or Retrier())
+
+
+def _s3_access(_: str | None) -> SimpleNamespace:
+    from airflow_provider_kafka_s3.storage.s3 import S3Settings
+
+    return SimpleNamespace(settings=S3Settings(), credentials=None)
+
+
+def _spark_target(_: str) -> SparkTarget:
+    from airflow_provider_kafka_s3.submit.target import SparkTarget
+
+    return SparkTarget(master="local", deploy_mode=None, spark_binary=None)
+
+
+class _SimulatedJob:
+    """A :class:`~airflow_provider_kafka_s3.submit.job.SparkJob` that this process executes."""
+
+    def __init__(self, simulated: SimulatedPipeline) -> None:
+        self._simulated = simulated
+
+    def run(self, spec: JobSpec) -> JobOutcome:
+        """See :class:`~airflow_provider_kafka_s3.submit.job.SparkJob`."""
+        from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
+        from airflow_provider_kafka_s3.submit.job import JobOutcome
+
+        outcomes = []
+        for ref in spec.plans:
+            pipeline = self._simulated.topic_pipeline(ref.pipeline, ref.topic, topics_dir=ref.topics_dir)
+            try:
+                plan, _ = pipeline.log.require_plan(ref.batch)
+                pipeline.execute(plan, run=spec.run, on_data_loss=spec.on_data_loss)
+            except KafkaS3Error as e:
+                outcomes.append(TopicOutcome.failed(ref.topic, e))
+            else:
+                outcomes.append(TopicOutcome(topic=ref.topic, status="decided"))
+        return JobOutcome(JobResult(topics=tuple(outcomes)), "")
+
+    def kill(self) -> None:
+        """Nothing to end: the job is this process."""
