@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     def signed(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
         command.add_argument("--reason", default="none given", help="why, for the record")
         command.add_argument(
-            "--operator", default=_operator(), help="who says so, for the record (default: %(default)s)"
+            "--operator", default=_operator(), help="who says so, for the record (default: USER@HOST of this process)"
         )
         return command
 
