@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 def in_threads(function: Callable[[T], R], items: Sequence[T], *, threads: int = 64) -> list[R]:
-    """Map over items with a pool of threads; the first error is raised when the ones under way have ended."""
+    """Map over items with a pool of threads; the first error is raised after the running calls have ended."""
     if len(items) <= 1:
         return [function(item) for item in items]
     with ThreadPoolExecutor(max_workers=min(threads, len(items)), thread_name_prefix="kafka-s3") as pool:

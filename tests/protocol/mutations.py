@@ -329,8 +329,8 @@ MUTATIONS: Final = (
             Edit(
                 f"{BATCH}/objects.py",
                 "        if self.log.require_marker()[0].is_resolved(plan.batch):\n            return None\n"
-                "        found = ",
-                "        found = ",
+                "        results = ",
+                "        results = ",
             ),
         ),
         trim=True,

@@ -126,7 +126,7 @@ def test_repair_leaves_a_batch_open_whose_objects_are_not_there(world: World) ->
     world.die("*.manifest.json")
     world.bucket.delete(keys.marker_key(PREFIX))
     said = world.about("repair", "--json")
-    assert "2 of its 2 objects are not there" in said.data["open"]["1"]
+    assert "2 of its 2 objects are absent" in said.data["open"]["1"]
     assert world.data_keys() == []
     assert world.run("died").status == "ok"
     world.check()
