@@ -242,4 +242,4 @@ def test_the_gc_command_counts_and_a_dry_run_aborts_nothing(world: World) -> Non
     assert world.about("gc", "--json").data["topics"][f"{PIPELINE}/{TOPIC}"]["garbage"] == 1
     assert list(world.bucket.pending_uploads("")) == []
     refused = world.about("gc", "--older-than", "0.5")
-    assert (refused.code, "too few" in refused.error) == (2, True)
+    assert (refused.code, "too short" in refused.error) == (2, True)
