@@ -25,7 +25,7 @@ RESOLVE = $(UV) pip compile $(UV_FLAGS) --python-version 3.11 --no-annotate --no
 # The tests that depend on the version of Airflow, so run on each: whole DAGs, the installation, and the rooms of the
 # package that may import Airflow.
 AIRFLOW_TESTS := tests/airflow tests/packaging \
-  $(wildcard $(addprefix tests/unit/,airflow cli operators sensors submit))
+  $(wildcard $(addprefix tests/unit/,airflow cli operators sensors))
 
 # The tests that show the whole way of the records run with the newest Spark, too: those that are marked.
 SPARK_TESTS := tests/airflow tests/packaging tests/spark
@@ -38,7 +38,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 .DELETE_ON_ERROR:
 # Output of two installations at once tells nobody anything, and the steps are few.
 .NOTPARALLEL:
-.PHONY: help demo test test-3.3 test-2.11 test-spark lint format bench simulate mutants faults soak lock setup setup-3.3 \
+.PHONY: help demo test unit test-3.3 test-2.11 test-spark lint format bench simulate mutants faults soak lock setup setup-3.3 \
   setup-2.11 setup-spark jars browser versitygw check clean
 
 help: ## list the targets
@@ -51,6 +51,9 @@ test: lint test-3.3 test-2.11 test-spark ## set up, lint and run every test (ARG
 
 test-3.3: setup-3.3 browser versitygw ## every test but those of an older Airflow
 	@$(RUN) $(PYTEST) $(ARGS)
+
+unit: setup-3.3 versitygw ## the tests of tests/unit alone
+	@$(RUN) $(PYTEST) tests/unit $(ARGS)
 
 # What ARGS choose may not depend on Airflow at all: then there is nothing to run a second time.
 test-2.11: setup-2.11 ## the tests that depend on Airflow, with Airflow 2.11

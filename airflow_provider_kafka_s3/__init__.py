@@ -1,5 +1,70 @@
-"""Land Kafka topics in S3 from Airflow, in micro-batches, exactly once."""
+"""Land Kafka topics in S3 from Airflow, in micro-batches, exactly once.
 
-__all__ = ["__version__"]
+What a DAG author needs is imported from here. Each name is loaded when it is used first, so that importing the package,
+or a value such as ``Daily``, does not import Airflow.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.config import (
+        ByPartition,
+        Daily,
+        Hourly,
+        JsonLines,
+        Limits,
+        Naming,
+        RawBytes,
+        Rotation,
+        TimePattern,
+        Upload,
+        Window,
+    )
+    from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+    from airflow_provider_kafka_s3.retry import RetryPolicy
+    from airflow_provider_kafka_s3.sensors.kafka_lag import KafkaLagSensor
+    from airflow_provider_kafka_s3.sensors.window_closed import KafkaWindowClosedSensor
+
+__all__ = [
+    "ByPartition",
+    "Daily",
+    "Hourly",
+    "JsonLines",
+    "KafkaLagSensor",
+    "KafkaToS3Operator",
+    "KafkaWindowClosedSensor",
+    "Limits",
+    "Naming",
+    "RawBytes",
+    "RetryPolicy",
+    "Rotation",
+    "TimePattern",
+    "Upload",
+    "Window",
+    "__version__",
+]
 
 __version__ = "0.1.0"
+
+_ELSEWHERE: Final = {
+    "KafkaLagSensor": "sensors.kafka_lag",
+    "KafkaToS3Operator": "operators.kafka_to_s3",
+    "KafkaWindowClosedSensor": "sensors.window_closed",
+    "RetryPolicy": "retry",
+}
+"""Modules of the names that are not in ``config``."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'config')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

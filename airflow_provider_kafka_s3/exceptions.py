@@ -1,4 +1,4 @@
-"""What can go wrong, grouped by what the caller should do about it.
+"""The errors of this package, grouped by what the caller should do about them.
 
 ::
 
@@ -11,35 +11,36 @@
     │   │   ├── UnsupportedStoreError     the store ignores conditional writes
     │   │   └── PipelineConflictError     another pipeline owns the topic
     │   ├── RecordError               one record cannot be written
-    │   │   └── SparkTimestampError       Spark cannot tell its timestamp: it is read without Spark
+    │   │   └── SparkTimestampError       Spark cannot represent its timestamp: it is read without Spark
     │   ├── DataLossError             offsets that have to be read are gone from Kafka
     │   ├── BatchLossError            a decided batch cannot be completed any more
     │   ├── TopicRecreatedError       the topic is not the one the offsets belong to
     │   ├── RunSupersededError        the run's offsets belong to a closed generation
     │   ├── MissingObjectError        an object of a committed batch is gone
-    │   ├── ForeignObjectError        a key holds an object that is not ours
+    │   ├── ForeignObjectError        there is another object at a key of a batch
     │   └── ControlError              the control documents cannot be trusted
     │       ├── MarkerMissingError
     │       ├── CorruptControlError
     │       ├── LogTamperedError
     │       └── UnsupportedFormatError
     └── TransientError                try again later; nothing has to be undone
-        ├── ThrottledError            the other side asked us to slow down
+        ├── ThrottledError            the server demands fewer requests
         ├── UnknownOutcomeError       the request may have been applied: read back before judging
         ├── KafkaUnavailableError
         └── SparkJobError
 
-    PreconditionFailed, ConditionalConflict, UploadGone, UploadRefused
-        answers of one conditional request; the protocol handles them, nobody else sees them
+    PreconditionFailed, ConditionalConflict, UploadGone, UploadRefused, KeyAbsent, RangeBeyondEnd
+        responses to one request; storage and the commit protocol handle them, they never reach a user
 
-Every error is picklable (Spark ships them between processes) and says what happened, to which topic, partition,
-offset or object, and what to do about it.
+Every error can be pickled, because Spark ships errors between processes. Its message contains what happened, to which
+topic, partition, offset or object, and what to do about it. Its ``kind`` identifies the class in documents and in JSON
+output; :func:`error_of_kind` makes an error from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final
 
 __all__ = [
     "AccessDeniedError",
@@ -53,16 +54,18 @@ __all__ = [
     "ForeignObjectError",
     "KafkaS3Error",
     "KafkaUnavailableError",
+    "KeyAbsent",
     "LogTamperedError",
     "MarkerMissingError",
     "MissingObjectError",
     "PipelineConflictError",
     "PreconditionFailed",
+    "RangeBeyondEnd",
     "RecordError",
     "RunSupersededError",
     "SparkJobError",
     "SparkTimestampError",
-    "StoreAnswer",
+    "StoreResponse",
     "TerminalError",
     "ThrottledError",
     "TopicNotFoundError",
@@ -73,12 +76,13 @@ __all__ = [
     "UnsupportedStoreError",
     "UploadGone",
     "UploadRefused",
+    "error_of_kind",
     "message_of",
     "raise_first",
 ]
 
 _NOTED: Final = 10
-"""Errors that stand in the notes of the first one; the others are counted."""
+"""Errors that :func:`raise_first` adds as notes to the first one; the others are only counted."""
 
 
 def message_of(error: BaseException) -> str:
@@ -87,105 +91,161 @@ def message_of(error: BaseException) -> str:
 
 
 class KafkaS3Error(Exception):
-    """Base of every error of this package."""
+    """Base of every error of this package.
+
+    Attributes:
+        kind: identifies the class in stored documents and in JSON output. It never changes, and is never used again for
+            another class.
+    """
+
+    kind: ClassVar[str] = "kafka_s3"
 
 
 class TerminalError(KafkaS3Error):
     """Trying again cannot help: a person has to act."""
 
+    kind = "terminal"
+
 
 class ConfigurationError(TerminalError, ValueError):
     """A parameter, connection or setting is wrong; nothing was changed."""
 
+    kind = "configuration"
+
 
 class TopicNotFoundError(ConfigurationError):
-    """The broker does not know the topic.
+    """The topic does not exist.
 
     Attributes:
-        cluster_id: of the cluster that has no such topic; None if it is not known.
+        cluster_id: ID of the Kafka cluster that has no such topic; None if it is unknown.
     """
 
+    kind = "topic_not_found"
     cluster_id: str | None = None
 
 
 class BucketNotFoundError(ConfigurationError):
     """The bucket does not exist at this endpoint."""
 
+    kind = "bucket_not_found"
+
 
 class AccessDeniedError(ConfigurationError):
     """The store refused the credentials or the action."""
 
+    kind = "access_denied"
+
 
 class UnsupportedStoreError(ConfigurationError):
-    """The store ignores conditional writes, so racing runs could lose or duplicate records; or it cuts listings off."""
+    """The store ignores conditional writes, so concurrent runs could lose records, or it truncates listings."""
+
+    kind = "unsupported_store"
 
 
 class PipelineConflictError(ConfigurationError):
     """Another pipeline already owns the topic under this ``topics_dir``."""
 
+    kind = "pipeline_conflict"
+
 
 class RecordError(TerminalError):
-    """One record cannot be written as asked; the message names topic, partition and offset."""
+    """One record cannot be written in the configured way; the message names topic, partition and offset."""
+
+    kind = "record"
 
 
 class SparkTimestampError(RecordError):
-    """Spark cannot tell a record's timestamp, which is one that Kafka can hold; the job reads the slice itself."""
+    """Spark cannot represent a record's timestamp, though Kafka can; the driver reads the slice without Spark."""
+
+    kind = "spark_timestamp"
 
 
 class DataLossError(TerminalError):
     """Offsets that have to be read are gone from Kafka."""
 
+    kind = "data_loss"
+
 
 class BatchLossError(TerminalError):
     """A decided batch cannot be completed: its upload expired and Kafka no longer has the same records."""
+
+    kind = "batch_loss"
 
 
 class TopicRecreatedError(TerminalError):
     """The topic was deleted and created again: its offsets do not continue the stored ones."""
 
+    kind = "topic_recreated"
+
 
 class RunSupersededError(TerminalError):
     """The run's offsets belong to an earlier incarnation of the topic and were never committed."""
+
+    kind = "run_superseded"
 
 
 class MissingObjectError(TerminalError):
     """Objects of a committed batch are gone from the bucket."""
 
+    kind = "missing_object"
+
 
 class ForeignObjectError(TerminalError):
-    """A key of a batch holds an object that this batch did not write; it is never overwritten."""
+    """There is an object at a key of a batch that this batch did not write; it is never overwritten."""
+
+    kind = "foreign_object"
 
 
 class ControlError(TerminalError):
     """The control documents of a pipeline cannot be trusted; nothing was changed."""
 
+    kind = "control"
+
 
 class MarkerMissingError(ControlError):
     """Batches exist but the marker does not."""
+
+    kind = "marker_missing"
 
 
 class CorruptControlError(ControlError):
     """A control document is not valid: broken JSON, checksum, type or range."""
 
+    kind = "corrupt_control"
+
 
 class LogTamperedError(ControlError):
-    """The batch log changed under us: a number that was used came free."""
+    """A document of the batch log was deleted: a batch number that was used is free again."""
+
+    kind = "log_tampered"
 
 
 class UnsupportedFormatError(ControlError):
     """A control document was written by a newer version of this package."""
 
+    kind = "unsupported_format"
+
 
 class TransientError(KafkaS3Error):
-    """Trying again later may help; nothing has to be undone."""
+    """Trying again later may help; nothing has to be undone.
+
+    Attributes:
+        repeatable: whether a :class:`~airflow_provider_kafka_s3.retry.Retrier` may repeat the request; False if its
+            repetitions are exhausted already. A later run of the task may still succeed.
+    """
+
+    kind = "transient"
+    repeatable: bool = True
 
 
 class ThrottledError(TransientError):
-    """The other side asked us to slow down.
+    """The server limits the rate of requests.
 
     Attributes:
-        retry_after: seconds the other side asked us to wait, or None.
+        retry_after: seconds to wait before the next request, as the server demands; None if it gives no number.
     """
+
+    kind = "throttled"
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message, retry_after)
@@ -196,50 +256,96 @@ class ThrottledError(TransientError):
 
 
 class UnknownOutcomeError(TransientError):
-    """A request got no usable answer: it may or may not have been applied, now or later."""
+    """A request got no usable response: it may or may not have been applied, or be applied later."""
+
+    kind = "unknown_outcome"
 
 
 class KafkaUnavailableError(TransientError):
-    """The broker did not answer in time."""
+    """No broker responded in time."""
+
+    kind = "kafka_unavailable"
 
 
 class SparkJobError(TransientError):
-    """The Spark job ended without a decision; the message carries the driver's last words."""
+    """The Spark job ended without a decision; the message contains the end of the driver's output."""
+
+    kind = "spark_job"
 
 
-class StoreAnswer(KafkaS3Error):
-    """Base of the answers a conditional request or an upload can get; only the protocol sees them."""
+class StoreResponse(KafkaS3Error):
+    """Base of the responses to one request that storage and the commit protocol handle."""
+
+    kind = "store_response"
 
 
-class PreconditionFailed(StoreAnswer):
-    """412, or 404 to If-Match: the key is not in the state we named. It may be our own earlier write."""
+class PreconditionFailed(StoreResponse):
+    """412, or 404 to If-Match: the key is not in the expected state. The cause may be an earlier write of this run."""
+
+    kind = "precondition_failed"
 
 
-class ConditionalConflict(StoreAnswer):
+class ConditionalConflict(StoreResponse):
     """409: a concurrent change is in progress on this key."""
 
-
-class UploadGone(StoreAnswer):
-    """404 NoSuchUpload: completed, aborted or expired; the status alone does not tell which."""
+    kind = "conditional_conflict"
 
 
-class UploadRefused(StoreAnswer):
-    """The store does not accept the parts (InvalidPart, EntityTooSmall); once is no proof that it never will."""
+class UploadGone(StoreResponse):
+    """404 NoSuchUpload: the upload was completed or aborted, or has expired; the status does not show which."""
+
+    kind = "upload_gone"
+
+
+class UploadRefused(StoreResponse):
+    """The store does not accept the parts (InvalidPart, EntityTooSmall); a repetition may still succeed."""
+
+    kind = "upload_refused"
+
+
+class KeyAbsent(StoreResponse):
+    """404: there is no object at the key."""
+
+    kind = "key_absent"
+
+
+class RangeBeyondEnd(StoreResponse):
+    """416: the requested range begins behind the end of the object."""
+
+    kind = "range_beyond_end"
+
+
+def _classes(base: type[KafkaS3Error]) -> Iterator[type[KafkaS3Error]]:
+    yield base
+    for derived in base.__subclasses__():
+        yield from _classes(derived)
+
+
+_BY_KIND: Final = {cls.kind: cls for cls in _classes(KafkaS3Error)}
+
+
+def error_of_kind(kind: str, message: str) -> KafkaS3Error:
+    """The error that a document holds as its kind and message.
+
+    Args:
+        kind: the ``kind`` of its class. An unknown one, written by another version, makes a :class:`SparkJobError`.
+        message: of the error.
+    """
+    return _BY_KIND.get(kind, SparkJobError)(message)
 
 
 def raise_first(errors: Sequence[KafkaS3Error]) -> None:
-    """Raise the error that comes first for a person, with the others in its notes; none: return.
+    """Raise the most severe error, with the others as its notes; without errors, return.
 
-    Strangers at keys come first, then what else is terminal, then what may pass by itself.
+    ``ForeignObjectError`` comes first, then the other terminal errors, then transient ones.
     """
     if not errors:
         return
     first, *others = sorted(
         errors, key=lambda e: 0 if isinstance(e, ForeignObjectError) else 1 if isinstance(e, TerminalError) else 2
     )
-    told = [message_of(error) for error in others[:_NOTED]]
+    for error in others[:_NOTED]:
+        first.add_note(message_of(error))
     if len(others) > _NOTED:
-        told.append(f"and {len(others) - _NOTED:,} more errors")
-    for text in told:
-        first.add_note(text)
+        first.add_note(f"and {len(others) - _NOTED:,} more errors")
     raise first

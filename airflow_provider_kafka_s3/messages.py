@@ -1,4 +1,4 @@
-"""Texts for people: counts, sizes, and errors as a log shows them. Standard library only."""
+"""Formatting of messages: counts, sizes, lists, and the lines of an error in a log. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Final
 __all__ = ["count", "either", "few", "nearest", "or_nearest", "readable", "size"]
 
 _WIDTH: Final = 110
-"""Characters of a line of prose at most; a word that is longer, such as a URL, stays whole."""
+"""Characters of a line of prose at most; a longer word, such as a URL, is not broken."""
 
 _INDENT: Final = "    "
-"""Before a command, so that it stands out."""
+"""Indent of a command."""
 
 _COMMAND: Final = re.compile(
-    r"""(\()?`( (?:kafka-s3|pip[ ](?:un)?install|airflow)[ ]  # what a person can run as it stands
-               (?: '[^']*' | "[^"]*" | [^`'"] )* )`   # a backtick between quotes belongs to the command
-        (?(1)\)?)                                     # brackets around it go along""",
+    r"""(\()?`( (?:kafka-s3|pip[ ](?:un)?install|airflow)[ ]  # a command that can be run unchanged
+               (?: '[^']*' | "[^"]*" | [^`'"] )* )`   # a backtick between quotes is part of the command
+        (?(1)\)?)                                     # parentheses around it are removed""",
     re.VERBOSE,
 )
 _CODE: Final = re.compile(r"`[^`\n]*`")
 
 
 def readable(message: str) -> str:
-    """The message of an error, for a log: prose in lines of 110 characters, each command on a line of its own.
+    """The message of an error, for a log: prose in lines of 110 characters, each command in a line of its own.
 
-    Commands are what stands in backticks and begins with ``kafka-s3``, ``pip install``, ``pip uninstall`` or
-    ``airflow``. They are not wrapped and have no backticks, so they can be copied. Other code in backticks is not
-    broken either. Lines that are indented already, such as those of a traceback, stay as they are.
+    Commands are in backticks and begin with ``kafka-s3``, ``pip install``, ``pip uninstall`` or ``airflow``. They are
+    not wrapped, and printed without backticks, so that they can be copied. Other code in backticks is not broken
+    either. Lines that are indented already, such as those of a traceback, are not changed.
 
     Args:
         message: with or without line breaks.
@@ -44,7 +44,7 @@ def readable(message: str) -> str:
 
 
 def _after(prose: str, command: int) -> str:
-    """Without what ended or joined a sentence whose end is a command now."""
+    """Prose behind a command, without the punctuation that joined the two."""
     return prose.lstrip(" .,;:") if command else prose
 
 
@@ -55,8 +55,8 @@ def _wrapped(prose: str) -> list[str]:
             wrapped.append(line.rstrip())
             continue
         whole = _CODE.sub(lambda code: code[0].replace(" ", "\0"), line)
-        told = textwrap.wrap(whole, _WIDTH, break_long_words=False, break_on_hyphens=False)
-        wrapped += [part.replace("\0", " ") for part in told]
+        parts = textwrap.wrap(whole, _WIDTH, break_long_words=False, break_on_hyphens=False)
+        wrapped += [part.replace("\0", " ") for part in parts]
     return wrapped
 
 
@@ -67,7 +67,7 @@ def count(number: int, noun: str) -> str:
 
 
 def size(octets: int) -> str:
-    """Bytes as people read them."""
+    """A number of bytes with a unit: ``5.0 MiB``."""
     number, unit = float(octets), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if number < 1024:
@@ -77,37 +77,37 @@ def size(octets: int) -> str:
 
 
 def few(names: Sequence[object], *, most: int = 10, by: str = ", ") -> str:
-    """The first names, and how many there are beside them.
+    """The first names, and the number of the others.
 
     Args:
-        names: all of them.
-        most: how many are named.
-        by: what stands between two.
+        names: all names.
+        most: number of names that are listed.
+        by: separator.
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return by.join(map(str, names[:most])) + more
 
 
 def either(choices: Iterable[object]) -> str:
-    """``'a', 'b' or 'c'``: what may be written instead."""
+    """A list of choices: ``'a', 'b' or 'c'``."""
     *others, last = map(repr, choices)
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
-    """The known name that looks most like this one; None: none does."""
+    """The known name that is most similar; None if none is similar."""
     by_name = {k.lower(): k for k in known}
     near = difflib.get_close_matches(str(name)[:100].lower(), by_name, n=1)
     return by_name[near[0]] if near else None
 
 
 def or_nearest(name: object, known: Iterable[str], what_is: str) -> str:
-    """``; did you mean 'path_format'? It has …``; if no known name looks like this one, ``; it has …``.
+    """``; did you mean 'path_format'? It has …``; without a similar known name, ``; it has …``.
 
     Args:
-        name: that is not known.
-        known: names.
-        what_is: what there is, or may be written.
+        name: the unknown name.
+        known: the known names.
+        what_is: the sentence behind the suggestion.
     """
     near = nearest(name, known)
     return f"; {what_is}" if near is None else f"; did you mean {near!r}? {what_is[:1].upper()}{what_is[1:]}"

@@ -1,4 +1,4 @@
-"""Map over items with several threads."""
+"""Calls of one function in several threads. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,8 +12,29 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class Parallel(Protocol):
+    """Applies a function to items, several at a time; :func:`in_threads` is one."""
+
+    def __call__(self, function: Callable[[T], R], items: Sequence[T], *, threads: int = ...) -> list[R]:
+        """The results in the order of the items; the first error is raised."""
+        ...
+
+
 def in_threads(function: Callable[[T], R], items: Sequence[T], *, threads: int = 64) -> list[R]:
-    """Map over items with a pool of threads; the first error is raised after the running calls have ended."""
+    """Apply a function to items in a pool of threads.
+
+    Args:
+        function: safe to call in several threads.
+        items: its arguments.
+        threads: calls at the same time at most.
+
+    Returns:
+        The results in the order of the items.
+
+    Raises:
+        Exception: the first error of ``function`` in the order of the items, after the running calls have ended. Calls
+            that have not begun are cancelled.
+    """
     if len(items) <= 1:
         return [function(item) for item in items]
     with ThreadPoolExecutor(max_workers=min(threads, len(items)), thread_name_prefix="kafka-s3") as pool:
@@ -23,11 +44,3 @@ def in_threads(function: Callable[[T], R], items: Sequence[T], *, threads: int =
         finally:
             for f in futures:
                 f.cancel()
-
-
-class Parallel(Protocol):
-    """Maps over items, several at a time: see :func:`in_threads`."""
-
-    def __call__(self, function: Callable[[T], R], items: Sequence[T], *, threads: int = ...) -> list[R]:
-        """Results in the order of the items; the first error is raised."""
-        ...

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
@@ -99,7 +99,7 @@ class TopicPipeline:
             request: what the run does.
             task_has_ended: whether the Airflow task that planned a batch has ended; None if Airflow is not available.
         """
-        if request.purpose != "resume":
+        if request.action != "land":
             return VerifyRun(self.committer, request)
         return TopicRun(
             self.committer,
@@ -112,7 +112,7 @@ class TopicPipeline:
 
     def execute(self, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail") -> Manifest:
         """See :func:`~airflow_provider_kafka_s3.batch.execute.execute`."""
-        return execute(self.committer, plan, run=run, on_data_loss=on_data_loss)
+        return execute_plan(self.committer, plan, run=run, on_data_loss=on_data_loss)
 
     def land(self, request: RunRequest) -> TopicResult:
         """Run to the end without Spark: this process executes the plans.

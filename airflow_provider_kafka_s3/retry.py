@@ -1,11 +1,11 @@
-"""Full-jitter backoff: the only retry loop of the package, so that attempts are counted in one place.
+"""Retries with full jitter: the only retry loop of the package, so that tries are counted in one place.
 
-Standard library only. The wait before retry n (n = 1 is the first *extra* try) is uniform in
-``[0, min(cap, base * 2**(n - 1))]``. Who retries is decided by the type of the error:
+The wait before retry n (n = 1 is the first *extra* try) is uniform in
+``[0, min(cap, base * 2**(n - 1))]``. The type of the error decides whether there is a retry:
 
-* ``ThrottledError`` is retried, more slowly, until a deadline: the other side works, it only wants less.
-* Any other ``TransientError`` is retried ``max_retries`` times.
-* Everything else is raised at once: terminal errors, and answers (412, 409, a gone upload) that the protocol judges.
+* ``ThrottledError`` is retried, more slowly, until a deadline: the server works, but limits the rate of requests.
+* Any other ``TransientError`` is retried ``max_retries`` times, unless its ``repeatable`` is False.
+* Everything else is raised at once: terminal errors, and responses (412, 409, a gone upload) that the caller handles.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, ThrottledError, TransientError
+from msgspec import Meta
+
+from airflow_provider_kafka_s3.config.values import Value
+from airflow_provider_kafka_s3.exceptions import ThrottledError, TransientError
 
 __all__ = ["MAX_CAP", "Retrier", "RetryDetails", "RetryPolicy"]
 
@@ -26,38 +29,31 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_CAP: Final = 86_400.0
+MAX_CAP: Final = 86_400
 """No single wait is longer than a day, whatever the settings (seconds)."""
+
+Seconds = Annotated[float, Meta(ge=0, le=MAX_CAP, description="seconds")]
 
 _MAX_EXPONENT: Final = 1_000
 """2**1000 still fits into a float with any base up to ``MAX_CAP``; every cap is reached long before."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RetryPolicy:
-    """How often to try again, and how long to wait; all times in seconds.
+class RetryPolicy(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Number of retries and waits between them; all times in seconds.
 
     Attributes:
         max_retries: extra tries after the first one; 0 means one try.
         base: longest wait before the first retry.
         cap: longest wait before any retry.
-        throttle_base: like ``base``, after the other side asked us to slow down.
-        throttle_deadline: give up when throttling goes on for this long, counted from the first throttled answer.
+        throttle_base: like ``base``, after a throttled request.
+        throttle_deadline: how long throttled requests are repeated, counted from the first throttled response.
     """
 
-    max_retries: int = 3
-    base: float = 0.2
-    cap: float = 20.0
-    throttle_base: float = 1.0
-    throttle_deadline: float = 180.0
-
-    def __post_init__(self) -> None:
-        if self.max_retries < 0:
-            raise ConfigurationError(f"max_retries={self.max_retries} is negative; use 0 for one try only")
-        for name in ("base", "cap", "throttle_base", "throttle_deadline"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and 0 <= value <= MAX_CAP):
-                raise ConfigurationError(f"{name}={value} must be 0 to {MAX_CAP:.0f} seconds")
+    max_retries: Annotated[int, Meta(ge=0, extra={"why": "0 is one try only"})] = 3
+    base: Seconds = 0.2
+    cap: Seconds = 20.0
+    throttle_base: Seconds = 1.0
+    throttle_deadline: Seconds = 180.0
 
     def longest_wait(self, retry: int, *, throttled: bool = False) -> float:
         """The upper end of the wait before retry number ``retry`` (from 1), in seconds."""
@@ -67,15 +63,15 @@ class RetryPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class RetryDetails:
-    """What a hook learns about a retry that is about to happen.
+    """A retry that is about to happen, as the argument of a hook.
 
     Attributes:
-        what: the operation, as the caller named it.
+        what: the operation, as the caller names it.
         attempt: number of the try that failed, from 1.
         delay: seconds until the next try.
         elapsed: seconds since the first try began.
-        throttled: whether the other side asked us to slow down.
-        reason: the error in words.
+        throttled: whether the request was throttled.
+        reason: class and message of the error.
     """
 
     what: str
@@ -87,7 +83,7 @@ class RetryDetails:
 
 
 class Retrier:
-    """Calls operations again by one policy. Holds no state between calls, so any number of threads may share it."""
+    """Repeats operations by one policy. It has no state between calls, so any number of threads may share it."""
 
     def __init__(
         self,
@@ -101,11 +97,11 @@ class Retrier:
         """Make a retrier.
 
         Args:
-            policy: how often and how slowly; None: the defaults.
+            policy: number of retries and waits; None: the defaults.
             sleep: waits for a number of seconds.
-            monotonic: tells the time in seconds; must advance while ``sleep`` waits, else throttling has no end.
+            monotonic: the time in seconds; it must advance while ``sleep`` waits, else throttling never ends.
             rng: a number in [0, 1), or 1.0 for the longest waits.
-            on_retry: told of every retry before its wait.
+            on_retry: called for every retry before its wait.
         """
         self.policy = policy or RetryPolicy()
         self._sleep = sleep
@@ -114,14 +110,14 @@ class Retrier:
         self._on_retry = on_retry
 
     def call(self, operation: Callable[[], T], *, what: str) -> T:
-        """Run ``operation`` until it returns, fails for good, or the policy is exhausted.
+        """Call ``operation`` until it returns, raises an error that is not retried, or the policy is exhausted.
 
         Args:
             operation: must be safe to repeat.
             what: names operation and object in logs and errors, such as ``"GET s3://bucket/key"``; no secrets.
 
         Raises:
-            TransientError: the last one, with a note that tells how often and how long it was tried.
+            TransientError: the last one, with the number and the duration of the tries as a note.
         """
         started = self._monotonic()
         attempt = failures = throttles = 0
@@ -131,6 +127,8 @@ class Retrier:
             try:
                 return operation()
             except TransientError as error:
+                if not error.repeatable:
+                    raise
                 now = self._monotonic()
                 delay: float | None
                 if isinstance(error, ThrottledError):
@@ -144,7 +142,7 @@ class Retrier:
                 if delay is None:
                     error.add_note(f"gave up: {what}, {attempt} tries in {now - started:.1f} s")
                     raise
-                self._announce(
+                self._report(
                     RetryDetails(
                         what=what,
                         attempt=attempt,
@@ -157,7 +155,14 @@ class Retrier:
             self._sleep(delay)
 
     def pause(self, attempt: int) -> float:
-        """Wait after try ``attempt`` (from 1) of something that did not fail but lost a race; returns the seconds."""
+        """Wait as before a retry, for an operation that lost a race instead of failing.
+
+        Args:
+            attempt: number of the try that lost, from 1.
+
+        Returns:
+            The seconds.
+        """
         delay = self._delay(attempt)
         self._sleep(delay)
         return delay
@@ -170,10 +175,10 @@ class Retrier:
         at_least = retry_after if retry_after is not None and retry_after > 0 else 0.0
         if remaining <= 0 or at_least > remaining:
             return None
-        # Never sleep past the deadline: the last try happens at it, not after an idle wait.
+        # Never sleep past the deadline: the last try is made at the deadline.
         return max(at_least, min(remaining, self._rng() * self.policy.longest_wait(retry, throttled=True)))
 
-    def _announce(self, details: RetryDetails) -> None:
+    def _report(self, details: RetryDetails) -> None:
         log.warning(
             "%s failed (try %d, %.1f s so far), trying again in %.2f s: %s",
             details.what,

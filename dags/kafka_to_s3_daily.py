@@ -16,14 +16,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.providers.common.compat.sdk import DAG
 from airflow.timetables.interval import CronDataIntervalTimetable
 
-from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
-
-# Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
-CONNECTOR = (
-    {"jars": os.environ["SPARK_KAFKA_JARS"]}
-    if "SPARK_KAFKA_JARS" in os.environ
-    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
-)
+from airflow_provider_kafka_s3 import JsonLines, KafkaToS3Operator
 
 with DAG(
     dag_id="kafka_to_s3_daily",
@@ -40,7 +33,6 @@ with DAG(
         bucket=os.environ.get("KAFKA_TO_S3_BUCKET", "lake"),
         pipeline="clicks",
         offsets="data_interval",
-        format={"kind": "json", "compression": "gzip"},
+        format=JsonLines(compression="gzip"),
         partitioner="daily",
-        **CONNECTOR,
     )

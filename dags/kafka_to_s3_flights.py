@@ -12,21 +12,16 @@ from datetime import UTC, datetime
 from airflow.providers.common.compat.sdk import DAG
 from airflow.timetables.interval import CronDataIntervalTimetable
 
-from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+from airflow_provider_kafka_s3 import JsonLines, KafkaToS3Operator
 
+# What both DAGs have in common.
 FLIGHTS = {
     "topics": "flights",
     "bucket": os.environ.get("FLIGHTS_BUCKET", "flights"),
     "pipeline": "flights-to-s3",
-    "format": {"kind": "json", "compression": "gzip"},
+    "format": JsonLines(compression="gzip"),
     "partitioner": "daily",
 }
-
-# Spark needs its Kafka connector: by packages it fetches the one of its version, jars are there already.
-if jars := os.environ.get("SPARK_KAFKA_JARS"):
-    FLIGHTS["jars"] = jars
-else:
-    FLIGHTS["packages"] = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 
 with DAG(
     dag_id="flights_daily",
@@ -34,16 +29,18 @@ with DAG(
     schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
     catchup=False,
+    default_args=FLIGHTS,
     tags=["kafka", "s3"],
 ):
-    KafkaToS3Operator(task_id="land_day", offsets="data_interval", **FLIGHTS)
+    KafkaToS3Operator(task_id="land_day", offsets="data_interval")
 
 with DAG(
     dag_id="flights_incremental",
     schedule="@hourly",
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
     catchup=False,
+    default_args=FLIGHTS,
     max_active_runs=1,
     tags=["kafka", "s3"],
 ):
-    KafkaToS3Operator(task_id="land_new", offsets="incremental", starting_offsets="earliest", **FLIGHTS)
+    KafkaToS3Operator(task_id="land_new", offsets="incremental", starting_offsets="earliest")

@@ -11,14 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.providers.common.compat.sdk import DAG, task
 
-from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
-
-# Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
-CONNECTOR = (
-    {"jars": os.environ["SPARK_KAFKA_JARS"]}
-    if "SPARK_KAFKA_JARS" in os.environ
-    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
-)
+from airflow_provider_kafka_s3 import KafkaToS3Operator
 
 
 @task
@@ -49,5 +42,4 @@ with DAG(
         starting_offsets="earliest",
         format="json",
         partitioner="daily",
-        **CONNECTOR,
     ).expand(topics=topics_of("device."))

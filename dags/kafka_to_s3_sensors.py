@@ -11,45 +11,36 @@ from datetime import UTC, datetime, timedelta
 from airflow.providers.common.compat.sdk import DAG
 from airflow.timetables.interval import CronDataIntervalTimetable
 
-from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
-from airflow_provider_kafka_s3.sensors.kafka_lag import KafkaLagSensor
-from airflow_provider_kafka_s3.sensors.window_closed import KafkaWindowClosedSensor
+from airflow_provider_kafka_s3 import KafkaLagSensor, KafkaToS3Operator, KafkaWindowClosedSensor
 
-BUCKET = os.environ.get("KAFKA_TO_S3_BUCKET", "lake")
-RETRIES = {"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True}
-
-# Spark needs its Kafka connector: jars that are there already, or packages, which it fetches at every start.
-CONNECTOR = (
-    {"jars": os.environ["SPARK_KAFKA_JARS"]}
-    if "SPARK_KAFKA_JARS" in os.environ
-    else {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
-)
+# What all tasks share; each takes the parameters that it has.
+SHARED = {
+    "retries": 3,
+    "retry_delay": timedelta(minutes=1),
+    "retry_exponential_backoff": True,
+    "bucket": os.environ.get("KAFKA_TO_S3_BUCKET", "lake"),
+}
 
 with DAG(
     dag_id="kafka_to_s3_complete_hours",
     schedule=CronDataIntervalTimetable("@hourly", timezone="UTC"),
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
-    default_args=RETRIES,
+    default_args=SHARED | {"topics": "returns", "pipeline": "returns"},
     tags=["kafka", "s3"],
 ):
     # Producers lag behind the clock: the hour is over when each partition has a record of the next one, or is quiet.
     complete = KafkaWindowClosedSensor(
         task_id="complete",
-        topics="returns",
         grace=timedelta(minutes=10),
         deferrable=True,
         timeout=timedelta(hours=3).total_seconds(),
     )
     land_hour = KafkaToS3Operator(
         task_id="land_hour",
-        topics="returns",
-        bucket=BUCKET,
-        pipeline="returns",
         offsets="data_interval",
         format="json",
         partitioner="hourly",
-        **CONNECTOR,
     )
     complete >> land_hour
 
@@ -60,14 +51,11 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
-    default_args=RETRIES,
+    default_args=SHARED | {"topics": "events", "pipeline": "events"},
     tags=["kafka", "s3"],
 ):
     enough = KafkaLagSensor(
         task_id="enough",
-        topics="events",
-        bucket=BUCKET,
-        pipeline="events",
         min_records=10_000,
         deferrable=True,
         # After an hour with fewer records, land what there is.
@@ -76,14 +64,10 @@ with DAG(
     )
     land_events = KafkaToS3Operator(
         task_id="land_events",
-        topics="events",
-        bucket=BUCKET,
-        pipeline="events",
         offsets="incremental",
         starting_offsets="earliest",
         format="json",
         on_empty="skip",
         trigger_rule="none_failed",
-        **CONNECTOR,
     )
     enough >> land_events

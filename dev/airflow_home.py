@@ -6,10 +6,10 @@ its command line says.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["SPARK_JARS", "AirflowHome", "DagRun"]
+from dev.java import find_java
+
+__all__ = ["SPARK_JARS", "AirflowHome", "DagRun", "spark_defaults"]
 
 _SPARK: Final = ".".join(importlib.metadata.version("pyspark").split(".")[:2])
 SPARK_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / f"spark-{_SPARK}"
@@ -52,6 +54,19 @@ class DagRun:
     java_starts: int
 
 
+def spark_defaults(folder: Path, jars: Path = SPARK_JARS) -> dict[str, str]:
+    """Environment of a worker whose Spark has the Kafka connector by its own settings, so that no DAG names it.
+
+    Args:
+        folder: where the settings are written; it may exist.
+        jars: folder of the connector.
+    """
+    folder.mkdir(exist_ok=True)
+    named = ",".join(map(str, sorted(jars.glob("*.jar"))))
+    (folder / "spark-defaults.conf").write_text(f"spark.jars {named}\n")
+    return {"SPARK_CONF_DIR": str(folder)}
+
+
 class AirflowHome:
     """An Airflow installation's state in a folder."""
 
@@ -68,7 +83,7 @@ class AirflowHome:
         self._starts = folder / "java-starts"
         self._starts.touch()
         java.parent.mkdir(parents=True)
-        java.write_text(_JAVA.format(starts=self._starts, java=_real_java()))
+        java.write_text(_JAVA.format(starts=self._starts, java=find_java()))
         java.chmod(0o755)
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)},
@@ -173,24 +188,15 @@ class AirflowHome:
         """The command line of :meth:`test`."""
         return self._command(["dags", "test", dag_id, *([logical_date] if logical_date else [])])
 
+    def query(self, sql: str, *parameters: str) -> list[Any]:
+        """The rows that a query of Airflow's database returns."""
+        with contextlib.closing(sqlite3.connect(self.folder / "airflow.db", timeout=30)) as connection:
+            return connection.execute(sql, parameters).fetchall()
+
     @staticmethod
     def _command(arguments: list[str]) -> list[str]:
         return [sys.executable, "-m", "airflow", *arguments]
 
     def _xcoms(self, dag_id: str) -> list[tuple[str, str, str, str | bytes]]:
-        connection = sqlite3.connect(self.folder / "airflow.db")
-        try:
-            return connection.execute(
-                "SELECT run_id, timestamp, task_id, value FROM xcom WHERE dag_id = ? AND key = 'return_value'",
-                (dag_id,),
-            ).fetchall()
-        finally:
-            connection.close()
-
-
-def _real_java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{home}/bin" if home else None)
-    if java is None:
-        raise RuntimeError("there is no Java: install openjdk-17-jre-headless or set JAVA_HOME")
-    return os.path.realpath(java)
+        sql = "SELECT run_id, timestamp, task_id, value FROM xcom WHERE dag_id = ? AND key = 'return_value'"
+        return self.query(sql, dag_id)

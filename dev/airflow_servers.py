@@ -7,30 +7,26 @@ executor is the local one: tasks are processes of the scheduler.
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.parse
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final
 
+import httpx
 import psutil
+from tenacity import retry, retry_if_exception_message, stop_after_attempt
 
 from dev.airflow_home import AirflowHome
+from dev.ports import HOST, free_ports
+from dev.supervisor import Startable
+from dev.waiting import wait_for_start, wait_until
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-__all__ = ["AirflowServers", "ApiError", "wait_for"]
+__all__ = ["AirflowServers", "ApiError"]
 
 _ENDED: Final = ("success", "failed")
 
@@ -52,6 +48,12 @@ _SETTINGS: Final = {
 }
 
 
+# SQLite has one writer at a time: a command or the API may give up at once while the scheduler writes.
+_try_again: Final = retry(
+    stop=stop_after_attempt(5), retry=retry_if_exception_message(match="(?is).*database is locked"), reraise=True
+)
+
+
 class ApiError(Exception):
     """Airflow's API refused a request.
 
@@ -64,81 +66,56 @@ class ApiError(Exception):
         self.status = status
 
 
-def wait_for(condition: Callable[[], Any], what: str, *, timeout: float = 600.0) -> Any:
-    """Ask again and again until the answer is true, and return it.
-
-    Args:
-        condition: what to ask.
-        what: for the message, such as ``"the run to end"``; or a function that makes it when it is too late.
-        timeout: seconds.
-
-    Raises:
-        TimeoutError: it did not become true in time.
-    """
-    deadline = time.monotonic() + timeout
-    while not (answer := condition()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {timeout:.0f} s in vain for {what}")
-        time.sleep(0.1)
-    return answer
-
-
-class AirflowServers:
-    """API server, scheduler and DAG processor of an :class:`~dev.airflow_home.AirflowHome`; a context manager.
+class AirflowServers(Startable):
+    """API server, scheduler and DAG processor of an :class:`~dev.airflow_home.AirflowHome`.
 
     Attributes:
-        url: of the UI, without a slash at the end.
+        url: of the UI, without a slash at the end; known after :meth:`start`.
         home: whose database and folders they use.
     """
 
-    def __init__(self, home: AirflowHome, *, environment: Mapping[str, str] | None = None) -> None:
-        """Describe them; entering the context starts them.
+    def __init__(self, home: AirflowHome) -> None:
+        """Describe them; :meth:`start` takes about 20 seconds.
+
+        It raises a ``RuntimeError`` with the ends of the logs if a server ends or they are not healthy in time.
 
         Args:
             home: migrated already.
-            environment: more variables for all of them.
         """
         self.home = home
-        port = _free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        self._port = port
+        self.url = ""
+        self._environment: dict[str, str] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        # Every request has a connection of its own: the server closes idle ones.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._client = httpx.Client(timeout=60, limits=limits, trust_env=False, follow_redirects=True)
+
+    # -- the processes ------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        (port,) = free_ports(1)
+        self.url = f"http://{HOST}:{port}"
         self._environment = {
-            **home.environment,
+            **self.home.environment,
             **_SETTINGS,
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "AIRFLOW__API__BASE_URL": f"{self.url}/",
             "AIRFLOW__API__SECRET_KEY": secrets.token_hex(),
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(),
-            **(environment or {}),
         }
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._token = ""
-
-    # -- the processes ------------------------------------------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        """Start them, and wait until all say that they are well; about 20 seconds.
-
-        Raises:
-            RuntimeError: one ended; with the last that it said.
-            TimeoutError: they are not ready in two minutes.
-        """
-        try:
-            host = ("--host", "127.0.0.1", "--port", str(self._port))
-            self._start("api-server", *host, "--workers", "1")
-            self._start("scheduler", "--skip-serve-logs")
-            self._start("dag-processor")
-            wait_for(self._is_healthy, "the servers of Airflow")
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop them, and every task that still runs."""
-        self._stop()
+        self._client.base_url = httpx.URL(self.url)
+        self._launch("api-server", "--host", HOST, "--port", str(port), "--workers", "1")
+        self._launch("scheduler", "--skip-serve-logs")
+        self._launch("dag-processor")
+        wait_for_start(
+            "Airflow",
+            self._is_healthy,
+            self._processes.values(),
+            timeout=600,
+            log=lambda: "\n".join(f"{name}:\n{self.log(name)[-4_000:]}" for name in self._processes),
+            interval=0.1,
+        )
+        self._client.headers["Authorization"] = f"Bearer {self._request('GET', '/auth/token')['access_token']}"
 
     def process_id(self, name: str) -> int:
         """Of ``"api-server"``, ``"scheduler"`` or ``"dag-processor"``; tasks descend from the scheduler."""
@@ -151,7 +128,7 @@ class AirflowServers:
     def _log_file(self, name: str) -> Path:
         return self.home.folder / f"{name}.log"
 
-    def _start(self, name: str, *arguments: str) -> None:
+    def _launch(self, name: str, *arguments: str) -> None:
         with self._log_file(name).open("wb") as log:
             # A process group of its own, so that its children can be ended with it: Airflow leaves some behind.
             self._processes[name] = subprocess.Popen(
@@ -165,16 +142,14 @@ class AirflowServers:
             )
 
     def _is_healthy(self) -> bool:
-        for name, process in self._processes.items():
-            if process.poll() is not None:
-                raise RuntimeError(f"airflow {name} ended with code {process.returncode}:\n{self.log(name)[-4000:]}")
         try:
-            health = self._request("GET", "/api/v2/monitor/health", None, {})
-        except (ApiError, OSError, http.client.HTTPException):
+            health = self._request("GET", "/api/v2/monitor/health")
+        except (ApiError, httpx.TransportError):
             return False
         return all((health.get(part) or {}).get("status") == "healthy" for part in ("scheduler", "dag_processor"))
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Stop them, and every task that still runs."""
         # Some of them have sessions of their own, so that ending the groups is not enough.
         family = [
             child
@@ -193,25 +168,21 @@ class AirflowServers:
 
     # -- the command line ---------------------------------------------------------------------------------------------
 
+    @_try_again
     def command(self, *arguments: str) -> str:
         """Run ``airflow`` with arguments and return what it printed.
-
-        SQLite knows one writer at a time, and a command may give up at once when the scheduler writes; then it is run
-        again.
 
         Raises:
             RuntimeError: it failed; with what it said.
         """
-        for _ in range(5):
-            status, output = self.home.run(list(arguments), environment=self._environment)
-            if status == 0:
-                return output
-            if "database is locked" not in output:
-                break
-        raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{output[-6000:]}")
+        status, output = self.home.run(list(arguments), environment=self._environment)
+        if status:
+            raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{output[-6000:]}")
+        return output
 
     # -- the API ------------------------------------------------------------------------------------------------------
 
+    @_try_again
     def api(self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Any:
         """Call the REST API, such as ``api("GET", "/dags", limit=5)``, and return what it answers.
 
@@ -224,36 +195,15 @@ class AirflowServers:
         Raises:
             ApiError: it answered with an error; the message has what it said.
         """
-        if not self._token:
-            self._token = self._request("GET", "/auth/token", None, {})["access_token"]
-        question = f"?{urllib.parse.urlencode(query)}" if query else ""
-        headers = {"Authorization": f"Bearer {self._token}"}
-        for attempt in range(5):
-            try:
-                return self._request(method, f"/api/v2{path}{question}", body, headers)
-            except ApiError as e:
-                # SQLite again: it gives up when another process writes.
-                if e.status not in (500, 503) or "locked" not in str(e) or attempt == 4:
-                    raise
-        raise AssertionError
+        return self._request(method, f"/api/v2{path}", body, query)
 
-    def _request(self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]) -> Any:
-        request = urllib.request.Request(
-            self.url + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", "Accept": "application/json", **headers},
-        )
-        # A proxy of the environment has no business here.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(request, timeout=60) as response:
-                text = response.read().decode()
-        except urllib.error.HTTPError as e:
-            with e:
-                said = e.read().decode(errors="replace")
-            raise ApiError(e.code, f"{method} {path}: {e.code} {said[:2000]}") from e
-        return json.loads(text) if text else None
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None
+    ) -> Any:
+        response = self._client.request(method, path, json=body, params=query)
+        if not response.is_success:
+            raise ApiError(response.status_code, f"{method} {path}: {response.status_code} {response.text[:2000]}")
+        return response.json() if response.content else None
 
     # -- what tests want ----------------------------------------------------------------------------------------------
 
@@ -266,7 +216,7 @@ class AirflowServers:
                 return True
             return False
 
-        wait_for(known, f"DAG {dag_id} to be parsed")
+        wait_until(known, f"DAG {dag_id} to be parsed", timeout=600, interval=0.1)
 
     def unpause(self, dag_id: str) -> None:
         """Let the scheduler run a DAG, as soon as it is known."""
@@ -291,10 +241,11 @@ class AirflowServers:
     def wait_for_run(self, dag_id: str, run_id: str, *, timeout: float = 600.0) -> str:
         """The state in which a run ends: ``success`` or ``failed``."""
         return str(
-            wait_for(
+            wait_until(
                 lambda: (state := self.run(dag_id, run_id)["state"]) in _ENDED and state,
                 f"run {run_id} of DAG {dag_id} to end",
                 timeout=timeout,
+                interval=0.1,
             )
         )
 
@@ -343,15 +294,9 @@ class AirflowServers:
             states = {r["logical_date"][:10]: r["state"] for r in runs}
             return states if all(state in _ENDED for state in states.values()) else {}
 
-        states: dict[str, str] = wait_for(ended, f"the backfill of DAG {dag_id}", timeout=timeout)
+        states: dict[str, str] = wait_until(ended, f"the backfill of DAG {dag_id}", timeout=timeout, interval=0.1)
         # The scheduler closes it within 30 seconds, and until then no other one can be made for the DAG.
         for backfill in self.api("GET", "/backfills", dag_id=dag_id, active="true")["backfills"]:
             with contextlib.suppress(ApiError):
                 self.api("PUT", f"/backfills/{backfill['id']}/cancel")
         return states
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

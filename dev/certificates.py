@@ -1,21 +1,18 @@
-"""A certificate authority of our own, for the real parts that talk TLS in tests, benchmarks and the demo.
+"""A certificate authority for tests, benchmarks and the demo: trustme's, with its certificates in files.
 
-An :class:`Authority` lives in a folder, and so does what it issues: PEM files, the form that librdkafka, Java, boto3
-and Python's ``ssl`` all read. Everything is good for one day and for the loopback interface only.
+librdkafka, Java, boto3 and Python's ``ssl`` all read PEM files. The authority's own key stays in memory.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import ipaddress
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+import trustme
+from cryptography.hazmat.primitives import serialization
 
 __all__ = ["Authority", "Certificate", "server_context"]
 
@@ -48,100 +45,48 @@ class Certificate:
 
 
 class Authority:
-    """A private certificate authority.
+    """A private certificate authority. What it issues is valid for one day.
 
     Args:
         folder: where the files go; it is made if it is not there. Two authorities need two folders.
-        name: common name of the authority.
     """
 
-    def __init__(self, folder: Path, name: str = "CA of the tests") -> None:
-        from cryptography.hazmat.primitives.asymmetric import ec
-
+    def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _common_name(name)
-        self._certificate = self._sign(self._name, self._key, authority=True)
+        self._ca = trustme.CA()
         self.certificate = folder / "ca.pem"
-        self.certificate.write_bytes(_pem(self._certificate))
+        self._ca.cert_pem.write_to_path(self.certificate)
 
     @property
     def certificate_pem(self) -> str:
-        """The authority's certificate as text: what whoever trusts it needs."""
+        """The authority's certificate as text."""
         return self.certificate.read_text(encoding="ascii")
 
     def server(self, name: str = "server", *, password: str | None = None) -> Certificate:
         """Issue a certificate for ``127.0.0.1`` and ``localhost``, in ``<name>.pem`` and ``<name>.key``."""
-        return self._issue(name, password, server=True)
+        return self._issue(name, password, "127.0.0.1", "localhost")
 
     def client(self, name: str = "client", *, password: str | None = None) -> Certificate:
         """Issue a certificate for a client, whose common name is ``name``."""
-        return self._issue(name, password, server=False)
+        return self._issue(name, password, f"{name}@localhost")
 
-    def _issue(self, name: str, password: str | None, *, server: bool) -> Certificate:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-
-        key = ec.generate_private_key(ec.SECP256R1())
+    def _issue(self, name: str, password: str | None, *identities: str) -> Certificate:
+        leaf = self._ca.issue_cert(*identities, common_name=name, not_after=dt.datetime.now(dt.UTC) + _LIFE)
         issued = Certificate(self.folder / f"{name}.pem", self.folder / f"{name}.key", password)
-        issued.certificate.write_bytes(_pem(self._sign(_common_name(name), key, server=server)))
+        leaf.cert_chain_pems[0].write_to_path(issued.certificate)
         encryption: serialization.KeySerializationEncryption = (
             serialization.NoEncryption()
             if password is None
             else serialization.BestAvailableEncryption(password.encode())
         )
+        # trustme writes the older form of a key, which Java does not read.
+        key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
         issued.key.touch(mode=0o600)
         issued.key.write_bytes(
             key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
         )
         return issued
-
-    def _sign(
-        self, subject: x509.Name, key: EllipticCurvePrivateKey, *, authority: bool = False, server: bool = False
-    ) -> x509.Certificate:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.x509.oid import ExtendedKeyUsageOID
-
-        now = dt.datetime.now(dt.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            # Clocks may differ.
-            .not_valid_before(now - _LIFE)
-            .not_valid_after(now + _LIFE)
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            # Python's strict verification wants both identifiers.
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
-        )
-        if authority:
-            usage = x509.KeyUsage(**{name: name in ("key_cert_sign", "crl_sign") for name in _KEY_USAGES})
-            builder = builder.add_extension(usage, critical=True)
-        else:
-            purpose = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
-            builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-        if server:
-            here = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-            builder = builder.add_extension(x509.SubjectAlternativeName(here), critical=False)
-        return builder.sign(self._key, hashes.SHA256())
-
-
-_KEY_USAGES: Final = (
-    "digital_signature",
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "key_cert_sign",
-    "crl_sign",
-    "encipher_only",
-    "decipher_only",
-)
 
 
 def server_context(certificate: Certificate, *, clients: Authority | None = None) -> ssl.SSLContext:
@@ -149,7 +94,7 @@ def server_context(certificate: Certificate, *, clients: Authority | None = None
 
     Args:
         certificate: of the server.
-        clients: whose certificates clients have to show; None: none.
+        clients: the authority of the certificates that clients have to show; None: they need none.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate.certificate, certificate.key, certificate.password)
@@ -157,16 +102,3 @@ def server_context(certificate: Certificate, *, clients: Authority | None = None
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(clients.certificate)
     return context
-
-
-def _common_name(name: str) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    from cryptography.hazmat.primitives import serialization
-
-    return certificate.public_bytes(serialization.Encoding.PEM)

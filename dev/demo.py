@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from dev import flights
-from dev.airflow_home import AirflowHome, DagRun
-from dev.kafka_broker import BrokerError, KafkaBroker
+from dev.airflow_home import AirflowHome, DagRun, spark_defaults
+from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             demo.say_how_to_look(kept=options.keep)
             if options.keep:
                 _wait_for_interrupt()
-    except (BrokerError, DemoError, RuntimeError) as e:
+    except (DemoError, RuntimeError, TimeoutError) as e:
         print(f"\nThe demo failed: {e}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -91,7 +91,8 @@ class _Demo:
         with self._step("S3 server (moto)"):
             self.s3 = servers.enter_context(S3Server(buckets=[BUCKET]))
         with self._step("Airflow's database"):
-            self.airflow = AirflowHome(folder, DAGS, environment={"FLIGHTS_BUCKET": BUCKET, **self._connections()})
+            settings = {"FLIGHTS_BUCKET": BUCKET, **spark_defaults(folder / "spark"), **self._connections()}
+            self.airflow = AirflowHome(folder, DAGS, environment=settings)
             self.airflow.migrate()
 
     def run(self) -> None:

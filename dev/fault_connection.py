@@ -9,8 +9,9 @@ import select
 import socket
 import struct
 import time
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from dev.faults import (
     Answer,
@@ -28,13 +29,26 @@ from dev.faults import (
     operation_of,
 )
 
-if TYPE_CHECKING:
-    from dev.fault_proxy import FaultProxy
-
 __all__ = ["ProxyServer"]
 
 _UPLOAD_ID: Final = re.compile(rb"<UploadId>(.*?)</UploadId>")
 _HOP_BY_HOP: Final = {"connection", "expect", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"}
+
+
+class Proxy(Protocol):
+    """The proxy of a connection, which is called by the threads of all connections."""
+
+    def arrived(self, call: Call) -> tuple[Call, Fault | None]:
+        """Note a request and choose its fault."""
+
+    def under_way(self) -> AbstractContextManager[None]:
+        """Note that a request is on its way."""
+
+    def connect(self) -> http.client.HTTPConnection:
+        """A connection to the server."""
+
+    def is_over(self) -> bool:
+        """Whether the proxy stops."""
 
 
 class _HangUp(Exception):
@@ -280,7 +294,7 @@ class ProxyServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, proxy: FaultProxy) -> None:
+    def __init__(self, proxy: Proxy) -> None:
         """Bind."""
         self.proxy = proxy
         self.connections: set[socket.socket] = set()

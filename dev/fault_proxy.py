@@ -22,7 +22,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from typing import Final, Self
+from typing import Final
 from urllib.parse import urlsplit
 
 from dev.certificates import Authority, Certificate, server_context
@@ -127,10 +127,8 @@ class FaultProxy(Startable):
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    def start(self) -> Self:
-        """Serve until :meth:`stop`."""
+    def _start(self) -> None:
         self._thread.start()
-        return self
 
     def stop(self) -> None:
         """Stop listening, and hang up on everybody; held requests are dropped."""

@@ -19,25 +19,26 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
+from dev.java import find_java
 from dev.kafka_security import KafkaSecurity
 from dev.kafka_tools import BrokerError, KafkaTools, Message
-from dev.supervisor import Startable, supervised
+from dev.ports import HOST, free_ports, listens
+from dev.supervisor import ServerProcess, end_by_eof, supervised
+from dev.waiting import wait_for_start
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import UserScramCredentialAlteration
 
     from dev.certificates import Authority
 
-__all__ = ["KAFKA_JARS", "BrokerError", "KafkaBroker", "Message", "free_ports", "main", "new_cluster_id"]
+__all__ = ["KAFKA_JARS", "BrokerError", "KafkaBroker", "Message", "main", "new_cluster_id"]
 
 KAFKA_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / "kafka"
-HOST: Final = "127.0.0.1"
 MIB: Final = 1024 * 1024
 
 _LOG4J2: Final = """<?xml version="1.0" encoding="UTF-8"?>
@@ -50,15 +51,6 @@ _LOG4J2: Final = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 log = logging.getLogger(__name__)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody listens on at this moment."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for s in sockets:
-            s.bind((HOST, 0))
-        return [s.getsockname()[1] for s in sockets]
 
 
 def new_cluster_id() -> str:
@@ -76,17 +68,11 @@ def _port_in_use(port: int) -> bool:
     return False
 
 
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if not java or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME={home} holds none" if home else "it is not on PATH and JAVA_HOME is not set"
-        raise BrokerError(f"no Java to run Kafka with: {where}; install openjdk-17-jre-headless")
-    return java
+class KafkaBroker(KafkaTools, ServerProcess):
+    """One Kafka broker in a process group of its own, whose id is :attr:`pid`.
 
-
-class KafkaBroker(KafkaTools, Startable):
-    """One Kafka broker in a process of its own.
+    :meth:`start` returns when the broker serves metadata. It raises a :class:`BrokerError` if there are no jars, if the
+    port is taken, or, with the end of the log, if the broker ends or does not answer.
 
     Args:
         port: port of the plain listener; None takes a free one.
@@ -98,7 +84,6 @@ class KafkaBroker(KafkaTools, Startable):
         config: more settings of ``server.properties``.
         heap: size of the Java heap, as in ``-Xmx``.
         jars: folder of the broker's jars.
-        timeout: seconds to wait until the broker answers.
     """
 
     def __init__(
@@ -111,7 +96,6 @@ class KafkaBroker(KafkaTools, Startable):
         config: Mapping[str, str] | None = None,
         heap: str = "512m",
         jars: Path = KAFKA_JARS,
-        timeout: float = 90.0,
     ) -> None:
         super().__init__("")
         self._wanted_port = port
@@ -119,8 +103,6 @@ class KafkaBroker(KafkaTools, Startable):
         self._config = dict(config or {})
         self._heap = heap
         self._jars = jars
-        self._timeout = timeout
-        self._process: subprocess.Popen[bytes] | None = None
         self._directory: Path | None = None
         self._port = 0
         self._ports: dict[str, int] = {}
@@ -141,60 +123,25 @@ class KafkaBroker(KafkaTools, Startable):
         return f"{HOST}:{self._ports['MUTUAL']}"
 
     @property
-    def pid(self) -> int:
-        """Process id of the broker's process group."""
-        if self._process is None:
-            raise BrokerError("the broker is not running; start() it")
-        return self._process.pid
-
-    @property
     def running(self) -> bool:
         """Whether the broker's process is there."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> Self:
-        """Start the broker and wait until it serves metadata.
-
-        Raises:
-            BrokerError: no jars, no Java, the port is taken, or the broker did not come up; with its last words.
-        """
-        if self._process is not None:
-            return self
+    def _start(self) -> None:
         if not any(self._jars.glob("kafka_*.jar")):
             raise BrokerError(f"no Kafka in {self._jars}; run `make jars`")
         if self._wanted_port is not None and _port_in_use(self._wanted_port):
             raise BrokerError(f"port {self._wanted_port} is in use; choose another or stop what listens there")
-        # A free port can be taken by somebody else before the broker binds it.
-        attempts = 3 if self._wanted_port is None else 1
-        for attempt in range(1, attempts + 1):
-            try:
-                self._launch()
-                self._await_metadata()
-            except BrokerError as e:
-                self.stop()
-                if attempt < attempts and "Address already in use" in str(e):
-                    log.info("A port chosen for the broker was taken meanwhile; trying others")
-                    continue
-                raise
-            except BaseException:
-                self.stop()
-                raise
-            break
+        self._launch()
+        self._await_metadata()
         self._create_scram_users()
-        return self
 
     def stop(self) -> None:
         """Stop the broker and delete its data; a broker that is not running is fine."""
         self.__dict__.pop("admin", None)
-        if self._process is not None:
-            process, self._process = self._process, None
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        process, self._process = self._process, None
+        if process is not None:
+            end_by_eof(process)
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
@@ -254,7 +201,7 @@ class KafkaBroker(KafkaTools, Startable):
 
     def _java_command(self) -> list[str]:
         return [
-            _java(),
+            find_java(),
             f"-Dlog4j2.configurationFile={self._directory}/log4j2.xml",
             "-Djava.awt.headless=true",
             *self._security.java_options,
@@ -312,31 +259,29 @@ class KafkaBroker(KafkaTools, Startable):
 
     def _await_metadata(self) -> None:
         assert self._process is not None
-        deadline = time.monotonic() + self._timeout
-        while not self._answers():
-            if (code := self._process.poll()) is not None:
-                raise BrokerError(f"the Kafka broker ended with exit code {code}; last words:\n{self._last_words()}")
-            if time.monotonic() > deadline:
-                raise BrokerError(
-                    f"the Kafka broker did not answer at {self.bootstrap_servers} within {self._timeout:.0f} s; "
-                    f"its last words:\n{self._last_words()}"
-                )
-            time.sleep(0.05)
+        wait_for_start(
+            f"the Kafka broker at {self.bootstrap_servers}",
+            self._answers,
+            [self._process],
+            timeout=90,
+            log=self.last_lines,
+            interval=0.05,
+            error=BrokerError,
+        )
 
     def _answers(self) -> bool:
         from confluent_kafka import KafkaException
 
         # Asking the port first keeps librdkafka from backing off while nobody listens.
-        try:
-            socket.create_connection((HOST, self._port), timeout=1).close()
-        except OSError:
+        if not listens(self._port):
             return False
         try:
             return bool(self.admin.list_topics(timeout=5).brokers)
         except KafkaException:
             return False
 
-    def _last_words(self, lines: int = 20) -> str:
+    def last_lines(self, lines: int = 20) -> str:
+        """The end of the broker's log."""
         assert self._directory is not None
         text = (self._directory / "server.log").read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-lines:])
@@ -372,8 +317,8 @@ def main(arguments: list[str] | None = None) -> int:
             while broker.running and not over.wait(0.5):
                 pass
             if not broker.running:
-                raise BrokerError(f"the Kafka broker died; its last words:\n{broker._last_words()}")
-    except BrokerError as e:
+                raise BrokerError(f"the Kafka broker died; its log ends with:\n{broker.last_lines()}")
+    except (RuntimeError, TimeoutError) as e:
         print(f"kafka_broker: {e}", file=sys.stderr)
         return 2
     return 0

@@ -6,15 +6,14 @@ that works.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final
 
-from dev.kafka_broker import HOST, KafkaBroker, new_cluster_id
+from dev.kafka_broker import KafkaBroker, new_cluster_id
 from dev.kafka_tools import KafkaTools
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from dev.ports import HOST
+from dev.supervisor import Startable
+from dev.waiting import wait_until
 
 __all__ = ["KafkaCluster"]
 
@@ -48,7 +47,7 @@ class _Node(KafkaBroker):
         return settings | self._config
 
 
-class KafkaCluster(KafkaTools):
+class KafkaCluster(KafkaTools, Startable):
     """A controller with a broker, and another broker, :attr:`other`, that can be killed and restarted.
 
     Args:
@@ -63,20 +62,17 @@ class KafkaCluster(KafkaTools):
         self.controller = _Node(CONTROLLER, cluster_id, None, quick)
         self.other = _Node(OTHER, cluster_id, self.controller, quick)
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self.controller)
-            stack.enter_context(self.other)
-            self.bootstrap_servers = f"{self.controller.bootstrap_servers},{self.other.bootstrap_servers}"
-            self.await_brokers(2)
-            self._nodes = stack.pop_all()
-        return self
+    def _start(self) -> None:
+        self.controller.start()
+        self.other.start()
+        self.bootstrap_servers = f"{self.controller.bootstrap_servers},{self.other.bootstrap_servers}"
+        self.await_brokers(2)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
+        """Stop both brokers and delete their data."""
         self.__dict__.pop("admin", None)
-        self._nodes.close()
+        self.other.stop()
+        self.controller.stop()
 
     def create_replicated(self, name: str, replicas: Sequence[int], partitions: int = 1) -> str:
         """Create a topic whose partitions are on these nodes; the first one leads. Returns the name."""
@@ -84,7 +80,7 @@ class KafkaCluster(KafkaTools):
 
         topic = NewTopic(name, num_partitions=partitions, replica_assignment=[list(replicas)] * partitions)
         self.admin.create_topics([topic])[name].result()
-        self.wait_until(lambda: self._leaders(name) == partitions, f"a leader for all partitions of {name}")
+        wait_until(lambda: self._leaders(name) == partitions, f"a leader for all partitions of {name}")
         return name
 
     def revive(self) -> None:
@@ -99,4 +95,4 @@ class KafkaCluster(KafkaTools):
 
     def await_brokers(self, count: int) -> None:
         """Wait until the cluster has so many brokers."""
-        self.wait_until(lambda: len(self.admin.list_topics(timeout=10).brokers) == count, f"{count} brokers")
+        wait_until(lambda: len(self.admin.list_topics(timeout=10).brokers) == count, f"{count} brokers")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from dev.waiting import wait_until
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerError(RuntimeError):
-    """The broker cannot be started, or did not do in time what it was asked; the message says why."""
+    """The broker cannot be started, or did not take records; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class KafkaTools:
 
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         self.admin.create_topics([topic])[name].result()
-        self.wait_until(lambda: self._leaders(name) == partitions, f"a leader for all partitions of {name}")
+        wait_until(lambda: self._leaders(name) == partitions, f"a leader for all partitions of {name}")
         return name
 
     def add_partitions(self, topic: str, total: int) -> None:
@@ -100,12 +101,12 @@ class KafkaTools:
         from confluent_kafka.admin import NewPartitions
 
         self.admin.create_partitions([NewPartitions(topic, total)])[topic].result()
-        self.wait_until(lambda: self._leaders(topic) == total, f"{total} partitions of {topic}")
+        wait_until(lambda: self._leaders(topic) == total, f"{total} partitions of {topic}")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until the broker has forgotten it."""
         self.admin.delete_topics([name])[name].result()
-        self.wait_until(lambda: self._leaders(name) == 0, f"the deletion of {name}")
+        wait_until(lambda: self._leaders(name) == 0, f"the deletion of {name}")
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete the records below an offset, per partition: what retention does, at once."""
@@ -161,7 +162,7 @@ class KafkaTools:
             stable = self._ends(topic, committed=True)
             return all(stable[p] > written[p] for p in written if p in touched)
 
-        self.wait_until(marked, f"the markers of a transaction on {topic}")
+        wait_until(marked, f"the markers of a transaction on {topic}")
 
     def _ends(self, topic: str, *, committed: bool) -> dict[int, int]:
         from confluent_kafka import IsolationLevel, TopicPartition
@@ -201,11 +202,3 @@ class KafkaTools:
         if found is None or found.error is not None:
             return 0
         return sum(1 for p in found.partitions.values() if p.leader >= 0 and p.error is None)
-
-    def wait_until(self, condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
-        """Wait for a condition; ``what`` names it in the error if it does not come true within ``timeout`` seconds."""
-        deadline = time.monotonic() + timeout
-        while not condition():
-            if time.monotonic() > deadline:
-                raise BrokerError(f"waited {timeout:.0f} s for {what} in vain")
-            time.sleep(0.02)

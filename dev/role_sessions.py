@@ -9,9 +9,10 @@ from __future__ import annotations
 import datetime as dt
 import re
 import threading
-import urllib.parse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
+
+from werkzeug import Request, Response
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -70,13 +71,13 @@ class RoleSessions:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Serve a request."""
-        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-        found = _ACCESS_KEY.search(environ.get("HTTP_AUTHORIZATION", ""))
+        request = Request(environ)
+        found = _ACCESS_KEY.search(request.headers.get("Authorization", ""))
         access_key = found[1] if found else ""
-        if method == "POST" and path == "/":
-            return self._assume(environ, start_response, access_key)
+        if request.method == "POST" and request.path == "/":
+            return self._assume(request, access_key)(environ, start_response)
         with self._lock:
-            let_in = self._alive.get(access_key) == environ.get("HTTP_X_AMZ_SECURITY_TOKEN", "")
+            let_in = self._alive.get(access_key) == request.headers.get("X-Amz-Security-Token", "")
             if let_in:
                 self.used[access_key] = self.used.get(access_key, 0) + 1
             self.turned_away += not let_in and access_key in self._ended
@@ -84,38 +85,32 @@ class RoleSessions:
             try:
                 return self._application(environ, start_response)
             finally:
-                if self._end_after and self._end_after[0] == method and self._end_after[1] in path:
+                if self._end_after and self._end_after[0] == request.method and self._end_after[1] in request.path:
                     self._end_after = None
                     self.end_all()
-        # The body has to be read, or the connection breaks before the answer is.
-        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         if access_key in self._ended:
-            return _say(start_response, method, 400, _ERROR.format(code="ExpiredToken", message="It has expired."))
-        return _say(start_response, method, 403, _ERROR.format(code="InvalidAccessKeyId", message="Not known."))
+            return _xml(400, _ERROR, code="ExpiredToken", message="It has expired.")(environ, start_response)
+        return _xml(403, _ERROR, code="InvalidAccessKeyId", message="Not known.")(environ, start_response)
 
-    def _assume(self, environ: WSGIEnvironment, start_response: StartResponse, access_key: str) -> Iterable[bytes]:
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)).decode()
-        form = dict(urllib.parse.parse_qsl(body))
-        known = "WebIdentityToken" in form or self.trusted is None or access_key in self.trusted
-        if not known:
-            return _say(start_response, "POST", 403, _STS_ERROR.format(code="AccessDenied", message="Not trusted."))
+    def _assume(self, request: Request, access_key: str) -> Response:
+        form = request.form.to_dict()
+        if "WebIdentityToken" not in form and self.trusted is not None and access_key not in self.trusted:
+            return _xml(403, _STS_ERROR, code="AccessDenied", message="Not trusted.")
         with self._lock:
             self.given.append(form)
             key = f"ASIASESSION{len(self.given):05d}"
             self._alive[key] = f"token-of-{key}"
         end = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=self.life)
-        answer = _ANSWER.format(
+        return _xml(
+            200,
+            _ANSWER,
             action=form["Action"],
             key=key,
             token=f"token-of-{key}",
             end=end.isoformat().replace("+00:00", "Z"),
             arn=form["RoleArn"],
         )
-        return _say(start_response, "POST", 200, answer)
 
 
-def _say(start_response: StartResponse, method: str, status: int, text: str) -> Iterable[bytes]:
-    body = b"" if method == "HEAD" else text.encode()
-    headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))]
-    start_response(f"{status} {'OK' if status == 200 else 'No'}", headers)
-    return [body]
+def _xml(status: int, template: str, **values: str) -> Response:
+    return Response(template.format(**values), status, mimetype="application/xml")

@@ -9,32 +9,28 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
-import time
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Final
 
+import httpx
 import psutil
 
-from dev.kafka_broker import free_ports
-from dev.supervisor import supervised
+from dev.ports import free_ports
+from dev.supervisor import Startable, end_by_eof, supervised
+from dev.waiting import wait_for_start
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-__all__ = ["WORKER_PYTHON", "SparkCluster"]
+__all__ = ["WORKER_PYTHON", "SparkCluster", "spark_home"]
 
 WORKER_PYTHON: Final = Path(__file__).resolve().parent.parent / ".build" / "spark-workers" / "bin" / "python"
 """Python of an environment made from ``requirements/spark-workers.lock`` alone (``make setup``)."""
 
 _MASTER: Final = "127.0.0.1"
+_WORKERS: Final = 2
 _INHERITED: Final = ("HOME", "JAVA_HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 """Variables that the cluster takes over. Others, PYTHONPATH above all, would bring this checkout to the executors."""
 _DAEMON_OPTIONS: Final = "-Dspark.master.rest.enabled=false -Dspark.port.maxRetries=0"
@@ -42,33 +38,18 @@ _JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of daemons and executors: they live for seconds, so optimising their code costs more than it saves."""
 
 
-class SparkCluster:
-    """A master and its workers, each in a process of its own; a context manager.
+class SparkCluster(Startable):
+    """A master and two workers with one core and 1 GiB each, every one a process of its own.
 
-    None of them lives longer than the process that started them, and neither do their folders.
+    None of them lives longer than the process that started them, and neither do their folders. :meth:`start` raises a
+    ``RuntimeError`` with the ends of the logs if a process ends, or the workers do not register in time.
 
     Args:
-        workers: how many.
-        cores: of each.
-        memory: of each, for executors, as in ``1g``.
         conf: settings of master and workers; no command line shows them.
-        timeout: seconds to wait until all workers have registered.
     """
 
-    def __init__(
-        self,
-        *,
-        workers: int = 2,
-        cores: int = 1,
-        memory: str = "1g",
-        conf: Mapping[str, str] | None = None,
-        timeout: float = 180.0,
-    ) -> None:
-        self._count = workers
-        self._cores = cores
-        self._memory = memory
-        self._conf = dict(conf or {})
-        self._timeout = timeout
+    def __init__(self, conf: Mapping[str, str]) -> None:
+        self._conf = conf
         self._port = 0
         self._ui_port = 0
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -79,40 +60,14 @@ class SparkCluster:
         """As ``spark-submit --master`` takes it."""
         return f"spark://{_MASTER}:{self._port}"
 
-    def __enter__(self) -> Self:
-        """Start it, and wait until all workers have registered."""
-        for attempt in range(3):
-            try:
-                self._start()
-                break
-            except RuntimeError as e:
-                self.close()
-                # A free port can be taken by somebody else before the master binds it.
-                if attempt == 2 or "Address already in use" not in str(e):
-                    raise
-            except BaseException:
-                self.close()
-                raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop it."""
-        self.close()
-
-    def close(self) -> None:
+    def stop(self) -> None:
         """Stop all processes, the executors too, and remove their folders."""
         processes, self._processes = self._processes, []
         for process in reversed(processes):
             assert process.stdin is not None
             process.stdin.close()
         for process in processes:
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            end_by_eof(process)
         folders, self._folders = self._folders, []
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
@@ -172,20 +127,22 @@ class SparkCluster:
         self._port, self._ui_port = free_ports(2)
         ports = ("--port", str(self._port), "--webui-port", str(self._ui_port))
         self._launch("master", _MASTER, "org.apache.spark.deploy.master.Master", *ports)
-        for number in range(1, self._count + 1):
-            size = ("--cores", str(self._cores), "--memory", self._memory)
+        for number in range(1, _WORKERS + 1):
+            size = ("--cores", "1", "--memory", "1g")
             work = ("--port", "0", "--webui-port", "0", "--work-dir", "work")
             host = f"127.0.0.{number + 1}"
             self._launch(f"worker-{number}", host, "org.apache.spark.deploy.worker.Worker", *size, *work, self.url)
-        deadline = time.monotonic() + self._timeout
-        while self._registered() < self._count:
-            if time.monotonic() > deadline or any(process.poll() is not None for process in self._processes):
-                said = "\n".join(f"{name}:\n{text[-3_000:]}" for name, text in self.logs().items())
-                raise RuntimeError(f"the Spark cluster did not start; its last words:\n{said}")
-            time.sleep(0.05)
+        with httpx.Client(base_url=f"http://{_MASTER}:{self._ui_port}", trust_env=False) as master:
+            wait_for_start(
+                "the Spark cluster",
+                lambda: _registered_workers(master) == _WORKERS,
+                self._processes,
+                timeout=180,
+                log=lambda: "\n".join(f"{name}:\n{text[-3_000:]}" for name, text in self.logs().items()),
+            )
 
     def _launch(self, name: str, host: str, main: str, *arguments: str) -> None:
-        home = _spark_home()
+        home = spark_home()
         folder = Path(tempfile.mkdtemp(prefix=f"spark-{name}-"))
         self._folders.append(folder)
         settings = "".join(f"{setting} {value}\n" for setting, value in self._conf.items())
@@ -214,17 +171,17 @@ class SparkCluster:
                 )
             )
 
-    def _registered(self) -> int:
-        """How many workers the master knows; 0 as long as it does not answer."""
-        try:
-            with urllib.request.urlopen(f"http://{_MASTER}:{self._ui_port}/json/", timeout=5) as answer:
-                told: dict[str, Any] = json.load(answer)
-        except (OSError, ValueError):
-            return 0
-        return int(told["aliveworkers"])
+
+def _registered_workers(master: httpx.Client) -> int:
+    """The number of workers that have registered; 0 while the master does not answer."""
+    try:
+        return int(master.get("/json/").raise_for_status().json()["aliveworkers"])
+    except (httpx.HTTPError, ValueError):
+        return 0
 
 
-def _spark_home() -> Path:
+def spark_home() -> Path:
+    """The folder of pyspark, which has Spark's jars and scripts."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.submodule_search_locations

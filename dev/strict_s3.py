@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from isal import isal_zlib
+from werkzeug import Response
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -50,8 +51,7 @@ class StrictS3:
                 return self._with_times(answer) if environ["QUERY_STRING"].startswith("uploads") else answer
         status, code, message = refusal
         body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>'
-        start_response(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
-        return [body.encode()]
+        return Response(body, status, mimetype="application/xml")(environ, start_response)
 
     def create_bucket(self, name: str) -> None:
         """Make a bucket without a request."""
@@ -75,15 +75,15 @@ class StrictS3:
             self._initiated.setdefault(upload_id, now)
         return [_LISTED.sub(correct, body)]
 
-    def _refusal(self, environ: WSGIEnvironment) -> tuple[str, str, str] | None:
+    def _refusal(self, environ: WSGIEnvironment) -> tuple[int, str, str] | None:
         path = environ["PATH_INFO"].encode("latin-1")
         bucket_name, _, key = path.lstrip(b"/").partition(b"/")
         if len(key) > MAX_KEY_BYTES:
-            return "400 Bad Request", "KeyTooLongError", "Your key is too long"
+            return 400, "KeyTooLongError", "Your key is too long"
         if environ["REQUEST_METHOD"] not in ("PUT", "POST"):
             return None
         if not _digests_match(environ):
-            return "400 Bad Request", "BadDigest", "The checksum you specified did not match what we received."
+            return 400, "BadDigest", "The checksum you specified did not match what we received."
         query = urllib.parse.parse_qs(environ["QUERY_STRING"])
         if not key or "uploadId" not in query:
             return None
@@ -92,7 +92,7 @@ class StrictS3:
     @staticmethod
     def _upload_refusal(
         environ: WSGIEnvironment, bucket_name: str, key: str, upload_id: str
-    ) -> tuple[str, str, str] | None:
+    ) -> tuple[int, str, str] | None:
         from moto.s3.models import s3_backends
 
         if bucket_name not in s3_backends.bucket_accounts:
@@ -103,13 +103,13 @@ class StrictS3:
         completes = environ["REQUEST_METHOD"] == "POST"
         repeats = completes and existing is not None and existing.multipart and existing.multipart.id == upload_id
         if upload_id not in bucket.multiparts and not repeats:
-            return "404 Not Found", "NoSuchUpload", "The specified multipart upload does not exist."
+            return 404, "NoSuchUpload", "The specified multipart upload does not exist."
         wanted = environ.get("HTTP_IF_MATCH", "").strip('"')
         if completes and wanted:
             if existing is None:
-                return "404 Not Found", "NoSuchKey", "The specified key does not exist."
+                return 404, "NoSuchKey", "The specified key does not exist."
             if existing.etag.strip('"') != wanted:
-                return "412 Precondition Failed", "PreconditionFailed", "The If-Match condition did not hold."
+                return 412, "PreconditionFailed", "The If-Match condition did not hold."
         return None
 
 

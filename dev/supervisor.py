@@ -1,16 +1,22 @@
-"""How the servers of this folder start, and how they end: with whoever started them, however that ends."""
+"""Start and stop the servers of this folder; they end with the process that started them, however that ends."""
 
 from __future__ import annotations
 
 import abc
+import os
+import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from tenacity import Retrying, retry_if_exception_message, stop_after_attempt
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Startable", "end", "supervised"]
+__all__ = ["ServerProcess", "Startable", "end", "end_by_eof", "supervised"]
+
+_PORT_TAKEN: Final = retry_if_exception_message(match="(?is).*address already in use")
 
 # Runs the server and ends it when standard input closes, which it does even if the parent is killed by SIGKILL.
 # The data go only when the parent is done with them: after a crash it still wants to read the log.
@@ -38,10 +44,25 @@ def supervised(name: str, directory: Path, command: list[str]) -> list[str]:
 
 
 class Startable(abc.ABC):
-    """What runs as long as a ``with`` block."""
+    """A server that runs as long as a ``with`` block, or from :meth:`start` to :meth:`stop`."""
+
+    def start(self) -> Self:
+        """Start, and return when it serves. A start that fails leaves nothing behind.
+
+        A free port may be taken by another process before the server binds it: then it is started again.
+        """
+        Retrying(stop=stop_after_attempt(3), retry=_PORT_TAKEN, reraise=True)(self._start_or_stop)
+        return self
+
+    def _start_or_stop(self) -> None:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
 
     @abc.abstractmethod
-    def start(self) -> Self:
+    def _start(self) -> None:
         """Start, and return when it serves."""
 
     @abc.abstractmethod
@@ -59,6 +80,23 @@ class Startable(abc.ABC):
         self.stop()
 
 
+class ServerProcess(Startable):
+    """A server that is a process of its own."""
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id.
+
+        Raises:
+            RuntimeError: the server does not run.
+        """
+        if self._process is None:
+            raise RuntimeError(f"{type(self).__name__} does not run; start() it")
+        return self._process.pid
+
+
 def end(process: subprocess.Popen[bytes], patience: float = 10.0) -> None:
     """Ask a process to end, and after ``patience`` seconds no longer ask."""
     process.terminate()
@@ -66,4 +104,20 @@ def end(process: subprocess.Popen[bytes], patience: float = 10.0) -> None:
         process.wait(patience)
     except subprocess.TimeoutExpired:
         process.kill()
+        process.wait()
+
+
+def end_by_eof(process: subprocess.Popen[Any], patience: float = 20.0) -> None:
+    """End a process, and all of its group, that ends when its standard input is closed.
+
+    Args:
+        process: leader of its group.
+        patience: seconds until the group is killed.
+    """
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -9,16 +9,15 @@ no part of one above 255 bytes, no ``a`` beside ``a/b``.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import IO, Final
 
 from dev.certificates import Certificate
-from dev.kafka_broker import HOST, free_ports
-from dev.supervisor import Startable, end
+from dev.ports import HOST, free_ports, listens
+from dev.supervisor import ServerProcess, end
+from dev.waiting import wait_for_start
 
 __all__ = ["VersityGateway"]
 
@@ -27,8 +26,11 @@ BINARY: Final = Path(__file__).resolve().parents[1] / ".build" / "bin" / "versit
 _MEMORY: Final = Path("/dev/shm")
 
 
-class VersityGateway(Startable):
+class VersityGateway(ServerProcess):
     """The server as a process of its own, on an empty folder that goes with it.
+
+    :meth:`start` raises a ``RuntimeError`` if there is no binary, and with what the process said if it ends or does not
+    get ready.
 
     Attributes:
         endpoint: address to give to clients, known after :meth:`start`.
@@ -56,49 +58,23 @@ class VersityGateway(Startable):
         self._given = folder
         self._own: tempfile.TemporaryDirectory[str] | None = None
         self._log: IO[bytes] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
 
-    @property
-    def pid(self) -> int:
-        """Process id, for measurements.
-
-        Raises:
-            RuntimeError: the server does not run.
-        """
-        if self._process is None:
-            raise RuntimeError("versitygw was not started")
-        return self._process.pid
-
-    def start(self, timeout: float = 30.0) -> Self:
-        """Start the process and wait until it takes connections; ``timeout`` in seconds.
-
-        Raises:
-            RuntimeError: there is no binary, or it ended, or did not get ready; with what it said.
-        """
+    def _start(self) -> None:
         if not BINARY.exists():
             raise RuntimeError(f"there is no {BINARY}: run make versitygw")
         if self._given is None:
             self._own = tempfile.TemporaryDirectory(prefix="versitygw-", dir=_MEMORY if _MEMORY.is_dir() else None)
         folder = self._given or Path(self._own.name if self._own else "")
         (port,) = free_ports(1)
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the server does not get ready
+        self._log = log = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the server does not get ready
         self._process = subprocess.Popen(
             [str(BINARY), *self._login, *self._tls, "--port", f"{HOST}:{port}", "-q", "posix", str(folder.resolve())],
             stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
+            stdout=log,
+            stderr=log,
         )
-        deadline = time.monotonic() + timeout
-        while not _listens(port):
-            status = self._process.poll()
-            if status is not None or time.monotonic() > deadline:
-                self._log.seek(0)
-                said = self._log.read()[-2_000:].decode(errors="replace")
-                self.stop()
-                raise RuntimeError(f"versitygw did not get ready (exit status {status}):\n{said}")
-            time.sleep(0.02)
+        wait_for_start("versitygw", lambda: listens(port), [self._process], timeout=30, log=lambda: _end_of(log))
         self.endpoint = f"{'https' if self._tls else 'http'}://{HOST}:{port}"
-        return self
 
     def stop(self) -> None:
         """Stop the process and remove its own folder; without effect if it does not run."""
@@ -111,9 +87,6 @@ class VersityGateway(Startable):
             self._own.cleanup()
 
 
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection((HOST, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
+def _end_of(log: IO[bytes]) -> str:
+    log.seek(0)
+    return log.read()[-2_000:].decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What a successful run says about the assets that it fills: "this hour is complete", with counts and offsets.
+"""Events of the assets that a successful run fills: "this hour is complete", with counts and offsets.
 
 Whoever is scheduled by such an asset (a dataset, in Airflow 2) reads it as ``extra`` of the asset's event.
 """
@@ -24,7 +24,7 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
     ::
 
         {"bucket": "lake", "pipeline": "orders-to-lake",
-         "mode": "resume",           # or "verify", "restore": what the run did
+         "action": "land",           # or "verify", "restore": what the run did
          # None: a run that goes on from the stored offsets
          "window": {"source": "data interval", "start": "2026-01-01T00:00:00+00:00", "end": "2026-01-01T01:00:00+0…"},
          "status": "ok",             # "empty" if there was nothing to do for any topic
@@ -53,7 +53,7 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "bucket": run.bucket,
         "pipeline": run.pipeline,
-        "mode": returned["mode"],
+        "action": returned["action"],
         "window": returned["window"],
         "status": returned["status"],
         # No sums of what covers the window: two runs may be covered by one batch, and events are added up.

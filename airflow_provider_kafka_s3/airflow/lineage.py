@@ -1,6 +1,6 @@
-"""What OpenLineage is told about a run: topics in, prefixes out, and how much.
+"""The OpenLineage of a run: topics in, prefixes out, and how much.
 
-Nothing of it is needed to run: without the OpenLineage provider Airflow never asks.
+Nothing of it is needed to run: without the OpenLineage provider Airflow never calls it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from airflow_provider_kafka_s3.layout.keys import data_prefix
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.airflow.run_context import RunContext
@@ -40,14 +42,14 @@ class RunLineage:
             broker=str(run.kafka["bootstrap.servers"]).partition(",")[0].strip(),
             bucket=run.bucket,
             prefixes={
-                topic: f"{topic_run.log.topics_dir}/{topic}" if topic_run.log.topics_dir else topic
+                topic: data_prefix(topic_run.request.layout, topic).removesuffix("/")
                 for topic, topic_run in run.runs.items()
             },
             returned=returned,
         )
 
     def to_openlineage(self) -> Any:
-        """As ``OperatorLineage`` of the OpenLineage provider, which need not be installed before somebody asks."""
+        """As ``OperatorLineage`` of the OpenLineage provider, which is imported here only."""
         from airflow.providers.common.compat.openlineage.facet import (
             Dataset,
             OutputDataset,
@@ -73,7 +75,7 @@ class RunLineage:
 
 
 def _run_facet(returned: Mapping[str, Any]) -> Any:
-    about = {name: returned[name] for name in ("mode", "window", "status")}
+    about = {name: returned[name] for name in ("action", "window", "status")}
     return _facet_class()(**about, **returned["landed"])
 
 
@@ -86,7 +88,7 @@ def _facet_class() -> type:
     class KafkaToS3RunFacet(RunFacet):  # type: ignore[misc]  # Any without the client
         """What a run has landed; the fields are those of the task's XCom, the counts those of its ``landed``."""
 
-        mode: str
+        action: str
         window: dict[str, Any] | None
         status: str
         batches: int

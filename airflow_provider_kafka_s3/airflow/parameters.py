@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from airflow_provider_kafka_s3.airflow.settings import parse_settings, require_type, unknown_value
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from msgspec import Meta
+
+from airflow_provider_kafka_s3.config import Layout, TimePattern
+from airflow_provider_kafka_s3.config.values import Value, require_type, unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
 from airflow_provider_kafka_s3.messages import nearest
-from airflow_provider_kafka_s3.retry import RetryPolicy
-from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.submit import spark_command
 
 if TYPE_CHECKING:
@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "has_template",
-    "parse_format",
     "parse_options",
-    "parse_partitioner",
-    "parse_retry_policy",
     "parse_starting_offsets",
     "parse_topics",
-    "parse_upload",
     "require_bucket",
     "require_choice",
     "require_client_mode",
@@ -49,28 +45,19 @@ _MANY_GENERATIONS: Final = 9_999
 
 _BUCKET: Final = re.compile("[a-zA-Z0-9._-]{1,255}")
 
-_TYPES: Final[Mapping[str, tuple[Any, str]]] = {
-    "flush_size": (int | None, "of records"),
-    "max_bytes": (int, "of bytes"),
-    "max_open_objects": (int, "of objects"),
-    "on_bad_timestamp": (str, ""),
-    "directory_delim": (str, ""),
-    "file_delim": (str, ""),
-    "offset_pad_width": (int, "of digits"),
-    "part_size": (int, "of bytes"),
-    "max_records_per_run": (int | None, "of records"),
-    "max_records_per_batch": (int | None, "of records"),
-    "max_slice_records": (int, "of records"),
-    "allow_open_window": (bool, ""),
-    "adopt_wait": (float, "of seconds"),
-    "unsafe_single_writer": (bool, ""),
-    "kafka_conn_id": (str, ""),
-    "aws_conn_id": (str | None, ""),
-    "spark_conn_id": (str, ""),
-    "min_records": (int, "of records"),
-    "grace": (float, "of seconds"),
+_SECONDS: Final = Annotated[float, Meta(ge=0, description="seconds")]
+
+_TYPES: Final[Mapping[str, Any]] = {
+    "on_bad_timestamp": str,
+    "adopt_wait": _SECONDS,
+    "unsafe_single_writer": bool,
+    "kafka_conn_id": str,
+    "aws_conn_id": str | None,
+    "spark_conn_id": str,
+    "min_records": Annotated[int, Meta(ge=1, description="records")],
+    "grace": _SECONDS,
 }
-"""Of parameters, and the units of numbers."""
+"""Of parameters."""
 
 
 def has_template(value: object) -> bool:
@@ -130,7 +117,7 @@ def require_client_mode(deploy_mode: object, conf: object) -> None:
         require_conf(conf)
     said = deploy_mode or (conf.get("spark.submit.deployMode") if isinstance(conf, Mapping) else None)
     if isinstance(said, str) and not has_template(said):
-        spark_command.require_client_mode(said)
+        spark_command.require_client_deploy_mode(said)
 
 
 def require_conf(conf: object) -> None:
@@ -151,16 +138,20 @@ def require_plain_env(env_vars: Mapping[str, object] | None) -> None:
             )
 
 
-def require_known(kind: type, kwargs: Mapping[str, object]) -> None:
+def require_known(kind: type, kwargs: Mapping[str, object], groups: Mapping[str, type[Value]] | None = None) -> None:
     """Refuse the name of a parameter that is a slip: Airflow would say that there is none, and not what is near.
 
     Args:
         kind: of the operator.
         kwargs: that are left for its base classes.
+        groups: parameters whose values have fields.
     """
     makers = [vars(base)["__init__"] for base in kind.__mro__[:-1] if "__init__" in vars(base)]
     known = [name for maker in makers for name in signature(maker).parameters]
     for name in kwargs:
+        for group, values in (groups or {}).items():
+            if name in values.__struct_fields__ and name not in known:
+                raise ConfigurationError(f"{name} is a field of {group}; write {group}={{{name!r}: …}}")
         if name not in known and (near := nearest(name, known)) is not None:
             raise ConfigurationError(f"{kind.__name__} has no parameter {name!r}; did you mean {near!r}?")
 
@@ -173,7 +164,7 @@ def require_types(said: Mapping[str, object]) -> None:
     """
     for name, value in said.items():
         if name in _TYPES:
-            require_type(name, value, *_TYPES[name])
+            require_type(name, value, _TYPES[name])
 
 
 def parse_topics(topics: object) -> tuple[str, ...]:
@@ -194,31 +185,11 @@ def parse_topics(topics: object) -> tuple[str, ...]:
     return parsed
 
 
-def parse_format(value: Format | Mapping[str, Any] | str) -> Format:
-    """``"json"``, ``"bytes"``, a mapping of a :class:`Format`'s fields, or one."""
-    return parse_settings("format", Format, value)
-
-
-def parse_partitioner(value: Partitioner | Mapping[str, Any] | str) -> Partitioner:
-    """``"default"``, ``"daily"``, ``"hourly"``, a mapping of a :class:`Partitioner`'s fields, or one."""
-    return parse_settings("partitioner", Partitioner, value)
-
-
-def parse_retry_policy(value: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy:
-    """A mapping of a :class:`RetryPolicy`'s fields, or one; None: the defaults."""
-    return parse_settings("request_retry", RetryPolicy, {} if value is None else value)
-
-
-def parse_upload(value: UploadSettings | Mapping[str, Any] | None) -> UploadSettings:
-    """A mapping of an :class:`UploadSettings`' fields, or one; None: the defaults."""
-    return parse_settings("upload", UploadSettings, {} if value is None else value)
-
-
 def require_layout(layout: Layout) -> Layout:
     """Return a layout if its delimiters and its pattern can name objects; imports nothing heavy."""
     validate_delimiters(layout)
-    if layout.partitioner.path_format is not None:
-        compile_pattern(layout.partitioner.path_format.removesuffix(layout.directory_delim))
+    if isinstance(layout.partitioner, TimePattern):
+        compile_pattern(layout.partitioner.path_format.removesuffix(layout.naming.directory_delim))
     return layout
 
 

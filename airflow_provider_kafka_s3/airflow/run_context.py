@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from airflow_provider_kafka_s3.airflow import compat, connections, parameters
+from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
-from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef, UploadSettings
+from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage import bucket as s3_bucket
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
@@ -61,7 +62,7 @@ class RunContext:
     kafka: dict[str, Any] = field(repr=False)
     kafka_options: dict[str, str] = field(repr=False)
     retry: RetryPolicy
-    upload: UploadSettings
+    upload: Upload
     on_data_loss: Literal["fail", "skip"]
     connection_options: tuple[str, ...]
 
@@ -129,7 +130,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     source = KafkaSource(kafka, retrier=retrier)
     store = s3_bucket.open_bucket(bucket, access.settings, access.credentials, retrier=retrier)
     starting = parameters.parse_starting_offsets(settings.starting_offsets)
-    build = object_builder(store, **msgspec.structs.asdict(settings.upload))
+    build = object_builder(store, settings.upload)
     connection_options = connections.connection_options(settings.kafka_conn_id, settings.aws_conn_id)
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
@@ -146,7 +147,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
             parameters.starting_of(starting, topic, topics),
             run=run,
             window=window,
-            mode=resolved.mode,
+            action=resolved.action,
             attempt=f"try {ti.try_number} on {platform.node()}",
         )
         runs[topic] = TopicPipeline(

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner, Rotation
+import msgspec
+
+from airflow_provider_kafka_s3.config import Format, Layout, Limits, Naming, Partitioner, Rotation, Upload
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.retry import RetryPolicy
-from airflow_provider_kafka_s3.spark.spec import UploadSettings
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.airflow.run_window import Mode, OffsetRanges
-    from airflow_provider_kafka_s3.batch.request import RunRequest, Starting
+    from airflow_provider_kafka_s3.airflow.run_window import OffsetRanges
+    from airflow_provider_kafka_s3.batch.request import Action, RunRequest, Starting
 
 __all__ = ["RunSettings"]
 
@@ -33,19 +34,12 @@ class RunSettings:
     partitioner: Partitioner
     offsets: Literal["incremental", "data_interval"]
     starting_offsets: str | Mapping[Any, Any] | None
-    flush_size: int | None
-    max_bytes: int
-    max_open_objects: int
+    rotation: Rotation
+    naming: Naming
+    limits: Limits
+    upload: Upload
     on_bad_timestamp: str
-    directory_delim: str
-    file_delim: str
-    offset_pad_width: int
-    part_size: int
-    upload: UploadSettings
     isolation: Isolation
-    max_records_per_run: int | None
-    max_records_per_batch: int | None
-    max_slice_records: int
     on_data_loss: Literal["fail", "skip"]
     on_future_timestamp: Literal["fail", "read_to_end"]
     on_missing: Literal["fail", "ignore"]
@@ -62,13 +56,9 @@ class RunSettings:
             topics_dir=topics_dir,
             format=self.format,
             partitioner=self.partitioner,
-            rotation=Rotation(
-                flush_size=self.flush_size, max_bytes=self.max_bytes, max_open_objects=self.max_open_objects
-            ),
-            directory_delim=self.directory_delim,
-            file_delim=self.file_delim,
-            offset_pad_width=self.offset_pad_width,
-            part_size=self.part_size,
+            rotation=self.rotation,
+            naming=self.naming,
+            part_size=self.upload.part_size,
             on_bad_timestamp=self.on_bad_timestamp,
             zone_database=zone_database,
         )
@@ -80,37 +70,41 @@ class RunSettings:
         *,
         run: str,
         window: tuple[int, int] | OffsetRanges | None,
-        mode: Mode,
+        action: Action,
         attempt: str,
     ) -> RunRequest:
-        """What the engine is asked to do for one topic; wrong parameters are found by making it."""
+        """The request of a run over one topic.
+
+        Raises:
+            ConfigurationError: a parameter is invalid.
+        """
         from airflow_provider_kafka_s3.batch.request import RunRequest
 
         # A window is landed whole: a cap on it would leave a gap that no later run looks for.
-        most = self.max_records_per_run if window is None or self.offsets == "data_interval" else None
-        said = {
+        limits = self.limits
+        if window is not None and self.offsets == "incremental":
+            limits = msgspec.structs.replace(limits, records_per_run=None)
+        given = {
             "offsets": self.offsets,
             "window": window,
             "starting_offsets": self.starting_offsets,
             "isolation": self.isolation,
-            "max_records_per_run": most,
+            "records_per_run": limits.records_per_run,
         }
         return RunRequest(
             run=run,
-            mode="incremental" if window is None else "data_interval",
-            purpose=mode,
+            offsets="incremental" if window is None else "data_interval",
+            action=action,
             layout=layout,
             starting=starting,
             window=window,
             isolation=self.isolation,
-            max_records_per_run=most,
-            max_records_per_batch=self.max_records_per_batch,
-            max_slice_records=self.max_slice_records,
+            limits=limits,
             on_data_loss=self.on_data_loss,
             on_future_timestamp=self.on_future_timestamp,
             on_missing=self.on_missing,
             adopt_wait=self.adopt_wait,
             unsafe_single_writer=self.unsafe_single_writer,
             attempt=attempt,
-            params={name: str(value) for name, value in said.items() if value is not None},
+            params={name: str(value) for name, value in given.items() if value is not None},
         )

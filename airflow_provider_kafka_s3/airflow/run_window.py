@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from airflow_provider_kafka_s3.airflow import compat
-from airflow_provider_kafka_s3.airflow.settings import unknown_value
-from airflow_provider_kafka_s3.config import Partitioner
+from airflow_provider_kafka_s3.batch.request import Action
+from airflow_provider_kafka_s3.config import ByTime, Partitioner, Window
+from airflow_provider_kafka_s3.config.values import unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.layout.keys import validate_topic
 from airflow_provider_kafka_s3.messages import or_nearest
@@ -24,28 +25,24 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 __all__ = [
-    "Mode",
     "OffsetRanges",
     "RunWindow",
-    "parse_mode",
-    "parse_offsets",
+    "parse_action",
+    "parse_topic_offsets",
     "parse_window",
-    "require_length",
     "resolve_window",
 ]
-
-Mode = Literal["resume", "verify", "restore"]
-"""What a run does: land what is missing; only check what is landed; check, and write again what was deleted."""
 
 OffsetRanges = Mapping[int, tuple[int, int]]
 """Kafka partition -> ``[start, end)``."""
 
-Source = Literal["stored offsets", "conf", "params", "partition", "data interval"]
+WindowSource = Literal["stored offsets", "conf", "params", "partition", "data interval"]
+"""Where the window or the offsets of a run come from."""
 
-_MODES: Final[tuple[Mode, ...]] = get_args(Mode)
-_MODE: Final = "mode"
+_ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+_ACTION: Final = "action"
 _OURS: Final = "kafka_s3"
-_KNOWN: Final = ("window", "offsets")
+_KNOWN: Final = (_ACTION, "window", "offsets")
 
 _CLOCK_SKEW: Final = timedelta(seconds=5)
 """How far the scheduler's clock may be ahead of the worker's before a window counts as unfinished."""
@@ -69,15 +66,15 @@ class RunWindow:
     """What a run is about.
 
     Attributes:
-        mode: what it does.
+        action: what it does.
         source: what decided it; ``stored offsets``: nothing, so that a run goes on from there, and one that verifies or
             restores looks at what it has landed itself, or at all that is landed.
         window: ``[start, end)`` in epoch milliseconds, by the timestamps of the records; None: no such window.
         offsets: ``[start, end)`` per topic and Kafka partition; None: none were given.
     """
 
-    mode: Mode
-    source: Source
+    action: Action
+    source: WindowSource
     window: tuple[int, int] | None = None
     offsets: Mapping[str, OffsetRanges] | None = None
 
@@ -87,11 +84,11 @@ class RunWindow:
             about = f"the records from {start.isoformat()} until {end.isoformat()} ({self.source})"
         elif self.offsets is not None:
             about = f"given offsets ({self.source})"
-        elif self.mode == "resume":
+        elif self.action == "land":
             about = "all records since the stored offsets"
         else:
             about = "what this run has landed; if it is a new run, all that is landed"
-        return f"{self.mode} {about}"
+        return f"{self.action} {about}"
 
     def of_topic(self, topic: str) -> tuple[int, int] | OffsetRanges | None:
         """The window of one topic; None: all since its stored offsets.
@@ -123,10 +120,9 @@ def resolve_window(
     context: Context,
     *,
     offsets: Literal["incremental", "data_interval"],
-    mode: Mode = "resume",
+    action: str = "land",
     partitioner: Partitioner | None = None,
-    partition_length: timedelta | None = None,
-    allow_open_window: bool = False,
+    settings: Window | None = None,
     now: datetime | None = None,
 ) -> RunWindow:
     """Decide what a run is about.
@@ -137,10 +133,9 @@ def resolve_window(
     Args:
         context: of the task.
         offsets: as the operator has it.
-        mode: of the operator; ``conf`` and then ``params`` win over it.
+        action: of the operator; one of the run (``conf``, then ``params``) wins over it.
         partitioner: its duration is the length of a partition of the DAG, and its zone the one whose days count.
-        partition_length: of a partition of the DAG, if it is not the partitioner's.
-        allow_open_window: whether a window may end in the future.
+        settings: what a window may be; None: the defaults.
         now: the time, with a zone; None: the clock's.
 
     Raises:
@@ -149,46 +144,47 @@ def resolve_window(
         TransientError: the window ends within the next minute, so this clock may be slow.
     """
     conf, params = compat.run_conf(context), compat.run_params(context)
-    if (asked := conf.get(_MODE)) is not None:
-        mode = parse_mode("conf", asked)
-    elif (asked := params.get(_MODE)) is not None:
-        mode = parse_mode("params", asked)
-
+    settings = settings or Window()
     # The whole of conf's `kafka_s3` replaces the whole of that of params, as Airflow itself merges the two.
-    source: Source = "conf" if conf.get(_OURS) is not None else "params"
+    source: WindowSource = "conf" if conf.get(_OURS) is not None else "params"
     explicit = _explicit(source, (conf if source == "conf" else params).get(_OURS))
-    if source != "conf" or not explicit:
+    if source != "conf" or not (explicit.keys() - {_ACTION}):
         _refuse_misplaced(conf)
+    asked = parse_action(f"{source}: kafka_s3.", explicit[_ACTION]) if _ACTION in explicit else parse_action("", action)
     if "offsets" in explicit:
-        return RunWindow(mode=mode, source=source, offsets=parse_offsets(source, explicit["offsets"]))
+        return RunWindow(action=asked, source=source, offsets=parse_topic_offsets(source, explicit["offsets"]))
     if "window" in explicit:
         window = parse_window(source, explicit["window"])
         hint = "run it after its end"
     elif offsets == "incremental":
-        return RunWindow(mode=mode, source="stored offsets")
+        return RunWindow(action=asked, source="stored offsets")
     elif (partition := compat.run_partition(context)) is not None:
-        source, window = "partition", _partition_window(partition, partitioner or Partitioner(), partition_length)
+        source, window = "partition", _partition_window(partition, partitioner, settings)
         hint = "CronPartitionTimetable(…, run_offset=-1) starts a run when its partition has ended"
-    elif mode != "resume" and not _has_interval(context):
+    elif asked != "land" and not _has_interval(context):
         # All that is landed can be looked at, too.
-        return RunWindow(mode=mode, source="stored offsets")
+        return RunWindow(action=asked, source="stored offsets")
     else:
         source, window = "data interval", _data_interval(context)
         hint = "run it after its end"
-    if not allow_open_window:
+    if not settings.allow_open:
         _require_past(source, window[1], now or datetime.now(UTC), hint)
-    return RunWindow(mode=mode, source=source, window=(_milliseconds(window[0]), _milliseconds(window[1])))
+    return RunWindow(action=asked, source=source, window=(_milliseconds(window[0]), _milliseconds(window[1])))
 
 
-def parse_mode(source: str, mode: object) -> Mode:
-    """``"resume"``, ``"verify"`` or ``"restore"``.
+def parse_action(where: str, action: object) -> Action:
+    """``"land"``, ``"verify"`` or ``"restore"``.
+
+    Args:
+        where: what stands before its name in an error, such as ``conf: kafka_s3.``.
+        action: anything.
 
     Raises:
         ConfigurationError: it is none of them.
     """
-    known = next((known for known in _MODES if known == mode), None)
+    known = next((known for known in _ACTIONS if known == action), None)
     if known is None:
-        raise ConfigurationError(f"{source}: {unknown_value(f'mode={mode!r}', mode, _MODES)}")
+        raise ConfigurationError(unknown_value(f"{where}action={action!r}", action, _ACTIONS))
     return known
 
 
@@ -212,7 +208,7 @@ def parse_window(source: str, window: object) -> tuple[datetime, datetime]:
     return start, end
 
 
-def parse_offsets(source: str, offsets: object) -> dict[str, dict[int, tuple[int, int]]]:
+def parse_topic_offsets(source: str, offsets: object) -> dict[str, dict[int, tuple[int, int]]]:
     """``{topic: {Kafka partition: [start, end)}}``; partitions may be text, as they are in JSON.
 
     Raises:
@@ -256,16 +252,6 @@ def parse_offsets(source: str, offsets: object) -> dict[str, dict[int, tuple[int
     return parsed
 
 
-def require_length(length: object) -> None:
-    """Refuse a length of partitions that is none.
-
-    Raises:
-        ConfigurationError: it is not a positive ``timedelta``.
-    """
-    if length is not None and (not isinstance(length, timedelta) or length <= timedelta(0)):
-        raise ConfigurationError(f"partition_length={length!r} must be a positive timedelta, or None")
-
-
 def _explicit(source: str, given: object) -> Mapping[str, Any]:
     """What a run says about its window, None's left out; a name that is not known is a slip that must not pass."""
     if given is None:
@@ -275,32 +261,33 @@ def _explicit(source: str, given: object) -> Mapping[str, Any]:
         raise ConfigurationError(f"{source}: kafka_s3={given!r} must be a mapping; it knows {known}")
     unknown = sorted(str(name) for name in given if name not in _KNOWN)
     if unknown:
-        elsewhere = ". mode stands beside kafka_s3, not in it" if _MODE in unknown else ""
-        what_is = f"it knows {known}{elsewhere}"
-        raise ConfigurationError(
-            f"{source}: kafka_s3 has no {', '.join(map(repr, unknown))}{or_nearest(unknown[0], _KNOWN, what_is)}"
-        )
+        hint = or_nearest(unknown[0], _KNOWN, f"it knows {known}")
+        raise ConfigurationError(f"{source}: kafka_s3 has no {', '.join(map(repr, unknown))}{hint}")
     explicit = {name: value for name, value in given.items() if value is not None}
-    if len(explicit) > 1:
+    if explicit.keys() >= {"window", "offsets"}:
         raise ConfigurationError(f"{source}: kafka_s3 says both window and offsets; a run is about one of them")
     return explicit
 
 
 def _refuse_misplaced(conf: Mapping[str, Any]) -> None:
-    """Refuse a window or offsets beside ``kafka_s3``: the run would land something else, and say that all is well.
+    """Refuse an action, a window or offsets beside ``kafka_s3``: the run would do something else and succeed.
 
     Keys of ``conf`` belong to all tasks of the DAG, so only what looks like ours counts.
     """
     for name in conf:
         if name != _OURS and name.lower().replace("-", "_") == _OURS:
             raise ConfigurationError(f"conf: {name!r} is not known; did you mean {_OURS!r}?")
-    for name, looks_like in (("window", _is_window), ("offsets", _is_offsets)):
+    for name, looks_like in ((_ACTION, _is_action), ("window", _is_window), ("offsets", _is_offsets)):
         if looks_like(value := conf.get(name)):
             told = json.dumps({_OURS: {name: value}}, default=str)
             raise ConfigurationError(
                 f"conf: {name!r} has to stand in {_OURS!r}: write {told}. If it is for another task of the DAG, give "
                 f"it another name"
             )
+
+
+def _is_action(value: object) -> bool:
+    return isinstance(value, str) and value in _ACTIONS
 
 
 def _is_window(value: object) -> bool:
@@ -357,19 +344,19 @@ def _data_interval(context: Context) -> tuple[datetime, datetime]:
 
 
 def _partition_window(
-    partition: compat.RunPartition, partitioner: Partitioner, length: timedelta | None
+    partition: compat.RunPartition, partitioner: Partitioner | None, settings: Window
 ) -> tuple[datetime, datetime]:
     """From the date of a partition on, for its length; whole days are days of the calendar, however long."""
     from airflow_provider_kafka_s3.layout.zones import load_zone
 
-    length = length or _duration(partitioner)
+    by_time = partitioner if isinstance(partitioner, ByTime) else None
+    length = settings.partition_length or (by_time.duration if by_time is not None else None)
     if length is None:
         raise ConfigurationError(
-            f"nothing says how long the partition {partition.key or partition.date} of this run is: "
-            f"partitioner={partitioner.kind!r} has no duration. Set partition_length, such as "
-            f"partition_length=timedelta(hours=1)"
+            f"nothing says how long the partition {partition.key or partition.date} of this run is: the partitioner "
+            f"has no duration. Set its length: window={{'partition_length': timedelta(hours=1)}}"
         )
-    zone = load_zone(partitioner.timezone)
+    zone = load_zone(settings.timezone or (by_time.timezone if by_time is not None else "UTC"))
     start = partition.date
     if start is None:
         try:
@@ -392,12 +379,6 @@ def _partition_window(
     return start, (local + length).astimezone(UTC)
 
 
-def _duration(partitioner: Partitioner) -> timedelta | None:
-    if partitioner.kind == "time" and partitioner.duration_ms is not None:
-        return timedelta(milliseconds=partitioner.duration_ms)
-    return {"daily": _DAY, "hourly": timedelta(hours=1)}.get(partitioner.kind)
-
-
 def _require_past(source: str, end: datetime, now: datetime, hint: str) -> None:
     if end <= now + _CLOCK_SKEW:
         return
@@ -407,7 +388,7 @@ def _require_past(source: str, end: datetime, now: datetime, hint: str) -> None:
     )
     if end <= now + _CURED_BY_WAITING:
         raise TransientError(f"{early}; a retry will find it ended. Check the clocks of worker and scheduler")
-    raise ConfigurationError(f"{early}; {hint}, or let it read to the current end by allow_open_window=True")
+    raise ConfigurationError(f"{early}; {hint}, or let it read to the current end by window={{'allow_open': True}}")
 
 
 def _instants(window: tuple[int, int]) -> tuple[datetime, datetime]:

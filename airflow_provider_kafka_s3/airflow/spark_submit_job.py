@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
 from airflow_provider_kafka_s3.spark.package_zip import package_zip
 from airflow_provider_kafka_s3.spark.spec import JobResult
 from airflow_provider_kafka_s3.submit import spark_command
+from airflow_provider_kafka_s3.submit.connector import connector_packages
 from airflow_provider_kafka_s3.submit.job import JobOutcome
 from airflow_provider_kafka_s3.submit.job_script import job_script
 from airflow_provider_kafka_s3.submit.masters import require_listening
@@ -46,7 +47,7 @@ def spark_settings(operator: SparkSubmitOperator) -> SparkSettings:
     """The Spark settings of an operator, whose templates are rendered.
 
     Every parameter that ``SparkSubmitOperator`` hands to its hook is an attribute of the operator: by the same name, or
-    by that name with an underscore before it.
+    by that name with an underscore before it. A setting of ``conf`` that is None is not set.
     """
     given = {}
     for name in signature(SparkSubmitHook).parameters:
@@ -56,7 +57,7 @@ def spark_settings(operator: SparkSubmitOperator) -> SparkSettings:
     conf, env = given.pop("conf") or {}, given.pop("env_vars") or {}
     named = {name: given.pop(name) for name in _NAMED}
     return SparkSettings(
-        conf={name: str(value) for name, value in conf.items()},
+        conf={name: str(value) for name, value in conf.items() if value is not None},
         env={name: str(value) for name, value in env.items()},
         more=given,
         **named,
@@ -135,8 +136,18 @@ class SparkSubmitJob:
         else:
             conf |= spark_command.python_of_driver(conf, env)
             py_files = ",".join(filter(None, [py_files, str(package_zip(application.parent))]))
+        packages = settings.packages or connector_packages(
+            command or target.spark_binary or "spark-submit",
+            spark_command.environment_of(env),
+            named=(settings.jars, settings.driver_class_path),
+            conf=conf,
+            properties_file=settings.properties_file,
+        )
+        if packages != settings.packages:
+            self._log.info("neither jars nor packages name Spark's Kafka connector: packages=%r is used", packages)
         given = {name: getattr(settings, name) for name in _NAMED} | {
             "conf": with_job_conf(conf) | {APPLICATION_FILE: str(application)},
+            "packages": packages,
             "spark_binary": command,
             "py_files": py_files,
             "application_args": ["--job-file", self._job_file],

@@ -27,7 +27,7 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
     ::
 
         {"status": "ok",            # "empty" if there was nothing to do for any topic
-         "mode": "resume",          # or "verify" or "restore"
+         "action": "land",         # or "verify" or "restore"
          "window": {"source": "data interval", "start": "2026-01-01T00:00:00+00:00", "end": "2026-01-02T…"},
                                     # or {"source": "conf", "offsets": {"orders": {"0": [0, 100]}}}, or null
          "topics": {"orders": {
@@ -52,7 +52,7 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
     """
     topics = {topic: _topic(result) for topic, result in sorted(results.items())}
     return {
-        "mode": resolved.mode,
+        "action": resolved.action,
         "window": resolved.to_xcom(),
         "status": "ok" if any(t["status"] == "ok" for t in topics.values()) else "empty",
         "topics": topics,

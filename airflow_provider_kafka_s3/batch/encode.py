@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 import numpy as np
 from isal import isal_zlib
 
+from airflow_provider_kafka_s3.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
-from airflow_provider_kafka_s3.config import MIB, Layout
+from airflow_provider_kafka_s3.config import MIB, ByTime, Layout, Upload
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
 from airflow_provider_kafka_s3.formats.port import ObjectWriter
 from airflow_provider_kafka_s3.formats.registry import make_format
-from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.keys import validate_key
 from airflow_provider_kafka_s3.layout.split import Append, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], op
     Args:
         plan: of the batch; gives layout, topic and generation.
         slice_: one of its slices.
-        batches: all records of the slice in offset order, with the columns ``offset``, ``timestamp`` (ms), ``value``.
+        batches: all records of the slice, see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`.
         open_object: opens an object for writing, such as ``UploadPool.open``.
 
     Returns:
@@ -102,7 +102,7 @@ def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
     return ConfigurationError(
         f"batch {plan.batch} of topic {plan.topic!r} has too many objects for one commit: {count}; the limit is "
         f"{MAX_OBJECTS:,}. Reduce the number: a partitioner with wider folders, a larger flush_size, "
-        f"max_bytes or max_open_objects, or smaller batches (max_records_per_batch)"
+        f"max_bytes or max_open_objects, or smaller batches (records_per_batch of limits)"
     )
 
 
@@ -194,7 +194,7 @@ def _layout(plan: Plan) -> Layout:
 def _require_zone_database(plan: Plan, layout: Layout) -> None:
     """Local time may differ between releases of the database, and a plan's objects must not."""
     partitioner, installed = layout.partitioner, zone_database_version()
-    if partitioner.kind == "default" or partitioner.timezone == "UTC" or layout.zone_database in ("", installed):
+    if not isinstance(partitioner, ByTime) or partitioner.timezone == "UTC" or layout.zone_database in ("", installed):
         return
     raise ConfigurationError(
         f"batch {plan.batch} of topic {plan.topic!r} was planned with time zone database {layout.zone_database}, and "
@@ -225,9 +225,7 @@ def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> It
 # -- writing a lost object again --------------------------------------------------------------------------------------
 
 
-def object_builder(
-    store: DurableStore, *, threads: int = 2, memory: int = 64 * MIB, spill_dir: str | None = None
-) -> BuildObjects:
+def object_builder(store: DurableStore, upload: Upload | None = None) -> BuildObjects:
     """Make a function that builds objects again from the records of their slice.
 
     The bytes of each are kept in memory up to the layout's part size, then in an unlinked temporary file. They are
@@ -235,13 +233,13 @@ def object_builder(
 
     Args:
         store: the bucket.
-        threads: requests at the same time, if it has several parts.
-        memory: bytes of buffers, if it has several parts.
-        spill_dir: folder for temporary files; None: the system's.
+        upload: settings for objects of several parts, and the folder of temporary files; None: the defaults. Parts have
+            the size in the plan.
     """
+    how = upload or Upload()
 
     def uploads(part_size: int) -> UploadPool:
-        return UploadPool(store, part_size=part_size, threads=threads, memory=memory, spill_dir=spill_dir)
+        return UploadPool(store, part_size=part_size, threads=how.threads, memory=how.memory, spill_dir=how.spill_dir)
 
     def build(
         plan: Plan, slice_: Slice, keys: Collection[str], records: Iterator[pa.RecordBatch]
@@ -253,7 +251,7 @@ def object_builder(
             if key not in keys:
                 return None
             # The file has no name, so it cannot outlive the process.
-            file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=part_size, dir=spill_dir))  # noqa: SIM115
+            file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=part_size, dir=how.spill_dir))  # noqa: SIM115
             rebuilt = built[key] = _Rebuilt(store, key, file, part_size, lambda: uploads(part_size))
             weakref.finalize(rebuilt, file.close)
             rebuilt.stats = _ObjectStats(plan.topic_id, slice_.partition, rebuilt.write, file.flush)
@@ -319,6 +317,6 @@ class _Rebuilt:
             except BaseException:
                 pool.abort_all()
                 raise
-            if answer is not CompleteAnswer.DONE:
+            if answer is not CompleteResult.DONE:
                 # Once aborted, the upload cannot make the object visible again after somebody deleted it.
                 self.store.abort_uploads([(finished.key, finished.upload_id)])

@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.exceptions import AccessDeniedError, Configuratio
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
 
-__all__ = ["execute"]
+__all__ = ["execute_plan"]
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,9 @@ _THREADS: Final = 4
 """Slices read at the same time."""
 
 
-def execute(committer: Committer, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail") -> Manifest:
+def execute_plan(
+    committer: Committer, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail"
+) -> Manifest:
     """Read a plan's slices, upload their objects, decide, and apply the stored decision.
 
     Args:

@@ -15,7 +15,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TransientError,
 )
 
-__all__ = ["refuse_shorter_log", "require_topic_id", "topic_id_of"]
+__all__ = ["refuse_shorter_log", "require_same_cluster", "require_topic_id", "topic_id_of"]
 
 
 def require_topic_id(source: Source, topic_log: TopicLog, expected: str, *, cluster_id: str = "") -> str:
@@ -38,12 +38,14 @@ def require_topic_id(source: Source, topic_log: TopicLog, expected: str, *, clus
     topic = topic_log.topic
     info = source.describe(topic)
     live = info.topic_id or ""
-    if live != expected and cluster_id and info.cluster_id and cluster_id != info.cluster_id:
-        raise ConfigurationError(
-            f"topic {topic!r} was landed from another Kafka cluster, {cluster_id}: this one is {info.cluster_id}. "
+    if live != expected:
+        require_same_cluster(
+            topic,
+            cluster_id,
+            info.cluster_id,
             f"Nothing was read or written. Correct the Kafka connection. If the topic has moved to this cluster, "
             f"continue with it: {topic_log.remedies.reset()}. Batches planned before end for good; new runs land the "
-            f"topic from its beginning"
+            f"topic from its beginning",
         )
     if expected and not live:
         raise TransientError(
@@ -59,6 +61,25 @@ def require_topic_id(source: Source, topic_log: TopicLog, expected: str, *, clus
             f"new topic"
         )
     return live
+
+
+def require_same_cluster(topic: str, landed: str, live: str | None, consequence: str) -> None:
+    """Require that the Kafka connection leads to the cluster that a topic was landed from.
+
+    Args:
+        topic: name of the topic.
+        landed: ID of the cluster that it was landed from; empty if unknown.
+        live: ID of the cluster of the connection; None if unknown.
+        consequence: sentences for the error: what was not done, and what to do.
+
+    Raises:
+        ConfigurationError: both IDs are known and differ.
+    """
+    if landed and live and landed != live:
+        raise ConfigurationError(
+            f"topic {topic!r} was landed from another Kafka cluster, {landed}: the Kafka connection leads to {live}. "
+            f"{consequence}"
+        )
 
 
 def topic_id_of(topic_log: TopicLog, plan: Plan) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from airflow_provider_kafka_s3.batch.nesting import refuse_nesting
 from airflow_provider_kafka_s3.batch.remedies import Remedies
 from airflow_provider_kafka_s3.batch.view import View
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.documents.codec import (
     MAX_BATCH,
     Document,
@@ -242,7 +242,7 @@ class TopicLog:
             plan, _ = self.require_plan(batch)
             if plan.layout is not None:
                 return plan.layout
-        return Layout(topics_dir=self.topics_dir, format=Format(kind="json"))
+        return Layout(topics_dir=self.topics_dir, format=JsonLines())
 
     def create_plan(self, plan: Plan, *, attempt: str = "", task: PlannerTask | None = None) -> bool:
         """Append a plan; False if another plan took its number first.

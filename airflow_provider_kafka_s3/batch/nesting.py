@@ -7,7 +7,7 @@ Where it exists already, the folders of the inner pipeline's topics do not belon
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.documents.owner import decode_owner
@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.layout import keys
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.durable import DurableStore
 
-__all__ = ["data_folder", "inner_folders", "refuse_nesting"]
+__all__ = ["in_folder_of", "of_inner_topics", "refuse_nesting"]
 
 _PAGE: Final = 1_000
 """Keys to check. Other software may have written millions into the folder."""
@@ -39,11 +39,12 @@ def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_pre
     folders = topics_dir.split("/") if topics_dir else []
     for depth, folder in enumerate(folders):
         outer = "/".join(folders[:depth])
-        if (owner := _owner_of(store, outer, folder)) is not None:
+        around = keys.topic_of_folder(folder)
+        if (owner := _owner_of(store, outer, around)) is not None:
             raise PipelineConflictError(
-                f"{refused}: that is a folder of topic {folder!r} of pipeline {owner!r} (topics_dir {outer!r}), and "
+                f"{refused}: that is a folder of topic {around!r} of pipeline {owner!r} (topics_dir {outer!r}), and "
                 f"readers of that topic would read both. Nothing was written. Use a topics_dir outside any topic's "
-                f"folder; see {store.url(keys.owner_key(outer, folder))}"
+                f"folder; see {store.url(keys.owner_key(outer, around))}"
             )
     for owner_key in _owner_keys_below(store, data_prefix):
         inner = owner_key.partition(f"/{keys.CONTROL_DIR}/")[0]
@@ -53,30 +54,35 @@ def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_pre
         )
 
 
-def inner_folders(store: DurableStore, data_prefixes: Iterable[str], uploads: Iterable[str]) -> frozenset[str]:
-    """The folders of other topics within the folder of a pipeline's own topic, each with a final ``/``.
+def of_inner_topics(store: DurableStore, data_prefixes: Iterable[str], uploads: Iterable[str]) -> frozenset[str]:
+    """The keys that lie in the folders of other topics, within the folder of a pipeline's own topic.
 
     Args:
         store: the bucket.
         data_prefixes: prefixes of the keys of the pipeline's own objects.
         uploads: keys that may be the pipeline's own; only the folders around them are searched.
     """
-    own = tuple(data_prefixes)
-    folders = {
-        folder
-        for key in uploads
-        for folder in itertools.accumulate(key.split("/")[:-1], lambda path, name: f"{path}/{name}")
-        if f"{folder}/".startswith(own)
-    }
-    return frozenset(
-        data_folder(info.key) for folder in sorted(folders) for info in store.list(keys.owners_prefix(folder))
-    )
+    own, upload_keys = tuple(data_prefixes), list(uploads)
+    folders = {folder for key in upload_keys for folder in _folders(key) if f"{folder}/".startswith(own)}
+    owner_keys = {info.key for folder in sorted(folders) for info in store.list(keys.owners_prefix(folder))}
+    return frozenset(key for key in upload_keys if in_folder_of(owner_keys, key))
 
 
-def data_folder(owner_key: str) -> str:
-    """The folder of the objects of an owner document's topic, with a final ``/``."""
-    topics_dir, _, name = owner_key.partition(f"/{keys.owners_prefix('')}")
-    return f"{topics_dir}/{name.removesuffix('.json')}/"
+def in_folder_of(owner_keys: Collection[str], key: str) -> bool:
+    """Whether a key lies in the folder of a topic that has one of these owner documents."""
+    for folder in _folders(key):
+        topics_dir, _, name = folder.rpartition("/")
+        try:
+            if keys.owner_key(topics_dir, keys.topic_of_folder(name)) in owner_keys:
+                return True
+        except ConfigurationError:  # The name is not that of a topic.
+            continue
+    return False
+
+
+def _folders(key: str) -> Iterator[str]:
+    """The folders around a key, the outermost first."""
+    return itertools.accumulate(key.split("/")[:-1], lambda path, name: f"{path}/{name}")
 
 
 def _owner_of(store: DurableStore, topics_dir: str, topic: str) -> str | None:

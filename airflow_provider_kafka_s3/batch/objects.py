@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.parallel import Parallel
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer
+from airflow_provider_kafka_s3.storage.durable import CompleteResult
 
 __all__ = ["BatchObjects"]
 
@@ -164,14 +164,14 @@ class BatchObjects:
             except (AccessDeniedError, BucketNotFoundError, ThrottledError):
                 raise
             except (ConfigurationError, TransientError) as e:
-                answer, error = CompleteAnswer.UNKNOWN, e
+                answer, error = CompleteResult.UNKNOWN, e
             if self.is_intact(plan, entry):
-                if answer not in (CompleteAnswer.DONE, CompleteAnswer.GONE):
+                if answer not in (CompleteResult.DONE, CompleteResult.GONE):
                     self._abort(entry)
                 return "visible"
-            if answer in (CompleteAnswer.DONE, CompleteAnswer.GONE):
+            if answer in (CompleteResult.DONE, CompleteResult.GONE):
                 return self._appears(plan, entry)
-            refusals += answer is CompleteAnswer.REFUSED
+            refusals += answer is CompleteResult.REFUSED
             self.store.retrier.pause(attempt)
         if not self.store.upload_exists(entry.key, entry.upload_id):
             return self._appears(plan, entry)

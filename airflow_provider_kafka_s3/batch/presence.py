@@ -93,7 +93,7 @@ def missing_objects(committer: Committer, batches: Sequence[int], missing: Seque
     return MissingObjectError(
         f"{len(missing)} objects of committed batches {few([str(b) for b in sorted(set(batches))])} of topic "
         f"{committer.log.topic!r} are gone: {few([committer.store.url(key) for key in missing])}. Nothing was changed. "
-        f"Write them again from Kafka: with mode='restore', or {committer.log.remedies.restore(batches)}. Or accept "
+        f"Write them again from Kafka: with action='restore', or {committer.log.remedies.restore(batches)}. Or accept "
         f"that they are gone: for this run with on_missing='ignore', for good by "
         f"{committer.log.remedies.accept_deleted(batches)}"
     )

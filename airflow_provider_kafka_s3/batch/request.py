@@ -7,27 +7,30 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_provider_kafka_s3.batch.source import Isolation
-from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.config import Layout, Limits
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.planner import PlannerTask
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 __all__ = [
+    "Action",
     "BatchSummary",
-    "Mode",
     "OnFutureTimestamp",
     "OnMissing",
-    "Purpose",
     "RequestedWindow",
     "RunRequest",
     "Starting",
+    "TargetOffsets",
     "TopicResult",
     "Verification",
 ]
 
-Mode = Literal["incremental", "data_interval", "recover"]
+TargetOffsets = Literal["incremental", "data_interval", "recover"]
+"""What a run aims at: all that is new, a window, or what is claimed and not committed."""
+
 OnMissing = Literal["fail", "restore", "ignore"]
-Purpose = Literal["resume", "verify", "restore"]
+Action = Literal["land", "verify", "restore"]
+"""What a run does: land what is missing; check what is landed; check it and write again what was deleted."""
 OnFutureTimestamp = Literal["fail", "read_to_end"]
 Starting = Literal["earliest", "latest"] | Mapping[int, int]
 RequestedWindow = tuple[int, int] | Mapping[int, tuple[int, int]]
@@ -41,11 +44,11 @@ class RunRequest:
 
     Attributes:
         run: its key; the same for every try.
-        mode: how the target is made.
+        offsets: what the target is.
         layout: of the batches it plans.
         starting: where the topic begins when the marker is created; None: where the window does.
         window: see :data:`RequestedWindow` (``data_interval``).
-        purpose: ``resume``: land what the target lacks, and look whether what is landed is still there. ``verify``:
+        action: ``land``: land what the target lacks, and look whether what is landed is still there. ``verify``:
             read every object of the window (without one: of the run's target; without a record of the run: of all that
             is landed) and compare it with its manifest; nothing is written. ``restore``: the same, then write again
             from Kafka what is missing. Neither of these two lands offsets that are not landed yet.
@@ -54,13 +57,11 @@ class RunRequest:
         task: of Airflow that the run belongs to, if one does; stands in its plans, so that another run can see whether
             it still runs.
         isolation: of the end offsets and of the read.
-        max_records_per_run: cap of the target, shared evenly by the partitions (``incremental``).
-        max_records_per_batch: cap of one batch; a run may need several.
-        max_slice_records: offsets of one slice at most.
+        limits: of the run, its batches and their slices; ``records_per_run`` is for ``incremental`` only.
         on_data_loss: whether offsets that retention deleted are an error or a recorded gap.
         on_future_timestamp: a record of the future hides where a window of time ends: an error, or the window is read
             to the current end.
-        on_missing: what a rerun does about an object that is gone (``resume``); ``ignore`` also lets ``verify`` report
+        on_missing: what a rerun does about an object that is gone (``land``); ``ignore`` also lets ``verify`` report
             it without failing.
         adopt_wait: seconds to wait for another run's batch before doing its work again, unless whoever planned it lives
             no more; pure thrift.
@@ -69,17 +70,15 @@ class RunRequest:
     """
 
     run: str
-    mode: Mode
+    offsets: TargetOffsets
     layout: Layout
     starting: Starting | None
     window: RequestedWindow | None = None
-    purpose: Purpose = "resume"
+    action: Action = "land"
     attempt: str = ""
     task: PlannerTask | None = None
     isolation: Isolation = "read_committed"
-    max_records_per_run: int | None = None
-    max_records_per_batch: int | None = 100_000_000
-    max_slice_records: int = 5_000_000
+    limits: Limits = field(default_factory=Limits)
     on_data_loss: Literal["fail", "skip"] = "fail"
     on_future_timestamp: OnFutureTimestamp = "fail"
     on_missing: OnMissing = "fail"
@@ -88,23 +87,17 @@ class RunRequest:
     params: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.max_slice_records < 1:
-            raise ConfigurationError(f"max_slice_records={self.max_slice_records} must be a positive number of records")
-        for name in ("max_records_per_run", "max_records_per_batch"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigurationError(f"{name}={value} must be a positive number of records, or None for no limit")
-        if (self.mode == "data_interval") != (self.window is not None):
-            raise ConfigurationError(f"mode {self.mode!r} does not go with the window {self.window}")
-        if self.starting is None and self.window is None and self.purpose == "resume":
+        if (self.offsets == "data_interval") != (self.window is not None):
+            raise ConfigurationError(f"offsets={self.offsets!r} does not go with the window {self.window}")
+        if self.starting is None and self.window is None and self.action == "land":
             raise ConfigurationError("a run without a window needs starting offsets: 'earliest', 'latest' or a mapping")
         if isinstance(self.window, Mapping):
             self._check_offsets(self.window)
         elif self.window is not None and self.window[0] >= self.window[1]:
             raise ConfigurationError(f"the window [{self.window[0]}, {self.window[1]}) is empty or reversed")
-        if self.mode != "incremental" and self.max_records_per_run is not None:
+        if self.offsets != "incremental" and self.limits.records_per_run is not None:
             raise ConfigurationError(
-                f"max_records_per_run would leave a {self.mode!r} run incomplete; use max_records_per_batch, which "
+                f"limits: records_per_run would leave a {self.offsets!r} run incomplete; use records_per_batch, which "
                 f"splits the run into several batches"
             )
 
@@ -154,7 +147,7 @@ class Verification:
             absence is an error).
         restored: keys that were written again from Kafka.
         accepted: keys that are absent because somebody accepted their loss.
-        uncovered: offsets of the window that no committed batch covers. They are for a ``resume`` to land.
+        uncovered: offsets of the window that no committed batch covers. They are for a run to ``land``.
         undated: landed offsets that retention has deleted from Kafka, and of which no timestamp tells any more whether
             they belong to a window of time. They were not looked at.
     """
@@ -180,7 +173,7 @@ class TopicResult:
         skipped: offsets of the target that are recorded as lost.
         verified: objects that a rerun looked at and found.
         wrote: whether this attempt planned, executed, completed or restored anything.
-        verification: of ``verify`` and ``restore``; None of ``resume``.
+        verification: of ``verify`` and ``restore``; None of ``land``.
     """
 
     topic: str

@@ -51,7 +51,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
-from airflow_provider_kafka_s3.layout.keys import data_prefix
+from airflow_provider_kafka_s3.layout.keys import data_prefix, is_hidden
 
 __all__ = ["TopicRun"]
 
@@ -157,10 +157,10 @@ class TopicRun:
                 on_future_timestamp=self.request.on_future_timestamp,
             )
             target = interval_target(view, window)
-        elif self.request.mode == "incremental":
+        elif self.request.offsets == "incremental":
             target = incremental_target(view, ends)
-            if self.request.max_records_per_run is not None:
-                target = fair_share(target, self.request.max_records_per_run)
+            if self.request.limits.records_per_run is not None:
+                target = fair_share(target, self.request.limits.records_per_run)
         else:
             target = recovery_target(view)
         if not target:
@@ -172,9 +172,10 @@ class TopicRun:
             # Offsets that somebody typed: what is wrong with them is said before the run is bound to them.
             self._claimable(unclaimed, ends, self.request.isolation)
         self._say_how_much(target, below)
+        self._warn_if_hidden()
         record = RunRecord(
             run=self.request.run,
-            mode=self.request.mode,
+            offsets=self.request.offsets,
             params=dict(self.request.params),
             topic_id=view.marker.topic_id,
             generation=view.marker.generation,
@@ -243,9 +244,19 @@ class TopicRun:
                 ", ".join(f"{Offsets({p: r}).count:,} of partition {p}" for p, r in below.items()),
             )
 
+    def _warn_if_hidden(self) -> None:
+        if is_hidden(self.request.layout, self.topic):
+            log.warning(
+                "topic %s: Spark, Hive, Athena and Trino skip names that begin with '_' or '.', so that its objects, "
+                "%s…, are landed and nobody reads them. Set naming={'topic_prefix': 'topic='}; objects that are there "
+                "keep their names",
+                self.topic,
+                data_prefix(self.request.layout, self.topic),
+            )
+
     def _warn_if_different(self, record: RunRecord) -> None:
-        first = (record.mode, record.params, record.isolation)
-        now = (self.request.mode, dict(self.request.params), self.request.isolation)
+        first = (record.offsets, record.params, record.isolation)
+        now = (self.request.offsets, dict(self.request.params), self.request.isolation)
         if first != now:
             log.warning(
                 "topic %s: this run was first tried as %s %s, %s, and keeps that target; asked for now, and ignored: "
@@ -289,10 +300,10 @@ class TopicRun:
 
     def _append(self, record: RunRecord, view: View, free: Offsets, topic_id: str) -> Plan | None:
         """Append the next plan towards the target; None if somebody else was faster and the view is stale."""
-        claim, tail = next_claim(view, free, max_records=self.request.max_records_per_batch)
+        claim, tail = next_claim(view, free, max_records=self.request.limits.records_per_batch)
         ends = self.source.ends(self.topic, tuple(claim), record.isolation)
         split = self._claimable(claim, ends, record.isolation)
-        largest = self.request.max_slice_records
+        largest = self.request.limits.records_per_slice
         # What is left, of a coverage with many gaps or with small slices, is for the next batch.
         read = first_slices(split.read, max_records=largest, most=MAX_SLICES)
         plan = Plan(

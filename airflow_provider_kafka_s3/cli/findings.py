@@ -23,12 +23,14 @@ class Finding:
             runs fail, or may lose something.
         message: what was seen.
         fix: what to do about it; empty if nothing.
+        kind: of the error that ended the check; empty if none did.
     """
 
     check: str
     level: Level
     message: str
     fix: str = ""
+    kind: str = ""
 
 
 def good(check: str, message: str) -> Finding:
@@ -41,4 +43,4 @@ def guarded(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
     try:
         return list(look())
     except KafkaS3Error as e:
-        return [Finding(check, "error", f"{type(e).__name__}: {message_of(e)}")]
+        return [Finding(check, "error", f"{type(e).__name__}: {message_of(e)}", kind=e.kind)]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.cli.findings import Finding, good, guarded
 from airflow_provider_kafka_s3.messages import few
-from airflow_provider_kafka_s3.spark.connector import coordinates
 from airflow_provider_kafka_s3.submit.versions import (
     TESTED,
     connector_flaw,
@@ -101,8 +100,9 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
     """Whether the jars that the operator gets are those that this pyspark needs.
 
     Args:
-        jars: paths, separated by commas; None: it gets packages.
+        jars: paths, separated by commas; None: it gets none.
     """
+    from airflow_provider_kafka_s3.submit.connector import connector_packages
     from airflow_provider_kafka_s3.submit.jars import jars_of_spark, local_jars, missing_jars, unreadable_jars
     from airflow_provider_kafka_s3.submit.spark_command import environment_of, find_spark_submit
 
@@ -112,9 +112,11 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
             "connector", "unknown", "not looked at: which one fits is told by pyspark, which is not installed"
         )
         return
-    wanted = coordinates(version)
+    command = find_spark_submit(local=True) or "spark-submit"
     if not jars:
-        yield good("connector", f"not looked at; use packages={wanted!r}, or name the operator's jars by --jars")
+        fetched = connector_packages(command, environment_of({}), conf={})
+        how = f"{fetched} is fetched by every job" if fetched else "this Spark or its settings may bring it"
+        yield good("connector", f"{how}; not looked at. To check jars of the operator, name them by --jars")
         return
     if unreadable := unreadable_jars(jars):
         yield Finding(
@@ -125,11 +127,14 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
     missing = missing_jars(jars)
     if missing:
         # As the operator judges: what Spark brings itself counts, and may not be known.
-        brought = jars_of_spark(find_spark_submit(local=True) or "spark-submit", environment_of({}))
+        brought = jars_of_spark(command, environment_of({}))
         missing = [] if brought is None else missing_jars(jars, brought)
     if missing:
         yield Finding(
-            "connector", "error", f"{', '.join(missing)} is not among the jars", f"add it, or use packages={wanted!r}"
+            "connector",
+            "error",
+            f"{', '.join(missing)} is not among the jars",
+            "add it, or leave jars= out: it is fetched",
         )
     if (flaw := connector_flaw(version, jars=names)) is not None:
         yield Finding("connector", "error", flaw.what, flaw.fix)

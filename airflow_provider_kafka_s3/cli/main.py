@@ -10,12 +10,12 @@ import logging
 import platform
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.cli import doctor, maintenance, repair, status, verify
 from airflow_provider_kafka_s3.cli.access import Access, add_options
-from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer
+from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer, error_json
 from airflow_provider_kafka_s3.documents.codec import printable
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError, message_of
 from airflow_provider_kafka_s3.messages import readable
@@ -183,8 +183,7 @@ def _fail(error: KafkaS3Error, *, as_json: bool) -> int:
     code = USAGE if isinstance(error, ConfigurationError) else FAILED if isinstance(error, TerminalError) else RETRY
     message = message_of(error)
     if as_json:
-        told: dict[str, Any] = {"type": type(error).__name__, "message": message, "terminal": code != RETRY}
-        print(json.dumps({"error": told}, indent=2))
+        print(json.dumps({"error": error_json(error)}, indent=2))
     print(readable(f"kafka-s3: {type(error).__name__}: {message}"), file=sys.stderr)
     return code
 

@@ -6,9 +6,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TerminalError, message_of
 from airflow_provider_kafka_s3.messages import count, size
 
-__all__ = ["FAILED", "FINDINGS", "INTERRUPTED", "OK", "RETRY", "USAGE", "Answer", "count", "ranges", "size", "table"]
+__all__ = [
+    "FAILED",
+    "FINDINGS",
+    "INTERRUPTED",
+    "OK",
+    "RETRY",
+    "USAGE",
+    "Answer",
+    "count",
+    "error_json",
+    "ranges",
+    "size",
+    "table",
+]
 
 OK: Final = 0
 """Done, and nothing is wrong."""
@@ -37,6 +51,16 @@ class Answer:
     data: dict[str, Any]
     lines: Sequence[str] = field(default_factory=tuple)
     code: int = OK
+
+
+def error_json(error: KafkaS3Error) -> dict[str, Any]:
+    """An error in the output of ``--json``."""
+    return {
+        "kind": error.kind,
+        "type": type(error).__name__,
+        "message": message_of(error),
+        "terminal": isinstance(error, TerminalError),
+    }
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Checks of ``kafka-s3 doctor`` on the bucket: rights, conditional writes, lifecycle rules, versions, the clock."""
+"""Checks of ``kafka-s3 doctor`` on the bucket: rights, conditional writes, lifecycle, names, versions, the clock."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from airflow_provider_kafka_s3.batch.log import prove_conditions
 from airflow_provider_kafka_s3.cli.findings import Finding, Level, good, guarded
 from airflow_provider_kafka_s3.documents.codec import canonical
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, PreconditionFailed
+from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.s3_errors import translate
 
 if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.batch.log import TopicLog
     from airflow_provider_kafka_s3.cli.access import Access
+    from airflow_provider_kafka_s3.config import Layout
     from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 __all__ = ["check_store", "clock_finding", "lifecycle_findings"]
@@ -46,6 +49,7 @@ def check_store(access: Access) -> list[Finding]:
         found += guarded("uploads", lambda: _uploads(store, keys.probe_key(topics_dir)))
     found += guarded("clock", lambda: _clock(access))
     found += guarded("lifecycle", lambda: _lifecycle(access))
+    found += guarded("names", lambda: _names(access))
     return found + guarded("versions", lambda: _versions(access))
 
 
@@ -232,6 +236,36 @@ def _removes(rule: Mapping[str, Any]) -> bool:
         return True
     expiration = rule.get("Expiration") or {}
     return bool({"Days", "Date"} & set(expiration))
+
+
+def _names(access: Access) -> Iterator[Finding]:
+    said = access.said
+    hidden = {}
+    for pipeline, topic in owned_topics(access.store, topics_dir=access.topics_dir, pipeline=said.pipeline):
+        if topic.startswith(("_", ".")) and (not said.topic or topic in said.topic):
+            layout = _layout(access.topic_log(pipeline, topic))
+            if layout is not None and keys.is_hidden(layout, topic):
+                hidden[topic] = keys.data_prefix(layout, topic)
+    for topic, prefix in hidden.items():
+        yield Finding(
+            "names",
+            "warning",
+            f"the objects of topic {topic!r}, {prefix}…, have names that begin with '_' or '.': Spark, Hive, Athena "
+            f"and Trino skip such names without an error, and read nothing of the topic",
+            "give the operator naming={'topic_prefix': 'topic='}; objects that are there keep their names until "
+            "another pipeline lands them again (docs/changing-layout.md)",
+        )
+    if not hidden:
+        yield good("names", "readers skip the objects of no topic")
+
+
+def _layout(topic_log: TopicLog) -> Layout | None:
+    """Of the topic's latest batch that has one; None: there is no batch."""
+    if topic_log.read_marker() is None:
+        return None
+    batches = range(topic_log.view().next - 1, 0, -1)
+    # A reset has none.
+    return next((layout for n in batches if (layout := topic_log.require_plan(n)[0].layout) is not None), None)
 
 
 def _versions(access: Access) -> Iterator[Finding]:

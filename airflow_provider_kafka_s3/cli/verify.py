@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.cli.access import Access
-from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, size
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, error_json, size
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.exceptions import (
@@ -42,16 +42,16 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
     window = _window(access, topic_log)
     request = RunRequest(
         run=f"operator:verify:{uuid.uuid4()}",
-        mode="incremental" if window is None else "data_interval",
+        offsets="incremental" if window is None else "data_interval",
         window=window,
         layout=topic_log.last_layout(topic_log.view().next),
         starting="earliest",
-        purpose="restore" if access.said.restore and not access.said.dry_run else "verify",
+        action="restore" if access.said.restore and not access.said.dry_run else "verify",
     )
     try:
         result = access.topic_pipeline(topic_log.pipeline, topic_log.topic).run(request).advance()
     except (MissingObjectError, ForeignObjectError, BatchLossError) as e:
-        return {"status": "damaged", "error": type(e).__name__, "message": str(e)}, f"{topic_log.topic}: {e}", True
+        return {"status": "damaged", "error": error_json(e)}, f"{topic_log.topic}: {e}", True
     if not isinstance(result, TopicResult) or result.verification is None:
         raise TypeError("a verification plans nothing")
     found = result.verification

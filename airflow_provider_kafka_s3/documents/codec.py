@@ -119,7 +119,7 @@ def encode(document: Document, stamp: dict[str, str]) -> bytes:
         raise ConfigurationError(
             f"a {_kind(type(document))} of {len(encoded):,} bytes is too long to be read again ({MAX_BYTES:,} are the "
             f"limit); nothing was written. Let the batch have fewer objects or parts: a partitioner with wider "
-            f"folders, a larger flush_size or part_size, or smaller batches (max_records_per_batch)"
+            f"folders, a larger flush_size or part_size, or smaller batches (records_per_batch of limits)"
         )
     return encoded
 

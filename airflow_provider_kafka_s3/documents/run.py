@@ -16,7 +16,8 @@ class RunRecord(Document, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     Attributes:
         run: its key.
-        mode: how the target was made: ``incremental``, ``data_interval`` or ``recover``.
+        offsets: what the target is: ``incremental`` (all that was new), ``data_interval`` (a window) or ``recover``
+            (what was claimed and not committed).
         params: what the caller asked for; information.
         topic_id: incarnation of the topic.
         generation: of the target.
@@ -28,7 +29,7 @@ class RunRecord(Document, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """
 
     run: str
-    mode: Literal["incremental", "data_interval", "recover"]
+    offsets: Literal["incremental", "data_interval", "recover"]
     params: dict[str, str]
     topic_id: str
     generation: int

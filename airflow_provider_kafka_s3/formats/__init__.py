@@ -1,1 +1,1 @@
-"""Bytes: how the records of an object are encoded; deterministic, whatever the batches that bring them."""
+"""Formats: the encoding of an object's records, which does not depend on the batches in which they are read."""

@@ -1,4 +1,4 @@
-"""Compression of whole objects as a stream, with bytes that do not depend on how the stream is cut."""
+"""Compression of whole objects as a stream; the output does not depend on the sizes of the writes."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from airflow_provider_kafka_s3.formats.port import Buffer
 __all__ = ["BLOCK_SIZE", "Compression", "Compressor", "Gzip", "Plain", "make_compression"]
 
 BLOCK_SIZE: Final = 64 * KIB
-"""Bytes that the deflate encoder is fed at a time; part of what decides the bytes of a compressed object."""
+"""Bytes of one call of the deflate encoder; the bytes of a compressed object depend on it."""
 
-# RFC 1952: magic, deflate, no flags, no time, no extra flags, unknown system: nothing of the machine or clock.
+# RFC 1952: magic, deflate, no flags, no time, no extra flags, unknown system: independent of machine and clock.
 _GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _RAW_DEFLATE: Final = -15
 
 
 class Compressor(Protocol):
-    """Turns the bytes of one object into the bytes of its file."""
+    """Compresses the bytes of one object."""
 
     def write(self, data: memoryview) -> Iterator[Buffer]:
-        """Take bytes, yield what is ready; must be consumed to its end."""
+        """Compress bytes; yields the output so far, and must be consumed to its end."""
         ...
 
     def close(self) -> Iterator[Buffer]:
-        """Yield the rest."""
+        """Yield the rest of the output."""
         ...
 
 
 Compression: TypeAlias = Callable[[], Compressor]
-"""Begins an object."""
+"""Makes the compressor of one object."""
 
 
 def make_compression(name: CompressionName, level: int) -> Compression:
-    """How objects are compressed; ``level`` is ISA-L's, 0 to 3."""
+    """The compression of a name; ``level`` is ISA-L's, 0 to 3."""
     return partial(Gzip, level) if name == "gzip" else Plain
 
 
 class Plain:
-    """Bytes as they are, without a copy."""
+    """No compression; the bytes are not copied."""
 
     def write(self, data: memoryview) -> Iterator[Buffer]:
         """Yield the bytes."""
@@ -52,16 +52,16 @@ class Plain:
             yield data
 
     def close(self) -> Iterator[Buffer]:
-        """Yield nothing: nothing was held back."""
+        """Yield nothing: there is no buffer."""
         return iter(())
 
 
 class Gzip:
     """One gzip member per object.
 
-    An encoder's output may depend on how its input is cut, so it is fed blocks of exactly ``BLOCK_SIZE`` bytes, counted
-    from the object's beginning. Until the first block is full the object costs its own bytes only; from then on one
-    block and the encoder's state (together about 320 KiB at level 1).
+    An encoder's output may depend on the sizes of its input, so every call gets exactly ``BLOCK_SIZE`` bytes, counted
+    from the object's beginning. Until the first block is full, the object needs memory for its own bytes only; then for
+    one block and the encoder's state, together about 320 KiB at level 1.
     """
 
     def __init__(self, level: int) -> None:
@@ -72,7 +72,7 @@ class Gzip:
         self._size = 0
 
     def write(self, data: memoryview) -> Iterator[Buffer]:
-        """Compress whole blocks, keep the rest."""
+        """Compress whole blocks; the rest stays in the buffer."""
         self._crc = isal_zlib.crc32(data, self._crc)
         self._size += data.nbytes
         position = 0
@@ -89,7 +89,7 @@ class Gzip:
         self._pending += data[end:]
 
     def close(self) -> Iterator[Buffer]:
-        """Compress the rest and end the member with checksum and size."""
+        """Compress the buffer, and end the member with checksum and size."""
         yield from self._compress(self._pending)
         self._pending = bytearray()
         yield self._deflate.flush() + struct.pack("<LL", self._crc, self._size & 0xFFFFFFFF)

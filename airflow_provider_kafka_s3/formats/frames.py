@@ -1,37 +1,37 @@
-"""Frames: records as they stand in a file of records one after another, made for a whole batch at a time.
+"""Frames: the encoded records of a file that is a sequence of records, made for a whole batch at a time.
 
-Arrays are made from buffers here: ``pyarrow.array`` and ``pyarrow.scalar`` import pandas where it is installed, which
-costs a Python worker more than a second and 50 MB.
+``pyarrow.scalar`` is not used here: it imports pandas, see :mod:`airflow_provider_kafka_s3.arrays`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array
 from airflow_provider_kafka_s3.config import OnNull
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.formats.compression import Compression, Compressor
-from airflow_provider_kafka_s3.formats.port import Array, Buffer, Int64Array, Payload, Prepared
+from airflow_provider_kafka_s3.formats.port import Buffer, Payload, Prepared
 
-__all__ = ["FrameWriter", "binary_array", "bounds", "contents", "handle_nulls", "join", "prepared", "record_error"]
+__all__ = ["FrameWriter", "bounds", "contents", "handle_nulls", "join", "prepared", "record_error"]
 
 
 def record_error(batch: pa.RecordBatch, row: int, *, topic: str, partition: int, what: str) -> RecordError:
-    """A RecordError about one row; ``what`` says what is wrong and what to do, never what the record holds."""
+    """A RecordError about one row; ``what`` is the cause and what to do, without any content of the record."""
     offset = batch.column("offset")[row].as_py()
     return RecordError(f"topic {topic!r}, partition {partition}, offset {offset}: {what}")
 
 
 def handle_nulls(batch: pa.RecordBatch, on_null: OnNull, *, topic: str, partition: int) -> tuple[pa.RecordBatch, int]:
-    """The batch without null values, and how many there were.
+    """The batch without null values, and their number.
 
     Raises:
-        RecordError: there is one and ``on_null`` is ``fail``.
+        RecordError: there is a null value, and ``on_null`` is ``fail``.
     """
     values = batch.column("value")
     if values.null_count == 0:
@@ -49,24 +49,17 @@ def handle_nulls(batch: pa.RecordBatch, on_null: OnNull, *, topic: str, partitio
 
 
 def join(values: Array, separator: bytes) -> Array:
-    """Put the separator behind every value."""
+    """Append the separator to every value."""
     if not separator:
         return values
     empty, end = (binary_array([text], large=pa.types.is_large_binary(values.type))[0] for text in (b"", separator))
     return cast("Array", pc.binary_join_element_wise(values, empty, end))
 
 
-def binary_array(values: Sequence[bytes], *, large: bool) -> Array:
-    """Values as an array; ``large`` for 64-bit offsets."""
-    ends = np.cumsum([0, *map(len, values)], dtype=np.int64 if large else np.int32)
-    buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))]
-    return cast("Array", pa.Array.from_buffers(pa.large_binary() if large else pa.binary(), len(values), buffers))
-
-
 def bounds(values: Array) -> Int64Array:
-    """Where each value begins in the data of the array, and where the last one ends: one more than there are values.
+    """The beginning of each value in the data of the array, and the end of the last one: one more than values.
 
-    A slice of an array keeps the data of the whole, so the first bound need not be 0.
+    A slice shares the data of the whole array, so the first bound need not be 0.
     """
     buffer = values.buffers()[1]
     if len(values) == 0 or buffer is None:
@@ -77,18 +70,18 @@ def bounds(values: Array) -> Int64Array:
 
 
 def contents(values: Array) -> memoryview:
-    """The bytes of all values, one after another, without a copy."""
+    """The bytes of all values, one after another; not copied."""
     at, data = bounds(values), values.buffers()[2]
     return memoryview(b"") if data is None else memoryview(data)[at[0] : at[-1]].cast("B")
 
 
 def prepared(batch: pa.RecordBatch, frames: Array, ignored: int) -> Prepared:
-    """A batch and its frames as what the split and the writers take."""
+    """A prepared batch whose payload are its frames."""
     return Prepared(records=batch, sizes=np.diff(bounds(frames)), payload=frames, ignored=ignored)
 
 
 class FrameWriter:
-    """Writes frames one after another, through a compressor."""
+    """Writes frames one after another, with compression."""
 
     def __init__(self, compression: Compression) -> None:
         self._compressor: Compressor = compression()

@@ -1,9 +1,9 @@
 """The ``json`` format: one JSON document per line.
 
-Every value has to be one JSON document (RFC 8259). It passes byte for byte, unless it has raw newlines: then its tokens
-stay and the space between them goes, so that it is one line.
+Every value has to be one JSON document (RFC 8259). It is written byte for byte, unless it contains newlines: then the
+white space between its tokens is left out, so that it is one line.
 
-A block of records is checked at once. Only if that fails are its records looked at one by one, to find the one to blame
+A batch of records is checked at once. Only if that fails, its records are checked one by one, to find the invalid one
 or to rewrite those with newlines; both ways accept the same values.
 """
 
@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
+from airflow_provider_kafka_s3.arrays import Array, binary_array
 from airflow_provider_kafka_s3.formats.compression import make_compression
 from airflow_provider_kafka_s3.formats.frames import (
     FrameWriter,
-    binary_array,
     bounds,
     contents,
     handle_nulls,
@@ -30,13 +30,13 @@ from airflow_provider_kafka_s3.formats.frames import (
     prepared,
     record_error,
 )
-from airflow_provider_kafka_s3.formats.port import Array, ObjectWriter, Prepared
+from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
 
 __all__ = ["JsonLinesFormat"]
 
 _NEWLINE: Final = b"\n"
 _SPACE: Final = 0x20
-# Checks the grammar and builds nothing: Raw leaves the document as it is.
+# Checks the grammar without making objects: Raw does not decode the document.
 _DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^"\s]+')
 
@@ -54,12 +54,12 @@ _LAST: Final = _members(b'}]"0123456789el')
 class JsonLinesFormat:
     """Valid JSON, one document per line, UTF-8."""
 
-    def __init__(self, settings: config.Format) -> None:
+    def __init__(self, settings: config.JsonLines) -> None:
         self._on_null = settings.on_null
         self._compression = make_compression(settings.compression, settings.compression_level)
 
     def prepare(self, batch: pa.RecordBatch, *, topic: str, partition: int) -> Prepared:
-        """Check and frame every value.
+        """Check every value, and make its frame.
 
         Raises:
             RecordError: a value is null and nulls are not ignored, or it is not one JSON document in UTF-8.
@@ -78,7 +78,7 @@ class JsonLinesFormat:
                         row,
                         topic=topic,
                         partition=partition,
-                        what=f"the value is not a JSON document ({e}); land the topic with Format(kind='bytes'), "
+                        what=f"the value is not a JSON document ({e}); land the topic with format='bytes', "
                         f"since correcting its producer helps later records only",
                     ) from None
             frames = join(binary_array(lines, large=pa.types.is_large_binary(values.type)), _NEWLINE)
@@ -90,14 +90,14 @@ class JsonLinesFormat:
 
 
 def _all_are_lines(values: Array, frames: Array) -> bool:
-    """Whether every value certainly is one JSON document on one line; False means that one has to look closer."""
+    """Whether every value certainly is one JSON document on one line; if False, they have to be checked one by one."""
     if len(values) == 0:
         return True
     at = bounds(values) - bounds(values)[0]
     if not np.diff(at).all():  # an empty value is no document
         return False
     data = np.frombuffer(contents(values), np.uint8)
-    # Seen as signed numbers all bytes beyond ASCII are negative: one pass finds neither them nor control characters.
+    # As signed numbers, bytes beyond ASCII are negative: one comparison finds them and control characters.
     if data.view(np.int8).min() < _SPACE:
         if data.min() < _SPACE and ((data == ord("\n")) | (data == ord("\r"))).any():
             return False
@@ -105,10 +105,10 @@ def _all_are_lines(values: Array, frames: Array) -> bool:
             values.cast(pa.large_string() if pa.types.is_large_binary(values.type) else pa.string())
         except pa.ArrowInvalid:
             return False
-    # The decoder takes a newline for space like any other: '{"a":' and '1}' on two lines are one document to it, and
-    # '1 2' on one line are two. It cannot be deceived if each line begins as a document may begin and ends as one may
-    # end, since no document goes on after an end with a beginning: then it finds at least one document in each line,
-    # and as many documents as lines means one in each.
+    # For the decoder, a newline is white space: '{"a":' and '1}' on two lines are one document, and '1 2' on one line
+    # are two. If each line begins with a character that may begin a document, and ends with one that may end it, there
+    # is at least one document in each line, since no document continues with a beginning after an end. So as many
+    # documents as lines means one document in each line.
     if not (_FIRST[data[at[:-1]]].all() and _LAST[data[at[1:] - 1]].all()):
         return False
     try:
@@ -118,8 +118,8 @@ def _all_are_lines(values: Array, frames: Array) -> bool:
 
 
 def _line(value: bytes | None) -> bytes:
-    """The value as one line; ValueError, without a word of its content, if it is not one JSON document in UTF-8."""
-    if not value:  # nulls were handled before
+    """The value as one line; ValueError, without any content, if it is not one JSON document in UTF-8."""
+    if not value:  # there are no nulls any more
         raise ValueError("it is empty")
     try:
         text = value.decode()
@@ -144,8 +144,8 @@ def _line(value: bytes | None) -> bytes:
 def _check_with_lone_surrogates(text: str) -> None:
     """Check the grammar with the standard library.
 
-    Escapes of half a surrogate pair (what is left of an emoji after a string was cut) are within RFC 8259, and the
-    decoder above refuses them.
+    RFC 8259 allows escapes of half a surrogate pair, as in a string that was truncated within an emoji; msgspec's
+    decoder refuses them.
     """
     try:
         json.loads(text, parse_int=_ignore, parse_float=_ignore, parse_constant=_refuse)

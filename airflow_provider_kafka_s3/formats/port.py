@@ -1,41 +1,38 @@
-"""What a format does: prepare whole batches, then write the rows of each object.
+"""The interface of a format: it prepares whole batches, and writes the rows of each object.
 
-A batch is prepared before it is split into objects, since one vectorised pass over 10,000 records costs less than a
-pass per object, and since the split needs the encoded sizes. The prepared ``payload`` belongs to the format: an array
-of frames for line formats, a record batch for columnar ones; both can be sliced and taken from, and nobody else looks
-inside.
+A batch is prepared before it is split into objects, since one vectorised pass over 10,000 records is cheaper than one
+pass per object, and since the split needs the encoded sizes. Only the format reads the prepared ``payload``: an array
+of frames for line formats, a record batch for columnar formats.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Array", "Buffer", "Int64Array", "ObjectWriter", "Payload", "Prepared", "RecordFormat", "Rows"]
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+
+__all__ = ["Buffer", "ObjectWriter", "Payload", "Prepared", "RecordFormat", "Rows"]
 
 Buffer: TypeAlias = bytes | memoryview
-"""Encoded bytes; a memoryview keeps the Arrow buffer below it alive."""
-Array: TypeAlias = "pa.Array[Any]"
-Int64Array: TypeAlias = npt.NDArray[np.int64]
+"""Encoded bytes; a memoryview holds a reference to its Arrow buffer."""
 Rows: TypeAlias = slice | Int64Array
 """Rows of a prepared batch: a contiguous slice (explicit start and stop, no step), or indices in ascending order."""
-Payload: TypeAlias = "pa.Array[Any] | pa.RecordBatch"
+Payload: TypeAlias = "Array | pa.RecordBatch"
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A batch whose every record can be written.
+    """A batch all of whose records can be written.
 
     Attributes:
-        records: the records that will be written (columns ``offset``, ``timestamp``, ``value``), in offset order.
+        records: the records that will be written (see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`).
         sizes: bytes of each record in its object before compression, parallel to ``records``.
-        payload: what the format's writers take, parallel to ``records``.
-        ignored: null values that were left out.
+        payload: argument of the format's writers, parallel to ``records``.
+        ignored: number of null values that were left out.
     """
 
     records: pa.RecordBatch
@@ -44,34 +41,32 @@ class Prepared:
     ignored: int
 
     def take(self, rows: Rows) -> Payload:
-        """The payload of some rows; a slice copies nothing."""
+        """The payload of some rows; a slice is not copied."""
         if isinstance(rows, slice):
             return self.payload.slice(rows.start, rows.stop - rows.start)
-        # pyarrow.array would import pandas, which costs a worker more than a second and 50 MB.
-        indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows).data)])
-        return self.payload.take(cast("pa.Int64Array", indices))
+        return self.payload.take(int64_array(rows))
 
 
 class ObjectWriter(Protocol):
-    """Encodes one object; holds a bounded rest of its bytes until they are due."""
+    """Encodes one object, with a buffer of bounded size."""
 
     def write(self, payload: Payload) -> Iterable[Buffer]:
-        """Encode rows; yields what is ready for the object's file, in order. Must be consumed to its end."""
+        """Encode rows; yields the next bytes of the object, and must be consumed to its end."""
         ...
 
     def close(self) -> Iterable[Buffer]:
-        """End the object; yields its last bytes."""
+        """End the object; yields the rest of its bytes."""
         ...
 
 
 class RecordFormat(Protocol):
-    """What the bytes of objects are."""
+    """Encodes the records of objects."""
 
     def prepare(self, batch: pa.RecordBatch, *, topic: str, partition: int) -> Prepared:
         """Check a batch of one Kafka partition and encode its records.
 
         Raises:
-            RecordError: a record cannot be written; names topic, partition, offset and what to do.
+            RecordError: a record cannot be written; with topic, partition, offset and what to do.
         """
         ...
 

@@ -14,13 +14,13 @@ __all__ = ["RawFormat"]
 
 
 class RawFormat:
-    """Any value, byte for byte; nothing is looked at or escaped.
+    """Any value, byte for byte; nothing is checked or escaped.
 
     Raises:
-        ConfigurationError: the separator is not text that UTF-8 can hold.
+        ConfigurationError: the separator cannot be encoded as UTF-8.
     """
 
-    def __init__(self, settings: config.Format) -> None:
+    def __init__(self, settings: config.RawBytes) -> None:
         self._on_null = settings.on_null
         self._compression = make_compression(settings.compression, settings.compression_level)
         try:
@@ -31,7 +31,7 @@ class RawFormat:
             ) from e
 
     def prepare(self, batch: pa.RecordBatch, *, topic: str, partition: int) -> Prepared:
-        """Frame every value; RecordError for a null value unless nulls are ignored."""
+        """Make the frame of every value; RecordError for a null value unless nulls are ignored."""
         records, ignored = handle_nulls(batch, self._on_null, topic=topic, partition=partition)
         return prepared(records, join(records.column("value"), self._separator), ignored)
 

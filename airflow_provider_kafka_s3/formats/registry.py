@@ -1,4 +1,4 @@
-"""From the settings of a format to what does the work."""
+"""Makes the format of given settings."""
 
 from __future__ import annotations
 
@@ -11,5 +11,9 @@ __all__ = ["make_format"]
 
 
 def make_format(settings: config.Format) -> RecordFormat:
-    """The format of a layout; ConfigurationError if the settings cannot work."""
-    return JsonLinesFormat(settings) if settings.kind == "json" else RawFormat(settings)
+    """The format of given settings; ConfigurationError if it refuses them."""
+    match settings:
+        case config.JsonLines():
+            return JsonLinesFormat(settings)
+        case config.RawBytes():
+            return RawFormat(settings)

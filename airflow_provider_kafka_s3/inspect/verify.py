@@ -43,18 +43,18 @@ _GROUP: Final = 256
 
 
 class VerifyRun:
-    """One attempt of a run that reads landed objects back, and restores missing ones if its purpose is ``restore``."""
+    """One attempt of a run that reads landed objects back, and restores missing ones if its action is ``restore``."""
 
     def __init__(self, committer: Committer, request: RunRequest) -> None:
         """Prepare an attempt; nothing is read yet.
 
         Args:
             committer: of the topic.
-            request: with purpose ``verify`` or ``restore``.
+            request: with the action ``verify`` or ``restore``.
         """
         self.log = committer.log
         self._committer = committer
-        self._request = request
+        self.request = request
 
     def advance(self) -> TopicResult:
         """Read all objects of the run and compare them with their manifests.
@@ -65,7 +65,7 @@ class VerifyRun:
                 restored.
             BatchLossError: objects are gone and Kafka no longer has their records; all others were restored.
         """
-        return _verify(self._committer, self._request, self.log.read_run(self._request.run))
+        return _verify(self._committer, self.request, self.log.read_run(self.request.run))
 
 
 def _verify(committer: Committer, request: RunRequest, record: RunRecord | None) -> TopicResult:
@@ -73,10 +73,10 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
     wanted, generation, undated = _wanted(committer, request, record, marker)
     covered = NO_OFFSETS if marker is None else marker.covered_in(generation)
     target, uncovered = wanted & covered, wanted - covered
-    log.info("topic %s: %s of what is landed of %d offsets", committer.log.topic, request.purpose, wanted.count)
+    log.info("topic %s: %s of what is landed of %d offsets", committer.log.topic, request.action, wanted.count)
     if uncovered:
         log.warning(
-            "topic %s: %d offsets of the window are not landed: %s. A run with mode='resume' lands them",
+            "topic %s: %d offsets of the window are not landed: %s. A run with action='land' lands them",
             committer.log.topic,
             uncovered.count,
             uncovered,
@@ -205,7 +205,7 @@ class _Findings:
             amended = self.committer.log.amended_keys(batch)[0]
             self.accepted += [entry.key for entry in entries if entry.key in amended]
             gone = [entry for entry in entries if entry.key not in amended]
-            if self.request.purpose == "restore":
+            if self.request.action == "restore":
                 self._restore(plan, gone)
             elif gone:
                 self.missing += [entry.key for entry in gone]
@@ -247,7 +247,7 @@ class _Findings:
         if self.damaged:
             told.append(
                 f"{len(self.damaged)} keys of topic {topic!r} hold something else than their manifests say: "
-                f"{few(self.damaged)}. They were not touched. Move them away, then run again with mode='restore'"
+                f"{few(self.damaged)}. They were not touched. Move them away, then run again with action='restore'"
             )
         if self.lost:
             told.append(

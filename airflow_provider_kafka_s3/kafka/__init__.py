@@ -1,1 +1,1 @@
-"""Kafka: which offsets there are, the records between two of them, and what Spark must be told to read them itself."""
+"""Kafka: offsets of topics, records between two offsets, and the options of Spark's Kafka source."""

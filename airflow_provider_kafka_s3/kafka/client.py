@@ -1,8 +1,8 @@
-"""librdkafka's clients, made to speak the package's errors.
+"""Clients of librdkafka whose failures become errors of this package.
 
-librdkafka reconnects for ever and tells why it cannot only to callbacks, while the call that waits reports no more than
-"timed out". Every client made here therefore remembers the last reason; ``KafkaClient.error`` turns a failure and that
-reason into one of our errors.
+librdkafka reconnects for ever. It reports the reason of a failed connection to callbacks only, and the waiting call
+ends with "timed out". So every client made here records the reasons in :class:`ClientEvents`, and :func:`to_error`
+makes an error of a failure and the recorded reason.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _POLL: Final = 0.1
-"""Seconds between two looks at what a waiting client has to say."""
+"""Seconds between two polls of a client whose response is awaited."""
 
 _FRESH: Final = 3.0
-"""Seconds that a client without any broker may go on trying, before a new one looks the names up again."""
+"""Seconds after which a client without any connection is replaced by a new one, which resolves the names again."""
 
 # Names of librdkafka error codes, as KafkaError.name() gives them: comparing names needs no import at module level.
 _DENIED: Final = frozenset(
@@ -64,21 +64,21 @@ _MISCONFIGURED: Final = frozenset(
 )
 _NO_SUCH_TOPIC: Final = frozenset({"_NOENT", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"})
 
-# Since TLS 1.3 a broker refuses the client's certificate, or that there is none, when the client takes the handshake
-# for done: librdkafka sees a broken connection, and would try again for ever.
+# With TLS 1.3 a broker refuses a wrong or missing client certificate after the client's handshake is complete:
+# librdkafka detects a broken connection, and tries again for ever.
 _CERTIFICATE_REFUSED: Final = re.compile(
     r"alert (bad certificate|unsupported certificate|certificate (required|unknown|expired|revoked)|unknown ca|"
     r"access denied|decrypt error|handshake failure)"
 )
-# A connection that broke in the middle of a handshake: the broker stopped, or something on the way did.
+# A connection that broke during a handshake: the broker stopped, or the network failed.
 _BROKEN: Final = re.compile(r"SSL transport error|Disconnected|Connection reset|Broken pipe")
-# An OpenID provider that gives no token, as against one that does not answer.
+# An OpenID provider that refuses a token; _NO_ANSWER matches one that does not respond.
 _NO_TOKEN: Final = "Failed to acquire SASL OAUTHBEARER token"
 _NO_ANSWER: Final = re.compile(
     r"(?i)connect to|could ?n.t (connect|resolve)|could not (connect|resolve)|timed? ?out|reset by peer|empty reply|"
     r"\b(429|50[0234])\b|service unavailable|bad gateway"
 )
-# Ports, thread names and durations differ from try to try: what stands between them does not.
+# Ports, thread names and durations differ from try to try; the rest of the message does not.
 _VARYING: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
 # Why librdkafka has no connection to a broker: "host:9092/bootstrap: Connect to ipv4#… failed: Connection refused".
 _NO_CONNECTION: Final = re.compile(
@@ -86,19 +86,24 @@ _NO_CONNECTION: Final = re.compile(
 )
 
 
-# Who says what follows: "sasl_ssl://host:9092/bootstrap: SASL authentication error: …".
-_SPEAKER: Final = re.compile(r"(?:\w+://)?([^/\s]+)/(?:bootstrap|\d+): ")
+# The broker at the beginning of a message: "sasl_ssl://host:9092/bootstrap: SASL authentication error: …".
+_BROKER_PREFIX: Final = re.compile(r"(?:\w+://)?([^/\s]+)/(?:bootstrap|\d+): ")
 
 
 class Unreachable(Exception):
-    """No broker takes a connection: each refuses it, or its name cannot be resolved."""
+    """No broker accepts a connection: each refuses it, or its name cannot be resolved."""
 
 
 class ClientEvents:
-    """What one librdkafka client said on the side: the reason it cannot connect, and its log.
+    """The errors that one librdkafka client reports to callbacks, and its log.
 
-    The log goes to the logger of this module, every different message once: a client that cannot connect repeats the
-    same line twenty times a second.
+    Each distinct message is logged once: a client that cannot connect repeats the same line twenty times a second.
+
+    Attributes:
+        denied: the last refusal of a login, a certificate or a permission.
+        last: the last error.
+        all_down_since: monotonic time at which all connections had failed.
+        no_connection: broker -> reason of its failed connection.
     """
 
     _REMEMBERED: Final = 100
@@ -112,39 +117,39 @@ class ClientEvents:
 
     @property
     def unreachable(self) -> bool:
-        """Whether no broker takes a connection."""
+        """Whether no broker accepts a connection."""
         return self.all_down_since is not None and bool(self.no_connection)
 
     def on_error(self, error: KafkaError) -> None:
-        """Remember an error; librdkafka's ``error_cb``."""
+        """Record an error; librdkafka's ``error_cb``."""
         if error.name() in _DENIED or _refused_by_tls(error.name(), error.str()):
             self.denied = error
         if error.name() == "_ALL_BROKERS_DOWN":
             self.all_down_since = self.all_down_since or time.monotonic()
         elif found := _NO_CONNECTION.search(error.str()):
             self.no_connection[found["broker"]] = found["reason"].strip()
-        # "All brokers are down" follows every failed connection and hides what was wrong with it.
+        # "All brokers are down" follows every failed connection, and does not contain the reason.
         if error.name() != "_ALL_BROKERS_DOWN" or self.last is None:
             self.last = error
 
     def log(self, level: int, message: str, *arguments: object) -> None:
-        """Log a line of librdkafka; it calls this like ``logging.Logger.log``."""
+        """Log a line of librdkafka, which calls it like ``logging.Logger.log``."""
         text = message % arguments if arguments else message
         reason = _VARYING.sub("", text).rpartition(": ")[2]
         if reason not in self._seen and len(self._seen) < self._REMEMBERED:
             self._seen.add(reason)
-            # That a setting is for producers only, or for consumers, is nothing to act on.
+            # That a setting is for producers only, or for consumers only, needs no action.
             quiet = logging.DEBUG if text.startswith("CONFWARN") else logging.WARNING
             log.log(min(level, quiet), "librdkafka: %s", text)
 
 
 def _refused_by_tls(name: str, reason: str) -> bool:
-    """Whether one side refuses the other's certificate, or both cannot agree."""
+    """Whether client or broker refuses the other's certificate, or they have no common TLS parameters."""
     return (name == "_SSL" and not _BROKEN.search(reason)) or _CERTIFICATE_REFUSED.search(reason) is not None
 
 
 def admin_client(config: Mapping[str, Any], events: ClientEvents) -> AdminClient:
-    """Make an admin client; keep it in a variable until the last of its futures is done.
+    """Make an admin client. The caller must hold a reference to it until the last of its futures is done.
 
     Raises:
         ConfigurationError: librdkafka refuses a setting.
@@ -186,13 +191,13 @@ def _refused(error: Exception) -> ConfigurationError:
 def wait_for(
     future: concurrent.futures.Future[T], client: AdminClient, events: ClientEvents, *, timeout: float, what: str
 ) -> T:
-    """Wait for an admin request, but not on after the broker has refused us: librdkafka itself would try for ever.
+    """Wait for an admin request; not any longer once the broker has refused the client, which would try for ever.
 
     Raises:
         KafkaException: the request failed.
-        KafkaS3Error: the broker refused us.
-        Unreachable: no broker has taken a connection for some seconds.
-        TimeoutError: no answer within ``timeout`` seconds.
+        KafkaS3Error: the broker refused the client.
+        Unreachable: no broker has accepted a connection for some seconds.
+        TimeoutError: no response within ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -211,18 +216,19 @@ def wait_for(
 
 
 def unreachable(events: ClientEvents, servers: str, *, what: str, seconds: float) -> KafkaUnavailableError:
-    """The error if no broker takes a connection.
+    """The error if no broker accepts a connection.
 
     Args:
-        events: of the last client that tried.
+        events: of the last client.
         servers: the cluster's ``bootstrap.servers``.
-        what: what was asked, as in :func:`to_error`.
-        seconds: for which brokers were looked for.
+        what: the request, as in :func:`to_error`.
+        seconds: for which connections were tried.
     """
     why = "; ".join(f"{broker}: {reason}" for broker, reason in sorted(events.no_connection.items()))
     return KafkaUnavailableError(
         f"no Kafka broker can be reached: {why}. Check that bootstrap.servers of the Kafka connection is right "
-        f"({servers}) and that the brokers run and let this machine connect. Tried for {seconds:.0f} s to {what}"
+        f"({servers}), and that the brokers are running and accept connections of this machine. Tried for "
+        f"{seconds:.0f} s to {what}"
     )
 
 
@@ -230,37 +236,38 @@ def to_error(error: KafkaError | None, events: ClientEvents, *, what: str) -> Ka
     """The package's error for one of librdkafka's.
 
     Args:
-        error: what librdkafka said; None: it said nothing in time.
-        events: of the client it came from.
-        what: what was asked of which broker, for the message: "describe topic 'x' at host:9092".
+        error: of librdkafka; None: there was no response in time.
+        events: of its client.
+        what: the request and the brokers, for the message: "describe topic 'x' at host:9092".
 
     Returns:
-        An error whose message begins with the cause: addresses of many brokers would hide it.
+        An error whose message begins with the cause, before the addresses of the brokers.
     """
     if events.denied is not None:
         error = events.denied
     name = error.name() if error is not None else "_TIMED_OUT"
-    reason = error.str() if error is not None else "no answer in time"
-    said, speaker = _SPEAKER.sub("", reason, count=1), _SPEAKER.match(reason)
-    message = f"{said} ({f'broker {speaker[1]}; ' if speaker else ''}cannot {what})"
+    reason = error.str() if error is not None else "no response in time"
+    cause, broker = _BROKER_PREFIX.sub("", reason, count=1), _BROKER_PREFIX.match(reason)
+    message = f"{cause} ({f'broker {broker[1]}; ' if broker else ''}cannot {what})"
     if name == "_SSL" and not _refused_by_tls(name, reason):
         return KafkaUnavailableError(f"{message}; try again, and check that the brokers are reachable from here")
     if _NO_TOKEN in reason and _NO_ANSWER.search(reason):
         return KafkaUnavailableError(f"{message}; check sasl.oauthbearer.token.endpoint.url and that it is reachable")
     if _CERTIFICATE_REFUSED.search(reason):
         return AccessDeniedError(
-            f"the broker refuses the certificate of the client, or wants one: {message}; check ssl.certificate.* and "
+            f"the broker refuses the client's certificate, or requires one: {message}; check ssl.certificate.* and "
             f"ssl.key.* of the Kafka connection"
         )
     if name in _DENIED:
         return AccessDeniedError(
-            f"{message}; check the credentials of the Kafka connection and that they may DESCRIBE and READ the topic"
+            f"{message}; check the credentials of the Kafka connection, and their permissions to DESCRIBE and READ the "
+            f"topic"
         )
     if name in _NO_SUCH_TOPIC:
         return TopicNotFoundError(
-            f"there is no such topic or partition: cannot {what}; create the topic, or correct its name, "
-            f"partitions or the connection (to a user who may not DESCRIBE a topic it can look as if there were none). "
-            f"Kafka said: {reason}"
+            f"there is no such topic or partition: cannot {what}; create the topic, or correct its name, its "
+            f"partitions or the connection (without the permission to DESCRIBE a topic, the response is the same). "
+            f"Kafka's error: {reason}"
         )
     if name in _MISCONFIGURED:
         return ConfigurationError(f"{message}; correct the extra of the Kafka connection or the topic's name")

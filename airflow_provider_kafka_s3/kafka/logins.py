@@ -1,7 +1,7 @@
-"""Logins, said to both clients: passwords, tokens of an OpenID provider, and IAM on Amazon MSK.
+"""Logins of both clients: passwords, tokens of an OpenID provider, and IAM on Amazon MSK.
 
-librdkafka takes every part of a login as a setting of its own, the Java client as options of a JAAS module. For IAM
-they do not even speak of the same thing: librdkafka is handed tokens that a Python package signs, Java signs by a jar.
+librdkafka has a setting for every part of a login, the Java client has options of a JAAS module. For IAM, librdkafka
+gets tokens that a Python package signs, and the Java client uses a jar that signs them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def uses_oidc(config: Mapping[str, object]) -> bool:
 
 
 def uses_msk_iam(config: Mapping[str, object]) -> bool:
-    """Whether the connection logs in by IAM, as the mechanism says or, as Airflow's provider has it, the servers do."""
+    """Whether the connection logs in by IAM.
+
+    Either by the mechanism ``AWS_MSK_IAM`` or, as with Airflow's Kafka provider, by the names of the servers.
+    """
     if _mechanism(config) == _MSK:
         return True
     others = ("oauth_cb", "sasl.oauthbearer.config", "enable.sasl.oauthbearer.unsecure.jwt")
@@ -48,12 +51,12 @@ def uses_msk_iam(config: Mapping[str, object]) -> bool:
 
 
 def python_login(config: Mapping[str, object]) -> dict[str, Any]:
-    """What librdkafka has to be told beside the connection: for IAM, who signs its tokens; else nothing.
+    """Additional settings of librdkafka: for IAM, the function that signs tokens; else none.
 
-    The tokens are signed with the credentials that boto3 finds where this runs.
+    The tokens are signed with the credentials of boto3's own chain on this machine.
 
     Raises:
-        ConfigurationError: the package that signs is not installed, or the region is not known.
+        ConfigurationError: the package that signs is not installed, or the region is unknown.
     """
     if not uses_msk_iam(config):
         return {}
@@ -65,7 +68,7 @@ def python_login(config: Mapping[str, object]) -> dict[str, Any]:
     region = _region_of_servers(config) or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if not region:
         raise ConfigurationError(
-            "sasl.mechanism=AWS_MSK_IAM of the Kafka connection: the names of the bootstrap.servers tell no region; "
+            "sasl.mechanism=AWS_MSK_IAM of the Kafka connection: the names of the bootstrap.servers contain no region; "
             "set the environment variable AWS_REGION"
         )
     mechanism = {name: "OAUTHBEARER" for name in ("sasl.mechanism", "sasl.mechanisms") if name in config}
@@ -73,7 +76,7 @@ def python_login(config: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _sign(region: str, _: str) -> tuple[str, float]:
-    """A token, and the second of its end; librdkafka asks for one whenever it needs it."""
+    """A token, and the epoch second at which it expires; librdkafka calls this when it needs a token."""
     provider = importlib.import_module(_SIGNER).MSKAuthTokenProvider
     token, end = provider.generate_auth_token(region)
     return token, end / 1_000
@@ -84,10 +87,10 @@ def java_login(config: Mapping[str, object], translated: Mapping[str, str]) -> d
 
     Args:
         config: the connection's extra.
-        translated: what is translated already, by Java names.
+        translated: the settings that are translated already, by their Java names.
 
     Raises:
-        ConfigurationError: a part is missing, or there is no translation.
+        ConfigurationError: a part of the login is missing, or it cannot be translated.
     """
     if not translated.get("security.protocol", "").startswith("SASL_"):
         return {}
@@ -106,7 +109,7 @@ def java_login(config: Mapping[str, object], translated: Mapping[str, str]) -> d
         module = f"{_MODULES}.scram.ScramLoginModule"
     else:
         raise ConfigurationError(
-            f"sasl.mechanism={mechanism} of the Kafka connection cannot be passed on to Spark; use PLAIN, "
+            f"sasl.mechanism={mechanism} of the Kafka connection cannot be translated for Spark; use PLAIN, "
             f"SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER with sasl.oauthbearer.method=oidc, or AWS_MSK_IAM, or set "
             f"{LOGIN_OVERRIDES[0]} in the Spark overrides"
         )
@@ -119,28 +122,28 @@ def java_login(config: Mapping[str, object], translated: Mapping[str, str]) -> d
 
 def _oidc(config: Mapping[str, object]) -> dict[str, str]:
     prefix = "sasl.oauthbearer."
-    said = {n.removeprefix(prefix): text(n, value) for n, value in config.items() if n.startswith(prefix)}
-    if said.get("grant.type", "client_credentials") != "client_credentials":
+    settings = {n.removeprefix(prefix): text(n, value) for n, value in config.items() if n.startswith(prefix)}
+    if settings.get("grant.type", "client_credentials") != "client_credentials":
         raise ConfigurationError(
-            f"sasl.oauthbearer.grant.type={said['grant.type']} of the Kafka connection cannot be passed on to Spark; "
-            f"use client_credentials, or set {' and '.join(LOGIN_OVERRIDES)} in the Spark overrides"
+            f"sasl.oauthbearer.grant.type={settings['grant.type']} of the Kafka connection cannot be translated for "
+            f"Spark; use client_credentials, or set {' and '.join(LOGIN_OVERRIDES)} in the Spark overrides"
         )
-    # librdkafka has two names of these.
+    # librdkafka has two names for each.
     login = {
-        "clientId": said.get("client.id") or said.get("client.credentials.client.id"),
-        "clientSecret": said.get("client.secret") or said.get("client.credentials.client.secret"),
-        "scope": said.get("scope"),
+        "clientId": settings.get("client.id") or settings.get("client.credentials.client.id"),
+        "clientSecret": settings.get("client.secret") or settings.get("client.credentials.client.secret"),
+        "scope": settings.get("scope"),
     }
     for name, value in (
         ("client.id", login["clientId"]),
         ("client.secret", login["clientSecret"]),
-        ("token.endpoint.url", said.get("token.endpoint.url")),
+        ("token.endpoint.url", settings.get("token.endpoint.url")),
     ):
         if not value:
             raise ConfigurationError(
                 f"sasl.oauthbearer.method=oidc needs sasl.oauthbearer.{name} in the extra of the Kafka connection"
             )
-    for extension in filter(None, (part.strip() for part in said.get("extensions", "").split(","))):
+    for extension in filter(None, (part.strip() for part in settings.get("extensions", "").split(","))):
         name, _, value = extension.partition("=")
         login[f"extension_{name}"] = value
     authority = pem(config, "https.ca")
@@ -152,22 +155,22 @@ def _oidc(config: Mapping[str, object]) -> dict[str, str]:
             {name: value for name, value in login.items() if value is not None},
         ),
         "sasl.login.callback.handler.class": f"{_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler",
-        "sasl.oauthbearer.token.endpoint.url": said["token.endpoint.url"],
+        "sasl.oauthbearer.token.endpoint.url": settings["token.endpoint.url"],
     }
 
 
 def _jaas(module: str, options: Mapping[str, str]) -> str:
-    said = "".join(f" {_jaas_name(name)}={_jaas_string(value)}" for name, value in options.items())
-    return f"{module} required{said};"
+    login = "".join(f" {_jaas_name(name)}={_jaas_string(value)}" for name, value in options.items())
+    return f"{module} required{login};"
 
 
 def _jaas_name(name: str) -> str:
-    """The name of an option: a word, or what makes Java's tokenizer take it for one."""
+    """The name of an option, quoted if Java's tokenizer would split it."""
     return name if re.fullmatch(r"[A-Za-z_][\w.]*", name) else _jaas_string(name)
 
 
 def _jaas_string(value: str) -> str:
-    """A quoted string of a JAAS configuration; Java's tokenizer ends one at a line break and knows these escapes."""
+    """A quoted string of a JAAS configuration, with the escapes of Java's tokenizer, for which a line break ends it."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
     return '"' + "".join(escapes.get(character, character) for character in value) + '"'
 
@@ -177,7 +180,7 @@ def _mechanism(config: Mapping[str, object]) -> str:
 
 
 def _region_of_servers(config: Mapping[str, object]) -> str | None:
-    """The region that all bootstrap servers of Amazon MSK name; None if they are others."""
+    """The region in the names of the bootstrap servers, if all are of Amazon MSK and in one region; else None."""
     servers = str(config.get("bootstrap.servers", config.get("metadata.broker.list")) or "").split(",")
     found = [_MSK_SERVER.search(server.strip()) for server in servers]
     regions = {match[1].lower() if match else None for match in found}

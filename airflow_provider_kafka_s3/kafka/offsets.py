@@ -1,4 +1,4 @@
-"""Which offsets a topic has: where it begins, where it ends for a reader, and where a point in time lies."""
+"""Offsets of topics: the first one, the end for a reader, and the one at a timestamp."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _PATIENCE: Final = 10.0
-"""Seconds to wait for an answer from a client that had some: what it knows of the cluster may be out of date."""
+"""Seconds to wait for a response if the client got one before: its metadata of the cluster may be out of date."""
 
 _REACH: Final = 20.0
-"""Seconds to look for a broker that takes a connection, over all tries: longer than most restarts."""
+"""Seconds to try connections to all brokers, over all tries: longer than most restarts."""
 
 _NAMED: Final = 5
 """Partitions that an error names; a topic may have thousands."""
 
 _NONE_AT_TIMESTAMP: Final = -1
-"""Kafka's answer where no record is as young as asked for."""
+"""Kafka's response if no record is as late as the timestamp."""
 
 
 class TimedOffset(NamedTuple):
-    """An offset and the timestamp of what lies there, in milliseconds since the epoch."""
+    """An offset and the timestamp of its record, in milliseconds since the epoch."""
 
     offset: int
     timestamp: int
@@ -53,13 +53,13 @@ class TimedOffset(NamedTuple):
 
 @dataclass(frozen=True)
 class TopicInfo:
-    """What a topic is.
+    """Description of a topic.
 
     Attributes:
         name: its name.
-        topic_id: tells it from an earlier topic of the same name; base64 in the alphabet that needs no escaping in a
-            URL or key. None if the brokers are too old to have ids (before Kafka 2.8).
-        cluster_id: of the cluster it lies in; None if the brokers do not tell.
+        topic_id: identifies the topic among all topics that ever had this name; base64 in the URL-safe alphabet. None
+            if the brokers have no topic IDs (before Kafka 2.8).
+        cluster_id: of its cluster; None if the brokers return none.
         partitions: numbers of its partitions, ascending.
     """
 
@@ -70,20 +70,20 @@ class TopicInfo:
 
 
 class KafkaCluster:
-    """Asks a Kafka cluster about topics and offsets; reads and changes nothing.
+    """Topics and offsets of a Kafka cluster; it reads no records and changes nothing.
 
-    It neither joins a consumer group nor creates topics, whatever the brokers allow. An instance may be used by many
-    threads; it connects at the first question.
+    It neither joins a consumer group nor creates topics, whatever the brokers allow. Any number of threads may share an
+    instance; it connects with the first request.
     """
 
     def __init__(self, config: Mapping[str, object], *, timeout: float = 30.0, retrier: Retrier | None = None) -> None:
-        """Prepare to ask.
+        """Make a client; nothing is sent yet.
 
         Args:
             config: librdkafka settings: the extra of an Airflow connection of type ``kafka``.
-            timeout: seconds to wait for one answer. Brokers of which none takes a connection are looked for as long,
-                and 20 seconds at most.
-            retrier: repeats questions that brokers did not answer; None: the package's defaults.
+            timeout: seconds to wait for one response. If no broker accepts a connection, connections are tried for the
+                same time, and 20 seconds at most.
+            retrier: repeats requests that got no response; None: the package's defaults.
 
         Raises:
             ConfigurationError: a setting is missing, protected, unknown or malformed.
@@ -96,25 +96,25 @@ class KafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where the cluster is, for messages."""
+        """Addresses of brokers, for messages."""
         return str(self._config["bootstrap.servers"])
 
     def describe(self, topic: str) -> TopicInfo:
-        """What the topic is.
+        """Describe a topic.
 
         Raises:
-            TopicNotFoundError: the brokers do not know it.
-            AccessDeniedError: the brokers refuse the credentials, or them to describe the topic.
-            ConfigurationError: it can never be a topic, or settings do not fit the brokers.
-            KafkaUnavailableError: no answer in time.
+            TopicNotFoundError: it does not exist.
+            AccessDeniedError: the brokers refuse the credentials, or these lack the permission to describe the topic.
+            ConfigurationError: the name is invalid, or settings do not fit the brokers.
+            KafkaUnavailableError: no response in time.
         """
         what = f"describe topic {topic!r} at {self.bootstrap_servers}"
 
-        def ask(client: _Client) -> TopicInfo:
+        def request(client: _Client) -> TopicInfo:
             from confluent_kafka import TopicCollection
 
             timeout = client.patience(self._timeout)
-            # Not list_topics(): asking for metadata creates a missing topic on brokers that allow it.
+            # Not list_topics(): a metadata request creates a missing topic on brokers that allow it.
             described = client.admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)[topic]
             cluster = client.admin.describe_cluster(request_timeout=timeout)
             found = client.wait(described, timeout, what)
@@ -126,11 +126,11 @@ class KafkaCluster:
             )
 
         try:
-            return self._ask(ask, what)
+            return self._send(request, what)
         except TopicNotFoundError as e:
-            # The cluster may be the wrong one.
+            # The cluster may be another one than the user means.
             with contextlib.suppress(KafkaS3Error):
-                e.cluster_id = self._ask(self._cluster_id, what)
+                e.cluster_id = self._send(self._cluster_id, what)
             raise
 
     def _cluster_id(self, client: _Client) -> str | None:
@@ -139,7 +139,7 @@ class KafkaCluster:
         return client.wait(client.admin.describe_cluster(request_timeout=timeout), timeout, what).cluster_id or None
 
     def earliest(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        """The first offset that is still there, per partition; the end of the partition if it is empty.
+        """The first offset that Kafka still has, per partition; the end of the partition if it is empty.
 
         Raises:
             KafkaS3Error: see :meth:`describe`.
@@ -149,7 +149,7 @@ class KafkaCluster:
         return self._list_offsets(topic, partitions, OffsetSpec.earliest(), "read_uncommitted", "find the start of")
 
     def ends(self, topic: str, partitions: Iterable[int], isolation: Isolation) -> dict[int, int]:
-        """The offset after the last one that a reader may see, per partition.
+        """The offset after the last one that a reader may read, per partition.
 
         Args:
             topic: name of the topic.
@@ -166,8 +166,9 @@ class KafkaCluster:
     def at_timestamp(self, topic: str, partitions: Iterable[int], milliseconds: int) -> dict[int, TimedOffset | None]:
         """The first offset whose timestamp is at or after a point in time, per partition; None if there is none.
 
-        Not an exact cut: timestamps need not ascend, and the offset may hold a transaction marker, which carries the
-        time of the broker. One record with a timestamp far in the future hides all that lie behind it.
+        It does not separate the records exactly: timestamps need not ascend, and the offset may be that of a
+        transaction marker, which has the time of the broker. After a record with a timestamp far in the future, later
+        records are not found.
 
         Args:
             topic: name of the topic.
@@ -179,7 +180,7 @@ class KafkaCluster:
         """
         from confluent_kafka.admin import OffsetSpec
 
-        found = self._list_answers(
+        found = self._list_offset_results(
             topic, partitions, OffsetSpec.for_timestamp(milliseconds), "read_uncommitted", "find a point in time in"
         )
         return {p: TimedOffset(int(a.offset), int(a.timestamp)) if a.offset >= 0 else None for p, a in found.items()}
@@ -187,45 +188,45 @@ class KafkaCluster:
     def _list_offsets(
         self, topic: str, partitions: Iterable[int], spec: OffsetSpec, isolation: Isolation, verb: str
     ) -> dict[int, int]:
-        answers = self._list_answers(topic, partitions, spec, isolation, verb)
-        return {partition: int(answer.offset) for partition, answer in answers.items()}
+        results = self._list_offset_results(topic, partitions, spec, isolation, verb)
+        return {partition: int(result.offset) for partition, result in results.items()}
 
-    def _list_answers(
+    def _list_offset_results(
         self, topic: str, partitions: Iterable[int], spec: OffsetSpec, isolation: Isolation, verb: str
     ) -> dict[int, ListOffsetsResultInfo]:
-        wanted = sorted(set(partitions))
-        if not wanted:
+        numbers = sorted(set(partitions))
+        if not numbers:
             return {}
-        what = f"{verb} topic {topic!r} ({_named(wanted)}) at {self.bootstrap_servers}"
+        what = f"{verb} topic {topic!r} ({_named(numbers)}) at {self.bootstrap_servers}"
 
-        def ask(client: _Client) -> dict[int, ListOffsetsResultInfo]:
+        def request(client: _Client) -> dict[int, ListOffsetsResultInfo]:
             from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
             timeout = client.patience(self._timeout)
             level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
             futures = client.admin.list_offsets(
-                {TopicPartition(topic, partition): spec for partition in wanted},
+                {TopicPartition(topic, partition): spec for partition in numbers},
                 isolation_level=level,
                 request_timeout=timeout,
             )
             try:
-                answers = {asked.partition: client.wait(future, timeout, what) for asked, future in futures.items()}
+                results = {of.partition: client.wait(future, timeout, what) for of, future in futures.items()}
             except KafkaException as e:
-                # The same error for partitions that do not exist, and for those whose brokers are down.
-                if e.args[0].name() != "_NOENT" or not self._exist(client, topic, wanted, what):
+                # The error is the same for partitions that do not exist, and for those whose brokers are down.
+                if e.args[0].name() != "_NOENT" or not self._exist(client, topic, numbers, what):
                     raise
                 raise KafkaUnavailableError(
-                    f"a partition has no leader, its brokers are down: cannot {what}; try again when they are back"
+                    f"a partition has no leader, its brokers are down: cannot {what}; try again when they are running"
                 ) from e
-            # librdkafka's "no offset", which it hands over as an answer if the leader gave none in time.
-            silent = sorted(p for p, answer in answers.items() if answer.offset < _NONE_AT_TIMESTAMP)
+            # librdkafka returns "no offset" as a result if the leader did not respond in time.
+            silent = sorted(p for p, result in results.items() if result.offset < _NONE_AT_TIMESTAMP)
             if silent:
                 raise KafkaUnavailableError(
-                    f"no answer from the leaders of {_named(silent)}: cannot {what}; try again when they answer"
+                    f"no response from the leaders of {_named(silent)}: cannot {what}; try again when they respond"
                 )
-            return answers
+            return results
 
-        return self._ask(ask, what)
+        return self._send(request, what)
 
     def _exist(self, client: _Client, topic: str, partitions: Iterable[int], what: str) -> bool:
         from confluent_kafka import TopicCollection
@@ -238,86 +239,89 @@ class KafkaCluster:
         events = ClientEvents()
         return _Client(admin_client(self._config, events), events)
 
-    def _ask(self, question: Callable[[_Client], T], what: str) -> T:
+    def _send(self, request: Callable[[_Client], T], what: str) -> T:
+        """Send a request, repeated by the retrier."""
+        return self._retrier.call(lambda: self._attempt(request, what), what=what)
+
+    def _attempt(self, request: Callable[[_Client], T], what: str) -> T:
+        """One try: while no broker accepts a connection, with a new client each time, for a limited time."""
+        while True:
+            began = time.monotonic()
+            # In a variable: futures of a client that is collected fail with _DESTROY.
+            client = self._client
+            try:
+                response = self._send_by(client, request, what)
+            except Unreachable:
+                self._require_time_left(client.events, what, began)
+                continue
+            client.responded = True
+            self._unreachable_since = None
+            return response
+
+    def _send_by(self, client: _Client, request: Callable[[_Client], T], what: str) -> T:
+        """Send a request by a client, which is replaced if the brokers are unavailable.
+
+        Raises:
+            Unreachable: no broker accepts a connection.
+            KafkaS3Error: any other failure.
+        """
         from confluent_kafka import KafkaException
 
-        def once() -> T:
-            while True:
-                began = time.monotonic()
-                # In a variable: futures of a client that is collected fail with _DESTROY.
-                client = self._client
-                # What was wrong before may be mended by now: a new try is judged by its own events.
-                client.events.denied = None
-                try:
-                    answer = question(client)
-                except KafkaUnavailableError:
-                    self._client = self._connect()
-                    raise
-                except (KafkaException, TimeoutError, Unreachable) as e:
-                    client.admin.poll(0)
-                    said = e.args[0] if isinstance(e, KafkaException) else None
-                    error = to_error(said, client.events, what=what)
-                    if not isinstance(error, KafkaUnavailableError):
-                        raise error from e
-                    self._client = self._connect()
-                    if not client.events.unreachable:
-                        raise error from e
-                    self._look_on(client.events, what, began)
-                else:
-                    client.answered = True
-                    self._unreachable_since = None
-                    return answer
-
+        # The cause of an earlier refusal may be corrected by now.
+        client.events.denied = None
         try:
-            return self._retrier.call(once, what=what)
-        except _NobodyThere as e:
-            raise e.error from None
+            return request(client)
+        except KafkaUnavailableError:
+            self._client = self._connect()
+            raise
+        except (KafkaException, TimeoutError, Unreachable) as e:
+            client.admin.poll(0)
+            error = to_error(e.args[0] if isinstance(e, KafkaException) else None, client.events, what=what)
+            if isinstance(error, KafkaUnavailableError):
+                self._client = self._connect()
+                if client.events.unreachable:
+                    raise Unreachable from e
+            raise error from e
 
-    def _look_on(self, events: ClientEvents, what: str, began: float) -> None:
-        """Return if there is time left to look for a broker, counted over all questions since the last answer."""
+    def _require_time_left(self, events: ClientEvents, what: str, began: float) -> None:
+        """Raise if no broker has accepted a connection for the time limit, which counts from the last response."""
         since = self._unreachable_since = self._unreachable_since or began
-        looked = time.monotonic() - since
-        if looked >= min(self._timeout, _REACH):
-            raise _NobodyThere(unreachable(events, self.bootstrap_servers, what=what, seconds=looked))
-
-
-class _NobodyThere(Exception):
-    """Carries an error past the retrier: brokers were looked for long enough, and its tries would multiply that."""
-
-    def __init__(self, error: KafkaUnavailableError) -> None:
-        super().__init__(str(error))
-        self.error = error
+        elapsed = time.monotonic() - since
+        if elapsed >= min(self._timeout, _REACH):
+            error = unreachable(events, self.bootstrap_servers, what=what, seconds=elapsed)
+            error.repeatable = False
+            raise error from None
 
 
 @dataclass(eq=False)
 class _Client:
-    """A client of librdkafka, and what it knows.
+    """A client of librdkafka.
 
-    Once connected, one asks the broker that was the controller then for minutes, whether that is alive or not, and
-    tries to reach it thousands of times a second. So a client that gets no answer is replaced, and one that had answers
-    before is given up soon.
+    Once connected, a client sends its requests for minutes to the broker that was the controller then, even if that
+    broker is down, and tries to connect to it thousands of times a second. So a client without a response is replaced,
+    and after a shorter time if it had a response before.
     """
 
     admin: AdminClient
     events: ClientEvents
-    answered: bool = False
+    responded: bool = False
 
     def patience(self, timeout: float) -> float:
-        """Seconds to wait for an answer, at most ``timeout``."""
-        return min(timeout, _PATIENCE) if self.answered else timeout
+        """Seconds to wait for a response, at most ``timeout``."""
+        return min(timeout, _PATIENCE) if self.responded else timeout
 
     def wait(self, future: Any, timeout: float, what: str) -> Any:
-        """The answer to a request."""
-        # The client gives up by itself after the timeout, with an error; ours is for a client that does not.
+        """The response to a request."""
+        # The client's own timeout comes first, with an error; this one is for a client without it.
         return wait_for(future, self.admin, self.events, timeout=timeout + 5, what=what)
 
 
 def _named(partitions: Sequence[int]) -> str:
-    """Partitions as an error names them: the first few, and how many there are more."""
+    """Partitions for an error: the first few, and the number of the others."""
     return f"{'partition' if len(partitions) == 1 else 'partitions'} {few(partitions, most=_NAMED)}"
 
 
 def _url_safe(topic_id: object) -> str | None:
-    """A topic id without the ``/`` and ``+`` of plain base64; None for the id of all zeros, which means "none"."""
+    """A topic ID in the URL-safe alphabet of base64; None for the ID of all zeros, which means "none"."""
     text = str(topic_id)
     return None if not text.strip("A=") else text.rstrip("=").replace("+", "-").replace("/", "_")

@@ -1,9 +1,9 @@
-"""One set of Kafka settings for two clients: librdkafka's names in, what librdkafka and Spark's Java client need out.
+"""Configuration of librdkafka and of Spark's Java client, from the settings of one Airflow connection.
 
-The settings are the extra of an Airflow connection of type ``kafka``, whose keys are librdkafka's configuration
-properties. Spark reads with the Java client, which has other names, and other ideas of certificates and logins:
-``translations`` is the whole dictionary. A key that neither translates nor can be left out is refused, because a
-job that quietly reads with half of its settings is worse than one that does not start.
+The settings are the extra of a connection of type ``kafka``, whose keys are librdkafka's configuration properties.
+Spark reads with the Java client, which has other names, and other formats of certificates and logins: see
+``translations``. A setting that can be neither translated nor left out is refused, so that no job reads with a part of
+its settings.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ SECRET_OPTIONS: Final = frozenset(
 """Names of Spark options whose values must not be logged, stored or shown."""
 
 SPARK_DEFAULTS: Final[Mapping[str, str]] = {
-    # Spark asks the broker twice for offsets after every poll: few large polls cost 3-4 times less CPU in the broker
-    # and a fifth less in the executor than the Java client's defaults of 500 records and 1 MiB.
+    # Spark sends two requests for offsets after every poll: few large polls need a third to a quarter of the CPU time
+    # in the broker, and a fifth less in the executor, than the Java client's defaults of 500 records and 1 MiB.
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(16 * 1024 * 1024),
     "kafka.fetch.max.bytes": str(50 * 1024 * 1024),
     "kafka.receive.buffer.bytes": str(1024 * 1024),
-    # Spark's own default is its network timeout, two minutes: too long to wait for a broker that does not answer.
+    # Spark's own default is its network timeout, two minutes: too long for a broker that does not respond.
     "kafkaConsumer.pollTimeoutMs": "60000",
 }
-"""How Spark's consumers are tuned unless the connection or the overrides say otherwise."""
+"""Settings of Spark's consumers that neither the connection nor the overrides contain."""
 
 
-# The source's own options that may be overridden; what is read is the plan's, and so is how it is cut.
+# Options of the source that may be overridden; the plan determines what is read, and in which slices.
 _SOURCE_OPTIONS: Final = {
     name.lower(): name
     for name in (
@@ -71,23 +71,23 @@ _SOURCE_OPTIONS: Final = {
 
 
 def client_config(config: Mapping[str, object]) -> dict[str, Any]:
-    """Settings for a librdkafka client that only reads: those of the connection, less what is not for reading.
+    """Settings of a librdkafka client that only reads: those of the connection without those of producers and groups.
 
     Args:
         config: the connection's extra.
 
     Returns:
-        A new dictionary, with everything that librdkafka can check left for it to check. Secrets are in it.
+        A new dictionary, with secrets. Only librdkafka checks the values.
 
     Raises:
-        ConfigurationError: no ``bootstrap.servers``, or a setting that the package decides itself.
+        ConfigurationError: there is no ``bootstrap.servers``, or a protected setting.
     """
     _require_servers(config)
     for name, value in config.items():
         _refuse_protected(name, value)
-    ours = {name: value for name, value in config.items() if name not in OF_OTHERS and name not in PROTECTED}
-    ours.setdefault("bootstrap.servers", config.get("metadata.broker.list"))
-    return {**ours, **python_login(config)}
+    reading = {name: value for name, value in config.items() if name not in OF_OTHERS and name not in PROTECTED}
+    reading.setdefault("bootstrap.servers", config.get("metadata.broker.list"))
+    return {**reading, **python_login(config)}
 
 
 def spark_options(
@@ -96,23 +96,23 @@ def spark_options(
     isolation: Isolation = "read_committed",
     overrides: Mapping[str, object] | None = None,
 ) -> dict[str, str]:
-    """Options for ``spark.read.format("kafka")``, all but what to read: ``assign`` and the offsets.
+    """Options of ``spark.read.format("kafka")`` without ``assign`` and the offsets.
 
-    Certificates and keys given as files are read here and become part of the options, so that the executors need no
-    files, and keys are turned into the form that Java reads; a PKCS#12 key store stays a path that must exist on every
-    executor.
+    Files of certificates and keys are read here, so that executors need no files, and keys are converted to the format
+    that Java reads. A PKCS#12 key store stays a path, which has to exist on every executor.
 
     Args:
         config: the connection's extra.
-        isolation: what the reader may see.
-        overrides: Spark options by their own names (``kafka.`` and a Java setting, or an option of the source): they
-            win over the translation, and settle what cannot be translated.
+        isolation: level of the reader.
+        overrides: Spark options by their own names (``kafka.`` and a Java setting, or an option of the source). They
+            replace translated settings, and those that cannot be translated.
 
     Returns:
-        Options by name. Those in :data:`SECRET_OPTIONS` hold secrets.
+        Options by name. Those in :data:`SECRET_OPTIONS` are secrets.
 
     Raises:
-        ConfigurationError: a setting is missing, protected, or has no translation; the message names it and the exit.
+        ConfigurationError: a setting is missing, protected, or cannot be translated; the message contains the setting
+            and its replacement.
     """
     overridden = _checked_overrides(overrides or {})
     _require_servers(config)
@@ -130,9 +130,7 @@ def spark_options(
         else:
             _refuse_untranslatable(name, value, overridden)
     if ignored:
-        log.info(
-            "Settings of the Kafka connection that mean nothing to Spark's consumer: %s", ", ".join(sorted(ignored))
-        )
+        log.info("settings of the Kafka connection that Spark's consumer does not have: %s", ", ".join(sorted(ignored)))
     if not overridden.keys() & set(LOGIN_OVERRIDES):
         translated |= java_login(config, translated)
     if not any(name.startswith(("kafka.ssl.truststore.", "kafka.ssl.keystore.")) for name in overridden):
@@ -142,7 +140,7 @@ def spark_options(
         **{f"kafka.{name}": value for name, value in translated.items()},
         **overridden,
         "kafka.isolation.level": isolation,
-        # The Java client's default is true: asking for a topic that was deleted would bring it back, empty.
+        # The Java client's default is true: its metadata request would create a deleted topic again, empty.
         "kafka.allow.auto.create.topics": "false",
         "failOnDataLoss": "true",
     }
@@ -169,16 +167,16 @@ def _refuse_untranslatable(name: str, value: object, overridden: Mapping[str, st
         return
     replacements: tuple[str, ...]
     if name.startswith(LOGIN_PREFIXES):
-        replacements, why = (LOGIN_OVERRIDES, "this way to log in differs too much between the clients")
+        replacements, why = (LOGIN_OVERRIDES, "the two clients configure this login differently")
     elif name in UNTRANSLATABLE:
         replacements, why = UNTRANSLATABLE[name]
     elif callable(value):
-        replacements, why = ((), "a Python callback cannot be called by a Java client; remove it from the connection")
+        replacements, why = ((), "a Java client cannot call a Python callback; remove it from the connection")
     else:
-        replacements, why = ((f"kafka.{name}",), "no Java setting of this meaning is known")
+        replacements, why = ((f"kafka.{name}",), "there is no Java setting with this meaning")
     if not overridden.keys() & set(replacements):
         instead = f"; set {' or '.join(replacements)} in the Spark overrides instead" if replacements else ""
-        raise ConfigurationError(f"{name} of the Kafka connection cannot be passed on to Spark: {why}{instead}")
+        raise ConfigurationError(f"{name} of the Kafka connection cannot be translated for Spark: {why}{instead}")
 
 
 def _checked_overrides(overrides: Mapping[str, object]) -> dict[str, str]:
@@ -194,20 +192,20 @@ def _checked_overrides(overrides: Mapping[str, object]) -> dict[str, str]:
         else:
             raise ConfigurationError(
                 f"Spark override {name} is refused: settings of the Kafka client begin with 'kafka.', and of the "
-                f"source's own options only {', '.join(sorted(_SOURCE_OPTIONS.values()))} may be set; what is read, "
-                f"and in which pieces, is the plan's"
+                f"source's own options only {', '.join(sorted(_SOURCE_OPTIONS.values()))} may be set; the plan "
+                f"determines what is read"
             )
     return checked
 
 
 def _certificates(config: Mapping[str, object]) -> dict[str, str]:
     java: dict[str, str] = {}
-    # "probe" and nothing mean: whom the machine trusts. For Java that is what the JVM trusts.
+    # "probe", or no setting: the authorities that the machine trusts. For Java, those that the JVM trusts.
     if (ca := pem(config, "ssl.ca")) is not None:
         java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": ca}
     certificate, key = pem(config, "ssl.certificate"), pem(config, "ssl.key")
     if (certificate is None) != (key is None):
-        raise ConfigurationError("ssl.certificate and ssl.key of the Kafka connection belong together; give both")
+        raise ConfigurationError("ssl.certificate and ssl.key of the Kafka connection belong together; set both")
     if certificate is not None and key is not None:
         java |= {
             "ssl.keystore.type": "PEM",
@@ -222,10 +220,10 @@ def _certificates(config: Mapping[str, object]) -> dict[str, str]:
 
 
 def _plain_key(key: str, password: object) -> str:
-    """The key as PKCS#8 without a password, the one form that every Java reads.
+    """The key as PKCS#8 without a password, the only format that every Java version reads.
 
-    Java 17 knows neither OpenSSL's older forms nor today's encryption of PKCS#8. The password would go the same way as
-    the key, so without it nothing is given away that was not before.
+    Java 17 reads neither OpenSSL's older formats nor the current encryption of PKCS#8. The password would be sent
+    together with the key, so it would protect nothing.
     """
     if "BEGIN PRIVATE KEY" in key:
         return key
@@ -234,7 +232,7 @@ def _plain_key(key: str, password: object) -> str:
         from cryptography.hazmat.primitives import serialization
     except ImportError as e:
         raise ConfigurationError(
-            "ssl.key of the Kafka connection is not in the form that Java reads, and the package `cryptography` that "
+            "ssl.key of the Kafka connection is not in the format that Java reads, and the package `cryptography` that "
             "converts it is not installed; install it, or convert the key: `openssl pkcs8 -topk8 -nocrypt -in old.key`"
         ) from e
     try:
@@ -242,8 +240,8 @@ def _plain_key(key: str, password: object) -> str:
         loaded = serialization.load_pem_private_key(key.encode(), secret)
     except (TypeError, ValueError, UnsupportedAlgorithm) as e:
         raise ConfigurationError(
-            f"ssl.key of the Kafka connection cannot be read ({e}); give a private key in PEM form and, if it is "
-            f"encrypted, its ssl.key.password"
+            f"ssl.key of the Kafka connection cannot be read ({e}); set it to a private key in PEM format and, if it "
+            f"is encrypted, set ssl.key.password"
         ) from e
     return loaded.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

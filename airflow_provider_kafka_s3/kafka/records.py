@@ -1,6 +1,6 @@
 """Records of one partition between two offsets, as Arrow batches, read without Spark.
 
-Used where starting a JVM is not worth it: to write one lost object again, and to check what Spark wrote.
+Used to write single objects again, to land slices with timestamps that Spark cannot represent, and to check objects.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, RECORD_SCHEMA
 from airflow_provider_kafka_s3.exceptions import DataLossError, KafkaS3Error, KafkaUnavailableError
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, consumer, to_error
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
@@ -20,26 +21,20 @@ from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
 
-__all__ = ["RECORD_SCHEMA", "read_records"]
-
-_FIELDS: list[tuple[str, pa.DataType]] = [("offset", pa.int64()), ("timestamp", pa.int64()), ("value", pa.binary())]
-
-RECORD_SCHEMA: Final = pa.schema(_FIELDS)
-"""A batch of records: ``offset`` (strictly increasing), ``timestamp`` (milliseconds since the epoch, -1 = none) and
-``value`` (null = tombstone)."""
+__all__ = ["read_records"]
 
 _BATCH_RECORDS: Final = 10_000
 _BATCH_BYTES: Final = 8 * 1024 * 1024
 _FETCH_RECORDS: Final = 1_000
 """Messages taken from the client at once; fewer when they are large."""
 _GUESSED_BYTES: Final = 64 * 1024
-"""Size of a record before one was seen: a guess on the large side keeps the first fetch small."""
+"""Assumed size of the first record: a large value keeps the first fetch small."""
 _LOOK: Final = 10.0
-"""Seconds to find out where the partition begins and ends, once a read has failed."""
+"""Seconds to look up the first offset and the end of the partition after a failed read."""
 _WAIT: Final = 0.1
-"""Seconds the client may wait to fill a fetch: what reaching the end of a partition costs at most."""
+"""Seconds that the client may wait to fill a fetch: the largest delay at the end of a partition."""
 
-# The offset is not where the broker's log is: deleted by retention, or cut off by an unclean leader election.
+# The offset is outside the broker's log: deleted by retention, or truncated by an unclean leader election.
 _OUT_OF_RANGE: Final = frozenset({"_AUTO_OFFSET_RESET", "_LOG_TRUNCATION", "OFFSET_OUT_OF_RANGE"})
 
 
@@ -53,10 +48,10 @@ def read_records(
     isolation: Isolation,
     timeout: float = 60.0,
 ) -> Iterator[pa.RecordBatch]:
-    """Read all records in ``[start, end)`` that a reader of this isolation level can see.
+    """Read all records in ``[start, end)`` that are visible at an isolation level.
 
-    Complete means that the position reached ``end``; the number of records says nothing, since compaction, aborted
-    transactions and transaction markers leave holes.
+    The read is complete when the position reaches ``end``. The number of records proves nothing, since compaction,
+    aborted transactions and transaction markers leave gaps.
 
     Args:
         config: librdkafka settings: the extra of an Airflow connection of type ``kafka``.
@@ -64,16 +59,17 @@ def read_records(
         partition: Kafka partition.
         start: first offset.
         end: offset after the last one.
-        isolation: what the reader may see.
-        timeout: seconds without any progress until it gives up.
+        isolation: level of the reader.
+        timeout: seconds without any progress until the read fails.
 
     Yields:
-        Batches of :data:`RECORD_SCHEMA` of some 10,000 records or 8 MiB, none of them empty.
+        Batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`, each of some 10,000 records or 8 MiB, none
+        of them empty.
 
     Raises:
-        DataLossError: offsets of the range are gone from Kafka. Batches yielded before are right, but not all.
+        DataLossError: offsets of the range are gone from Kafka. Batches yielded before are correct, but incomplete.
         KafkaUnavailableError: no progress in time.
-        AccessDeniedError: the brokers refuse the credentials, or them to read the topic.
+        AccessDeniedError: the brokers refuse the credentials, or these lack the permission to read the topic.
         TopicNotFoundError: no such topic or partition.
         ConfigurationError: a setting is missing, protected, unknown or malformed.
         ValueError: ``start`` or ``end`` cannot be a range.
@@ -88,7 +84,7 @@ def read_records(
 
 
 class _Reader:
-    """One pass over one range."""
+    """One read of one range."""
 
     def __init__(
         self,
@@ -108,17 +104,17 @@ class _Reader:
         self._isolation = isolation
         self._timeout = timeout
         self._position = start
-        """Offset that the next record has at least."""
+        """Lowest possible offset of the next record."""
         self._rows: list[tuple[int, int, bytes | None]] = []
         self._bytes = 0
         self._events = ClientEvents()
         settings: dict[str, Any] = {
-            # Up to 16 MiB wait in the client; a broker's single larger message still passes.
+            # Up to 16 MiB are queued in the client; a single larger message is still delivered.
             "queued.max.messages.kbytes": 16 * 1024,
-            # How long a broker with nothing to send holds the answer: part of what reaching the end costs.
+            # How long a broker without records delays its response: part of the delay at the end of a partition.
             "fetch.wait.max.ms": 100,
             **client_config(config),
-            # A consumer must name a group, but one that is only assigned partitions never joins it.
+            # A consumer needs a group ID, but with assigned partitions it never joins the group.
             "group.id": config.get("group.id", "kafka-s3"),
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
@@ -139,9 +135,9 @@ class _Reader:
             self._consumer.assign([TopicPartition(self._topic, self._partition, self._position)])
             progress = time.monotonic()
             while self._position < self._end:
-                wanted = min(_FETCH_RECORDS, max(1, _BATCH_BYTES // largest), self._end - self._position)
+                limit = min(_FETCH_RECORDS, max(1, _BATCH_BYTES // largest), self._end - self._position)
                 before = self._position
-                for message in self._consumer.consume(wanted, timeout=_WAIT):
+                for message in self._consumer.consume(limit, timeout=_WAIT):
                     self._take(message)
                 if self._rows:
                     largest = max(1, *(len(value or b"") for _, _, value in self._rows))
@@ -161,50 +157,48 @@ class _Reader:
         if error is None and message.offset() < self._end:
             kind, timestamp = message.timestamp()
             value = message.value()
-            self._rows.append((message.offset(), timestamp if kind else -1, value))
+            self._rows.append((message.offset(), timestamp if kind else NO_TIMESTAMP, value))
             self._bytes += len(value or b"")
             self._position = message.offset() + 1
         elif error is None or error.name() == "_PARTITION_EOF":
-            # Nothing is left before this offset, though no record may tell: the range may end in a hole or in markers.
+            # There are no more records below this offset: the range may end with a gap or with transaction markers.
             self._position = max(self._position, min(message.offset(), self._end))
         elif error.name() in _OUT_OF_RANGE:
             raise self._loss() or to_error(error, self._events, what=self._what)
         else:
-            # Even after an error that passes by itself: librdkafka skips what it cannot read, such as a broken batch.
+            # Also after a transient error: librdkafka skips what it cannot read, such as a corrupt batch.
             raise to_error(error, self._events, what=self._what)
 
     def _batch(self) -> pa.RecordBatch:
         offsets, timestamps, values = zip(*self._rows, strict=True)
         self._rows, self._bytes = [], 0
-        return pa.RecordBatch.from_arrays(
-            [pa.array(offsets, pa.int64()), pa.array(timestamps, pa.int64()), pa.array(values, pa.binary())],
-            schema=RECORD_SCHEMA,
-        )
+        columns = {"offset": list(offsets), "timestamp": list(timestamps), "value": list(values)}
+        return pa.RecordBatch.from_pydict(columns, schema=RECORD_SCHEMA)
 
     def _standstill(self) -> KafkaS3Error:
-        """Why nothing comes any more."""
+        """The error of a read without progress."""
         if self._events.denied is not None:
             return to_error(self._events.denied, self._events, what=self._what)
         if (loss := self._loss()) is not None:
             return loss
         message = f"no progress at offset {self._position} for {self._timeout:.0f} s (cannot {self._what})"
         if self._isolation == "read_committed":
-            message += "; an open transaction may hold what follows: wait until it is committed, aborted or timed out"
+            message += "; an open transaction may hide what follows: wait until it is committed, aborted or timed out"
         return KafkaUnavailableError(message)
 
     def _loss(self) -> DataLossError | None:
-        """What is gone of the rest of the range, if anything is."""
-        # A consumer's own watermarks end at the last stable offset: with them an open transaction would look like loss.
+        """The error if offsets of the rest of the range are gone from Kafka."""
+        # A consumer's own watermark is the last stable offset: with it, an open transaction would look like data loss.
         cluster = KafkaCluster(self._config, timeout=_LOOK, retrier=Retrier(RetryPolicy(max_retries=0)))
         low = cluster.earliest(self._topic, [self._partition])[self._partition]
         high = cluster.ends(self._topic, [self._partition], "read_uncommitted")[self._partition]
         if self._position < low:
             missing, cause = (self._position, min(low, self._end)), "retention or a deletion of records removed them"
         elif high < self._end:
-            missing, cause = (max(high, self._position), self._end), "the log was cut off or the topic was made again"
+            missing, cause = (max(high, self._position), self._end), "the log was truncated or the topic created again"
         else:
             return None
         return DataLossError(
-            f"topic {self._topic!r} partition {self._partition}: offsets [{missing[0]}, {missing[1]}) of the wanted "
-            f"[{self._position}, {self._end}) are gone ({cause}; the partition holds [{low}, {high}))"
+            f"topic {self._topic!r} partition {self._partition}: offsets [{missing[0]}, {missing[1]}) of the requested "
+            f"[{self._position}, {self._end}) are gone ({cause}; the partition has [{low}, {high}))"
         )

@@ -1,4 +1,4 @@
-"""Values of a Kafka connection's extra, as text."""
+"""Settings of a Kafka connection's extra, as text."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["pem", "text"]
 
 
 def text(name: str, value: object) -> str:
-    """A setting as Java writes it.
+    """The value of a setting in Java's notation.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: the value has a type that no setting has.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
         return str(value)
     raise ConfigurationError(
-        f"{name} of the Kafka connection is a {type(value).__name__}: a setting is a text, a number, true or false"
+        f"{name} of the Kafka connection is a {type(value).__name__}: settings are text, numbers, true or false"
     )
 
 

@@ -1,4 +1,4 @@
-"""One Kafka cluster as the commit protocol sees it: topics, offsets, and the records of a slice."""
+"""The Kafka cluster of the commit protocol: topics, offsets, and the records of a slice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["KafkaSource"]
 
 
 class KafkaSource:
-    """Kafka through librdkafka: what :class:`airflow_provider_kafka_s3.batch.source.Source` asks for."""
+    """A :class:`~airflow_provider_kafka_s3.batch.source.Source` that uses librdkafka."""
 
     def __init__(
         self,
@@ -26,13 +26,13 @@ class KafkaSource:
         read_timeout: float = 60.0,
         retrier: Retrier | None = None,
     ) -> None:
-        """Prepare to ask; the first question connects.
+        """Make a source; it connects with the first request.
 
         Args:
             config: librdkafka settings: the extra of an Airflow connection of type ``kafka``.
-            timeout: seconds to wait for one answer.
-            read_timeout: seconds without any record until a read gives up.
-            retrier: repeats questions that found no broker; None: the package's defaults.
+            timeout: seconds to wait for one response.
+            read_timeout: seconds without any record until a read fails.
+            retrier: repeats requests that got no response; None: the package's defaults.
 
         Raises:
             ConfigurationError: a setting is missing, protected, unknown or malformed.
@@ -43,7 +43,7 @@ class KafkaSource:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where the cluster is, for messages."""
+        """Addresses of brokers, for messages."""
         return self._cluster.bootstrap_servers
 
     def describe(self, topic: str) -> TopicInfo:

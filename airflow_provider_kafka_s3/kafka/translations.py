@@ -1,7 +1,7 @@
-"""The dictionary between the settings of librdkafka and those of Spark's Java client.
+"""Tables that map the settings of librdkafka to those of Spark's Java client.
 
-Every setting stands in exactly one table: those that translate one by one, those of logins and certificates (of which
-several make one), those that may be left out, those that the package decides itself, and those with no translation.
+Every setting is in exactly one table: settings with one counterpart, settings of logins and certificates (of which
+several make one), settings that are left out, protected settings, and settings without a counterpart.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Translation:
-    """How one librdkafka setting is said to the Java client.
+    """The Java counterpart of a librdkafka setting.
 
     Attributes:
-        java: the Java name, without the ``kafka.`` that Spark wants before it.
-        value: turns librdkafka's value into Java's.
+        java: the Java name, without Spark's prefix ``kafka.``.
+        value: converts librdkafka's value to Java's.
     """
 
     java: str
@@ -73,7 +73,7 @@ TRANSLATIONS: Final[Mapping[str, Translation]] = {
     "max.partition.fetch.bytes": Translation("max.partition.fetch.bytes"),
     "check.crcs": Translation("check.crcs"),
 }
-"""Settings that translate one by one; logins and certificates, where several make one, are translated by functions."""
+"""Settings with one counterpart. Functions translate logins and certificates, where several settings make one."""
 
 LOGIN: Final = frozenset({"sasl.username", "sasl.password"})
 OIDC: Final = frozenset(
@@ -107,8 +107,8 @@ CERTIFICATES: Final = frozenset(
     }
 )
 
-# Of groups and of producers: a connection is often shared with operators that need them. We read by assignment and
-# keep our own offsets, so they change nothing.
+# Of groups and of producers: a connection is often shared with operators that need them. They have no effect on a
+# reader with assigned partitions and stored offsets of its own.
 OF_OTHERS: Final = frozenset(
     {
         "acks",
@@ -146,7 +146,7 @@ OF_OTHERS: Final = frozenset(
         "transactional.id",
     }
 )
-# Of librdkafka's inner life: the Java client has no counterpart and reads the same records without.
+# Of librdkafka's internals: the Java client has no counterpart, and reads the same records without them.
 OF_LIBRDKAFKA: Final = frozenset(
     {
         "api.version.fallback.ms",
@@ -180,7 +180,7 @@ OF_LIBRDKAFKA: Final = frozenset(
     }
 )
 
-# What the package decides itself -> (values that say the same anyway, what to do instead).
+# Protected setting -> (values that have no effect and are accepted, what to do instead).
 PROTECTED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "allow.auto.create.topics": (
         ("false",),
@@ -188,7 +188,7 @@ PROTECTED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     ),
     "auto.offset.reset": (
         ("error", "none"),
-        "remove it: where to begin is the operator's starting_offsets, and a lost offset is an error, never skipped",
+        "remove it: the operator's starting_offsets sets where to begin, and a lost offset is an error, never skipped",
     ),
     "enable.auto.commit": (
         ("false",),
@@ -197,13 +197,13 @@ PROTECTED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "interceptor.classes": ((), "remove it: records are read as they are"),
     "isolation.level": (
         (),
-        "remove it and set the operator's isolation: offsets must be planned at the same level",
+        "remove it and set isolation of the operator: offsets have to be planned at the same level",
     ),
     "key.deserializer": ((), "remove it: records are read as bytes"),
     "value.deserializer": ((), "remove it: records are read as bytes"),
 }
 
-# Untranslatable -> (Spark options that replace it, what to do). An override of one of these settles it.
+# Setting without a counterpart -> (Spark options of which one replaces it, what to do).
 LOGIN_OVERRIDES: Final = (
     "kafka.sasl.jaas.config",
     "kafka.sasl.login.callback.handler.class",
@@ -213,12 +213,12 @@ UNTRANSLATABLE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
         (),
         "trust the broker's certificate by ssl.ca.location instead",
     ),
-    "oauth_cb": (LOGIN_OVERRIDES, "a Python callback cannot log in a Java client"),
+    "oauth_cb": (LOGIN_OVERRIDES, "a Java client cannot call a Python callback"),
     "ssl.cipher.suites": (
         ("kafka.ssl.cipher.suites",),
         "Java has other names for ciphers",
     ),
-    "ssl.crl.location": ((), "Java takes no file of revoked certificates"),
+    "ssl.crl.location": ((), "Java has no setting for a file of revoked certificates"),
     "ssl.curves.list": ((), "Java sets curves for the whole JVM: jdk.tls.namedGroups"),
     "ssl.sigalgs.list": (
         (),

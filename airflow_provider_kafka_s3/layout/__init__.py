@@ -1,1 +1,1 @@
-"""Names: which object a record belongs to, where it ends and what its key is; pure functions of plan and records."""
+"""Layout: the object of each record, the end of each object, and its key; pure functions of plan and records."""

@@ -1,7 +1,7 @@
-"""Object keys: every name this package gives to something in a bucket is made, or checked, here.
+"""Object keys: every key that this package writes is made or checked here.
 
-Data lives outside ``<topics_dir>/_kafka_s3/``, control documents inside it; no name that comes from outside (topic,
-pipeline, run, pattern) can cross that border or leave ``topics_dir``.
+Data objects are outside of ``<topics_dir>/_kafka_s3/``, control documents inside. No given name (topic, pipeline, run,
+pattern) can move a key from one to the other, or out of ``topics_dir``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = [
     "data_key_parser",
     "data_prefix",
     "encode_part",
+    "is_hidden",
     "manifest_key",
     "marker_key",
     "owner_key",
@@ -34,6 +35,7 @@ __all__ = [
     "probe_key",
     "run_key",
     "run_name",
+    "topic_of_folder",
     "validate_delimiters",
     "validate_key",
     "validate_pipeline",
@@ -44,19 +46,21 @@ CONTROL_DIR: Final = "_kafka_s3"
 """Folder of the control documents; Spark, Hive and Athena skip names that begin with an underscore."""
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+# No topic_prefix ends in one of these.
+_END_OF_FOLDER: Final = re.compile(r"[A-Za-z0-9._-]*\Z")
 _PIPELINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-# Control characters and surrogates, and the two code points that XML 1.0 cannot hold: S3 lists keys as XML.
+# Control characters, surrogates, and the two code points that XML 1.0 excludes: S3 lists keys as XML.
 _BAD_CHARACTER: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-# Bytes that a control prefix leaves for what comes below it: the longest is runs/<run>.json.
+# Bytes below a control prefix: the longest name is runs/<run>.json.
 _CONTROL_NAME_BYTES: Final = 256
 _READABLE_RUN: Final = 120
 
 
 def validate_topic(topic: str) -> str:
-    """Return the topic's name if objects can be named after it.
+    """Return the topic's name if it can be part of keys.
 
     Raises:
-        ConfigurationError: Kafka has no such topic names, or the name is that of our control folder.
+        ConfigurationError: Kafka does not allow the name, or it begins like the folder of control documents.
     """
     if _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
         raise ConfigurationError(
@@ -66,13 +70,13 @@ def validate_topic(topic: str) -> str:
     if topic.startswith(CONTROL_DIR):
         raise ConfigurationError(
             f"topic {topic!r} begins with {CONTROL_DIR!r}, the folder of control documents, so its objects cannot be "
-            f"told from them; rename the topic or mirror it under another name"
+            f"distinguished from them; rename the topic or mirror it under another name"
         )
     return topic
 
 
 def validate_pipeline(pipeline: str) -> str:
-    """Return the pipeline's name if control documents can be named after it.
+    """Return the pipeline's name if it can be part of keys.
 
     Raises:
         ConfigurationError: it has other characters than letters, digits, ``.``, ``_``, ``-``, or begins with one of the
@@ -89,41 +93,42 @@ def validate_pipeline(pipeline: str) -> str:
 def validate_delimiters(layout: Layout) -> None:
     """Refuse delimiters that make file names ambiguous.
 
-    A file name is read back as topic, partition, offset and generation, so two different objects must not share one.
+    File names are parsed as topic, partition, offset and generation, so two different objects must not have the same.
 
     Raises:
-        ConfigurationError: ``file_delim`` holds a digit, so partition 1 and offset 11 could read as 11 and 1.
+        ConfigurationError: ``file_delim`` contains a digit, so partition 1 and offset 11 could be parsed as 11 and 1.
     """
-    if any(c.isdigit() for c in layout.file_delim):
+    delim = layout.naming.file_delim
+    if any(c.isdigit() for c in delim):
         raise ConfigurationError(
-            f"file_delim={layout.file_delim!r} holds a digit, so partition and offset could not be told apart in file "
+            f"file_delim={delim!r} contains a digit, so partition and offset would be ambiguous in file "
             f"names; use '+' or another delimiter without digits"
         )
 
 
 def validate_key(key: str) -> str:
-    """Return a data key if it is a safe one.
+    """Return a data key if it is safe.
 
     Raises:
         ConfigurationError: it is longer than S3 allows, has control characters, an empty, ``.`` or ``..`` folder, or
-            lies in a folder of control documents.
+            is in a folder of control documents.
     """
     bad = _BAD_CHARACTER.findall(key)
     if bad:
         raise ConfigurationError(
-            f"object key {key!r} would hold characters that cannot be listed: {bad!r}; remove them from path_format, "
-            f"topics_dir or the delimiters"
+            f"object key {key!r} would contain characters that cannot be listed: {bad!r}; remove them from "
+            f"path_format, topics_dir or the delimiters"
         )
     for part in key.split("/"):
         if part in ("", ".", ".."):
             raise ConfigurationError(
-                f"object key {key!r} would have the folder {part!r}, which tools drop or resolve; every folder that "
+                f"object key {key!r} would have the folder {part!r}, which tools remove or resolve; every folder that "
                 f"topics_dir, directory_delim and path_format make needs a name"
             )
         if part.startswith(CONTROL_DIR):
             raise ConfigurationError(
-                f"object key {key!r} would lie in {part!r}: names that begin with {CONTROL_DIR!r} are for control "
-                f"documents; change topics_dir, directory_delim or path_format"
+                f"object key {key!r} would be in {part!r}: names that begin with {CONTROL_DIR!r} are reserved for "
+                f"control documents; change topics_dir, directory_delim or path_format"
             )
     return check_key(key)
 
@@ -131,53 +136,69 @@ def validate_key(key: str) -> str:
 def data_key(
     layout: Layout, *, topic: str, encoded_partition: str, partition: int, first_offset: int, generation: int
 ) -> str:
-    """Name the object that begins with a record.
+    """The key of the object that begins with a record.
 
     Args:
-        layout: gives prefix, delimiters, padding and extension.
+        layout: with prefixes, delimiters, padding and extension.
         topic: name of the Kafka topic.
-        encoded_partition: what the partitioner made of the record's time or partition.
+        encoded_partition: result of the partitioner.
         partition: the Kafka partition.
         first_offset: offset of the object's first record.
-        generation: how many times the topic was deleted and created again; from 1 on it is part of the name, since
-            offsets begin again.
+        generation: how many times the topic was deleted and created again; from 1 on it is part of the name, because
+            offsets begin at 0 again.
 
     Raises:
         ConfigurationError: see :func:`validate_key`, :func:`validate_topic`, :func:`validate_delimiters`.
     """
     validate_topic(topic)
     validate_delimiters(layout)
-    name = layout.file_delim.join((topic, str(partition), str(first_offset).zfill(layout.offset_pad_width)))
+    naming = layout.naming
+    named = f"{naming.topic_prefix}{topic}"
+    name = naming.file_delim.join((named, str(partition), str(first_offset).zfill(naming.offset_pad_width)))
     if generation:
-        name = f"{name}{layout.file_delim}g{generation}"
-    folders = (topic, encoded_partition) if not layout.topics_dir else (layout.topics_dir, topic, encoded_partition)
-    return validate_key(layout.directory_delim.join((*folders, name + layout.format.object_extension)))
+        name = f"{name}{naming.file_delim}g{generation}"
+    return validate_key(
+        f"{data_prefix(layout, topic)}{encoded_partition}{naming.directory_delim}{name}{layout.format.object_extension}"
+    )
 
 
 def data_prefix(layout: Layout, topic: str) -> str:
-    """What all data keys of a topic begin with."""
-    folders = (layout.topics_dir, topic, "") if layout.topics_dir else (topic, "")
-    return layout.directory_delim.join(folders)
+    """The prefix of all data keys of a topic."""
+    named = f"{layout.naming.topic_prefix}{topic}"
+    folders = (layout.topics_dir, named, "") if layout.topics_dir else (named, "")
+    return layout.naming.directory_delim.join(folders)
+
+
+def is_hidden(layout: Layout, topic: str) -> bool:
+    """Whether the names of a topic's objects begin with ``_`` or ``.``: Spark, Hive, Athena and Trino skip such."""
+    name = data_prefix(layout, topic).removesuffix(layout.naming.directory_delim).rpartition("/")[2]
+    return name.startswith(("_", "."))
+
+
+def topic_of_folder(folder: str) -> str:
+    """The topic that a folder may belong to: its name without a ``topic_prefix``, or a text that no topic is called."""
+    return str(_END_OF_FOLDER.findall(folder)[0])
 
 
 def parse_data_key(layout: Layout, topic: str, key: str) -> tuple[int, int, int] | None:
-    """Kafka partition, first offset and generation of an object, read back from its key; None if it is not such a key.
+    """Kafka partition, first offset and generation of an object, parsed from its key; None if it is no data key.
 
     Args:
-        layout: that the key was made with.
+        layout: of the key.
         topic: name of the Kafka topic.
-        key: made by :func:`data_key`, or anything else.
+        key: any key.
     """
     return data_key_parser(layout, topic)(key)
 
 
 def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, int, int] | None]:
     """See :func:`parse_data_key`, for many keys."""
-    delim, extension = re.escape(layout.file_delim), re.escape(layout.format.object_extension)
+    delim, extension = re.escape(layout.naming.file_delim), re.escape(layout.format.object_extension)
     digits = "([0-9]{1,20})"
-    name = f"{re.escape(topic)}{delim}{digits}{delim}{digits}(?:{delim}g{digits})?{extension}"
-    # The delimiter of folders may be anything, also a part of names: what the key ends with tells.
-    ending = re.compile(f"{re.escape(layout.directory_delim)}{name}\\Z")
+    named = re.escape(f"{layout.naming.topic_prefix}{topic}")
+    name = f"{named}{delim}{digits}{delim}{digits}(?:{delim}g{digits})?{extension}"
+    # The delimiter of folders may also be a part of names, so the key is parsed from its end.
+    ending = re.compile(f"{re.escape(layout.naming.directory_delim)}{name}\\Z")
     prefix = data_prefix(layout, topic)
 
     def parse(key: str) -> tuple[int, int, int] | None:
@@ -188,32 +209,32 @@ def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, in
 
 
 def control_prefix(topics_dir: str, pipeline: str, topic: str) -> str:
-    """Where the control documents of one topic of a pipeline live; ends in ``/``.
+    """The prefix of the control documents of one topic of a pipeline; ends with ``/``.
 
     Raises:
-        ConfigurationError: a name is illegal, or there is no room left for the documents' names.
+        ConfigurationError: a name is illegal, or the documents' keys would be too long.
     """
     prefix = f"{_control_root(topics_dir)}{validate_pipeline(pipeline)}/{validate_topic(topic)}/"
     return check_key(prefix, spare=_CONTROL_NAME_BYTES)
 
 
 def owner_key(topics_dir: str, topic: str) -> str:
-    """Who lands this topic under ``topics_dir``; pipelines cannot be called ``_owners``."""
+    """The document with the pipeline that lands a topic under ``topics_dir``; no pipeline can be named ``_owners``."""
     return check_key(f"{owners_prefix(topics_dir)}{validate_topic(topic)}.json")
 
 
 def owners_prefix(topics_dir: str) -> str:
-    """Where the documents lie that tell who lands which topic under ``topics_dir``; ends in ``/``."""
+    """The prefix of :func:`owner_key`; ends with ``/``."""
     return f"{_control_root(topics_dir)}_owners/"
 
 
 def probe_key(topics_dir: str) -> str:
-    """The object on which ``kafka-s3 doctor`` tries what a store does; pipelines cannot be called ``_doctor``."""
+    """The object of the checks of ``kafka-s3 doctor``; no pipeline can be named ``_doctor``."""
     return check_key(f"{_control_root(topics_dir)}_doctor/probe.json")
 
 
 def marker_key(prefix: str) -> str:
-    """The one document that is ever replaced, below a :func:`control_prefix`."""
+    """The marker, the only document that is ever replaced, below a :func:`control_prefix`."""
     return f"{prefix}marker.json"
 
 
@@ -228,7 +249,7 @@ def manifest_key(prefix: str, batch: int) -> str:
 
 
 def amend_key(prefix: str, batch: int, number: int) -> str:
-    """The ``number``-th acceptance of lost objects of a batch, from 1, below a :func:`control_prefix`."""
+    """The ``number``-th amend of a batch, from 1, below a :func:`control_prefix`."""
     return f"{prefix}batches/{batch:010d}.amend.{number}.json"
 
 
@@ -238,9 +259,9 @@ def run_key(prefix: str, run: str) -> str:
 
 
 def run_name(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1) -> str:
-    """Name a run of a task, the same for all its tries.
+    """The name of a run of a task, the same for all its tries.
 
-    The first part is for people and may repeat; the SHA-256 after it tells runs apart.
+    The first part is readable and need not be unique; the SHA-256 behind it is.
     """
     identity = json.dumps([dag_id, task_id, run_id, map_index], separators=(",", ":"))
     readable = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{dag_id}.{task_id}.{run_id}")[:_READABLE_RUN]
@@ -248,10 +269,10 @@ def run_name(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1) -> 
 
 
 def encode_part(text: str) -> str:
-    """Percent-encode any text so that it is one part of a key, whatever it holds; different texts stay different.
+    """Percent-encode any text as one part of a key; different texts have different results.
 
-    Letters, digits, ``_`` and ``-`` stay; so does ``.``, but not where nothing else is left (``.`` and ``..`` are
-    folders). Lone surrogates are encoded as UTF-8 would.
+    Letters, digits, ``_`` and ``-`` are not encoded; nor is ``.``, except in a text of dots alone (``.`` and ``..`` are
+    folders). Lone surrogates are encoded like other code points in UTF-8.
     """
     encoded = urllib.parse.quote(text.encode("utf-8", "surrogatepass"), safe="")
     encoded = encoded.replace("~", "%7E")

@@ -1,8 +1,8 @@
-"""Path patterns: the letters of Joda-Time, which Kafka Connect's ``path.format`` is written in.
+"""Path patterns in the letters of Joda-Time, as in Kafka Connect's ``path.format``.
 
-They are not those of ``java.time`` or ``strftime``: ``YYYY`` is the plain year, ``DD`` the day of the year. Names of
-months, days and halves of the day are the short English ones whatever the letter count, which is what Connect writes
-with a locale such as ``en-US``.
+They differ from those of ``java.time`` and ``strftime``: ``YYYY`` is the calendar year, ``DD`` the day of the year.
+Names of months, days and halves of the day are the short English ones whatever the number of letters, as Connect writes
+them with a locale such as ``en-US``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final, TypeAlias
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
-__all__ = ["DAY_MS", "Pattern", "compile_pattern"]
+__all__ = ["DAY_MS", "HOUR_MS", "Pattern", "compile_pattern"]
 
 DAY_MS: Final = 86_400_000
-_HOUR_MS: Final = 3_600_000
+HOUR_MS: Final = 3_600_000
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _TWO_DIGITS: Final = 2
@@ -32,7 +32,7 @@ def _number(get: Callable[[datetime], int]) -> Callable[[int], _Field]:
 
 
 def _year(get: Callable[[datetime], int]) -> Callable[[int], _Field]:
-    """Two letters are the last two digits; any other count is the least number of digits."""
+    """Two letters: the last two digits; any other number of letters: the minimum number of digits."""
     return lambda width: lambda t: str(get(t) % 100 if width == _TWO_DIGITS else get(t)).zfill(width)
 
 
@@ -47,11 +47,11 @@ def _month(width: int) -> _Field:
 
 
 def _fraction(width: int) -> _Field:
-    """Decimals of the second, cut, not rounded; zeros beyond the millisecond."""
+    """Decimals of the second, truncated; zeros beyond the millisecond."""
     return lambda t: f"{t.microsecond // 1000:03d}".ljust(width, "0")[:width]
 
 
-# Letter -> (what makes the field of a letter count, how long its value certainly stays the same).
+# Letter -> (number of letters -> field, milliseconds for which its value certainly stays the same).
 _LETTERS: Final[dict[str, tuple[Callable[[int], _Field], int]]] = {
     "G": (_text(lambda _: "CE"), DAY_MS),
     "C": (_number(lambda t: t.year // 100), DAY_MS),
@@ -64,11 +64,11 @@ _LETTERS: Final[dict[str, tuple[Callable[[int], _Field], int]]] = {
     "D": (_number(lambda t: t.timetuple().tm_yday), DAY_MS),
     "M": (_month, DAY_MS),
     "d": (_number(lambda t: t.day), DAY_MS),
-    "a": (_text(lambda t: "AM" if t.hour < 12 else "PM"), 12 * _HOUR_MS),
-    "K": (_number(lambda t: t.hour % 12), _HOUR_MS),
-    "h": (_number(lambda t: t.hour % 12 or 12), _HOUR_MS),
-    "H": (_number(lambda t: t.hour), _HOUR_MS),
-    "k": (_number(lambda t: t.hour or 24), _HOUR_MS),
+    "a": (_text(lambda t: "AM" if t.hour < 12 else "PM"), 12 * HOUR_MS),
+    "K": (_number(lambda t: t.hour % 12), HOUR_MS),
+    "h": (_number(lambda t: t.hour % 12 or 12), HOUR_MS),
+    "H": (_number(lambda t: t.hour), HOUR_MS),
+    "k": (_number(lambda t: t.hour or 24), HOUR_MS),
     "m": (_number(lambda t: t.minute), 60_000),
     "s": (_number(lambda t: t.second), 1_000),
     "S": (_fraction, 1),
@@ -103,7 +103,7 @@ _OF_STRFTIME: Final = {
     "T": "HH:mm:ss",
     "%": "'%'",
 }
-"""What a directive of ``strftime`` is in Joda's letters, as far as there is one."""
+"""Directive of ``strftime`` -> Joda's letters, where they exist."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,9 @@ class Pattern:
     """A compiled pattern.
 
     Attributes:
-        text: the pattern as it was written.
-        unit_ms: within one such stretch of local time, counted from midnight, the result stays the same; at most a day.
+        text: the pattern.
+        unit_ms: the result is the same within each interval of this length of local time, counted from midnight; at
+            most a day.
     """
 
     text: str
@@ -125,25 +126,25 @@ class Pattern:
 
     @property
     def longest(self) -> str:
-        """A path that no other path of this pattern is longer than."""
+        """The longest possible path of this pattern."""
         return self.format(datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC))
 
     def without_time(self, name: str, *, separators: Sequence[str]) -> str:
-        """The path of what has no time: ``name`` stands where a folder tells one, behind its ``key=`` if it has a key.
+        """The path of records without a valid timestamp: folders with a time are called ``name``, or ``key=name``.
 
         Args:
             name: of such folders.
-            separators: what stands between folders.
+            separators: of folders.
         """
-        told = "\0"
+        field_mark = "\0"
         folders = re.split(
             f"({'|'.join(map(re.escape, separators))})",
-            "".join(field if isinstance(field, str) else told for field in self._fields),
+            "".join(field if isinstance(field, str) else field_mark for field in self._fields),
         )
         for i, folder in enumerate(folders):
-            if told in folder:
+            if field_mark in folder:
                 key, equals, _ = folder.partition("=")
-                folders[i] = f"{key}={name}" if equals and told not in key else name
+                folders[i] = f"{key}={name}" if equals and field_mark not in key else name
         return "".join(folders)
 
 
@@ -151,8 +152,8 @@ def compile_pattern(text: str) -> Pattern:
     """Compile a pattern.
 
     Raises:
-        ConfigurationError: a letter means nothing, a quote is not closed, or it is a pattern of ``strftime``; says what
-            to write.
+        ConfigurationError: a letter has no meaning, a quote is not closed, or it is a pattern of ``strftime``; with
+            what to write instead.
     """
     if "%" in re.sub("'[^']*'", "", text):
         raise _strftime(text)
@@ -181,7 +182,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def _literal(text: str, position: int) -> tuple[str, int]:
-    """Text between quotes, from the opening one; two quotes are one, inside and outside."""
+    """Text between quotes, from the opening one, and the position behind it; two quotes are a quote."""
     if text.startswith("''", position):
         return "'", position + 2
     literal = []
@@ -196,16 +197,16 @@ def _literal(text: str, position: int) -> tuple[str, int]:
         else:
             return "".join(literal), at + 1
     raise ConfigurationError(
-        f"path_format pattern {text!r}: the quote at character {position + 1} is not closed; text stands between "
-        f"single quotes, such as 'year'=YYYY"
+        f"path_format pattern {text!r}: the quote at character {position + 1} is not closed; put text between single "
+        f"quotes, such as 'year'=YYYY"
     )
 
 
 def _strftime(text: str) -> ConfigurationError:
-    """The error about a per cent sign, which would be written as it is, with letters that mean something else."""
+    """The error about a per cent sign, which Joda does not interpret, while the letters have other meanings."""
     pieces = re.findall("%(.?)|([^%]+)", text, re.DOTALL)
     if all(words or directive in _OF_STRFTIME for directive, words in pieces):
-        # Letters of the text itself stand in quotes, if they do not already.
+        # Letters of text are put between quotes, if they are not already.
         joda = "".join(
             words if "'" in words else re.sub("[A-Za-z]+", r"'\g<0>'", words) if words else _OF_STRFTIME[directive]
             for directive, words in pieces
@@ -214,8 +215,8 @@ def _strftime(text: str) -> ConfigurationError:
     else:
         write = "it in Joda's letters, such as 'year'=YYYY/'month'=MM"
     return ConfigurationError(
-        f"path_format {text!r} is a pattern of strftime; write {write}. A '%' means nothing in a Joda pattern; text "
-        f"stands between single quotes"
+        f"path_format {text!r} is a pattern of strftime; write {write}. In a Joda pattern '%' has no meaning, and text "
+        f"is put between single quotes"
     )
 
 
@@ -223,6 +224,6 @@ def _unknown_letter(text: str, position: int) -> ConfigurationError:
     letter = text[position]
     hint = _HINTS.get(letter, "put text between single quotes and letters outside of them, such as 'year'=YYYY")
     return ConfigurationError(
-        f"path_format pattern {text!r}: the letter {letter!r} at character {position + 1} means nothing in a Joda "
+        f"path_format pattern {text!r}: the letter {letter!r} at character {position + 1} has no meaning in a Joda "
         f"pattern: {hint}"
     )

@@ -1,7 +1,7 @@
-"""Which rows of a batch go to which object, and when an object ends.
+"""Assigns the records of a slice to objects, and ends objects.
 
-All of it follows from the records since the beginning of the slice, never from where batches are cut: the same records
-in other batches make the same objects.
+The result depends only on the records since the beginning of the slice: the same records in other batches make the same
+objects.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_kafka_s3.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.config import Layout
-from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.layout.keys import data_key
 from airflow_provider_kafka_s3.layout.partitioners import Codes, make_partitioner
 
@@ -23,7 +23,7 @@ __all__ = ["Append", "Close", "DataObject", "Event", "Splitter"]
 
 @dataclass(frozen=True)
 class DataObject:
-    """An object to be: its ``key``, its ``encoded_partition``, and the ``first_offset`` in it."""
+    """An object of the slice: its ``key``, its ``encoded_partition``, and its ``first_offset``."""
 
     key: str
     encoded_partition: str
@@ -32,11 +32,11 @@ class DataObject:
 
 @dataclass(frozen=True)
 class Append:
-    """Write rows of the batch to an object, which is new if it was not heard of before.
+    """Append rows of the batch to an object; the first one begins it.
 
     Attributes:
-        object: where to.
-        rows: a contiguous slice (start and stop given, no step), or indices in ascending order.
+        object: to append to.
+        rows: a contiguous slice (with start and stop, without step), or indices in ascending order.
         offsets: the Kafka offsets of these rows.
     """
 
@@ -47,7 +47,7 @@ class Append:
 
 @dataclass(frozen=True)
 class Close:
-    """End an object: nothing will be appended to it."""
+    """End an object: nothing is appended to it any more."""
 
     object: DataObject
 
@@ -62,16 +62,16 @@ class _Open:
 
 
 class Splitter:
-    """Cuts the records of one slice into objects.
+    """Splits the records of one slice into objects.
 
-    An object ends with the record that brings it to ``max_bytes``. All open objects end with the record that is the
-    ``flush_size``-th of the Kafka partition since they last did (counted over all encoded partitions together), in the
-    order of their first records. A record that needs a new object while ``max_open_objects`` are open ends the one with
-    the lowest first offset. Objects of different encoded partitions that end by ``max_bytes`` within one batch may be
-    told in another order than their last records have.
+    An object ends with the record that brings it to ``max_bytes``. All open objects end with the ``flush_size``-th
+    record of the Kafka partition since they last did (counted over all encoded partitions together), in the order of
+    their first records. A record that needs a new object while ``max_open_objects`` are open ends the one with the
+    lowest first offset. Objects of different encoded partitions that end by ``max_bytes`` within one batch may end in
+    another order than that of their last records.
 
     Args:
-        layout: gives partitioner, rotation and names.
+        layout: with partitioner, rotation and names.
         topic: the Kafka topic.
         partition: the Kafka partition of all records.
         generation: incarnation of the topic, part of the names from 1 on.
@@ -87,15 +87,15 @@ class Splitter:
         self._records = 0  # since all objects were closed
 
     def feed(self, records: pa.RecordBatch, sizes: Int64Array) -> Iterator[Event]:
-        """Tell where the next records go; must be consumed to its end before the next call.
+        """Yield the events of the next records; must be consumed to its end before the next call.
 
         Args:
             records: the next records of the slice, in offset order.
             sizes: bytes of each in its object, parallel to ``records``.
 
         Raises:
-            RecordError: a record has no timestamp that the partitioner could use.
-            ConfigurationError: an object's key would not be a safe one.
+            RecordError: a record has no timestamp that the partitioner can use.
+            ConfigurationError: an object's key would not be safe.
         """
         if records.num_rows == 0:
             return
@@ -106,7 +106,7 @@ class Splitter:
             stop = len(offsets)
             if self._layout.rotation.flush_size is not None:
                 stop = min(stop, start + self._layout.rotation.flush_size - self._records)
-            stop = self._calm(codes, paths, start, stop)
+            stop = self._first_over_limit(codes, paths, start, stop)
             if stop == start:
                 oldest = min(self._open, key=lambda path: self._open[path].object.first_offset)
                 yield Close(self._open.pop(oldest).object)
@@ -119,15 +119,15 @@ class Splitter:
                 yield from self.finish()
 
     def finish(self) -> Iterator[Event]:
-        """Close all that is open: the slice ends here, or ``flush_size`` is reached."""
+        """Close all open objects: at the end of the slice, or when ``flush_size`` is reached."""
         still_open = sorted((o.object for o in self._open.values()), key=lambda o: o.first_offset)
         self._open.clear()
         self._records = 0
         for data_object in still_open:
             yield Close(data_object)
 
-    def _calm(self, codes: Codes, paths: list[str], start: int, stop: int) -> int:
-        """The first row that may have to wait until an object is closed for it; ``stop`` if there is none."""
+    def _first_over_limit(self, codes: Codes, paths: list[str], start: int, stop: int) -> int:
+        """The first row for which an object may have to be closed before; ``stop`` if there is none."""
         limit = self._layout.rotation.max_open_objects
         if len(paths) <= limit and len(self._open.keys() | paths) <= limit:
             return stop
@@ -139,14 +139,14 @@ class Splitter:
         return stop
 
     def _append(self, path: str, rows: slice | Int64Array, offsets: Int64Array, sizes: Int64Array) -> Iterator[Event]:
-        """Append rows of one encoded partition, with a new object wherever ``max_bytes`` is reached."""
+        """Append rows of one encoded partition; begins a new object when ``max_bytes`` is reached."""
         ends = np.cumsum(sizes)
         start, written = 0, 0
         while start < len(offsets):
             current = self._open.get(path)
             if current is None:
                 current = self._open[path] = _Open(self._name(path, int(offsets[start])))
-            # The first row with which the object has max_bytes; it is the last of the object.
+            # The row that brings the object to max_bytes is its last one.
             last = int(np.searchsorted(ends, self._layout.rotation.max_bytes - current.size + written))
             stop = min(last + 1, len(offsets))
             yield Append(current.object, _sub(rows, start, stop), offsets[start:stop])
@@ -169,11 +169,11 @@ class Splitter:
 
 
 def _groups(codes: Codes, start: int, stop: int) -> Iterator[tuple[int, slice | Int64Array]]:
-    """The rows ``[start, stop)`` by code, in the order of each code's first row."""
+    """The rows ``[start, stop)`` by code, in the order of the codes' first rows."""
     part = codes[start:stop]
     edges = np.flatnonzero(part[1:] != part[:-1]) + 1
     starts = np.concatenate(([0], edges))
-    if len(np.unique(part[starts])) == len(starts):  # each code in one run, as in a topic that is in order
+    if len(np.unique(part[starts])) == len(starts):  # the rows of each code are contiguous, as in an ordered topic
         stops = np.append(edges, len(part))
         for low, high in zip(starts.tolist(), stops.tolist(), strict=True):
             yield int(part[low]), slice(start + low, start + high)

@@ -1,7 +1,7 @@
 """Time zones from the ``tzdata`` package, never from the machine.
 
-Driver and executors are different machines whose system databases may differ in age; the package is a pinned
-dependency, so all of them put a record into the same hour.
+The system databases of driver and executors may have different releases. The package is a pinned dependency, so all of
+them assign a record to the same hour.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
 
 
 def zone_database_version() -> str:
-    """Release of the IANA database that paths are made with, such as ``2026a``."""
+    """Release of the IANA database, such as ``2026a``."""
     return str(tzdata.IANA_VERSION)
 
 
 def package_requirement(version: str) -> str:
-    """What pip installs to get a release of the database: ``2026a`` -> ``tzdata==2026.1``."""
+    """The requirement for pip of a release of the database: ``2026a`` -> ``tzdata==2026.1``."""
     release = re.fullmatch(r"(\d{4})([a-z])", version)
     return f"tzdata=={release[1]}.{ord(release[2]) - ord('a') + 1}" if release else f"tzdata=={version}"
 

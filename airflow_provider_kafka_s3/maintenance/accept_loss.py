@@ -7,7 +7,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
+from airflow_provider_kafka_s3.batch.incarnation import require_same_cluster, require_topic_id
 from airflow_provider_kafka_s3.batch.planning import next_claim, untouched
 from airflow_provider_kafka_s3.batch.roll_forward import finish_reset
 from airflow_provider_kafka_s3.documents.manifest import Amend
@@ -71,13 +71,14 @@ def _require_cluster(committer: Committer, batch: int) -> None:
         live = committer.source.describe(topic).cluster_id
     except TopicNotFoundError as e:
         live = e.cluster_id
-    if landed and live and live != landed:
-        gone = committer.log.remedies.accept_loss(batch, other_cluster=True)
-        raise ConfigurationError(
-            f"the Kafka connection is to cluster {live!r}, topic {topic!r} was landed from {landed!r}, which may have "
-            f"the missing records of batch {batch}. Nothing was recorded. Correct the connection. If that cluster is "
-            f"gone for good: {gone}"
-        )
+    gone = committer.log.remedies.accept_loss(batch, other_cluster=True)
+    require_same_cluster(
+        topic,
+        landed,
+        live,
+        f"The other cluster may have the missing records of batch {batch}. Nothing was recorded. Correct the Kafka "
+        f"connection. If that cluster is gone for good: {gone}",
+    )
 
 
 def accept_deleted(committer: Committer, batch: int, *, reason: str, operator: str) -> tuple[str, ...]:
@@ -173,7 +174,7 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
         topic_log.create_run(
             RunRecord(
                 run=run,
-                mode="recover",
+                offsets="recover",
                 params={"reason": reason, "operator": operator},
                 topic_id=topic_id,
                 generation=view.marker.generation,

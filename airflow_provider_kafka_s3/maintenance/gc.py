@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.nesting import inner_folders
+from airflow_provider_kafka_s3.batch.nesting import of_inner_topics
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -75,8 +75,8 @@ def find_garbage(topic_log: TopicLog, *, now: float, older_than: float = DEFAULT
     old = {i: upload for i, upload in pending.items() if i not in young}
     named = {i: upload.key for i, upload in old.items() if _named_by(layouts, topic_log.topic, upload.key)}
     # Another pipeline's topic of the same name, whose topics_dir lies in this topic's folder, has keys of this form.
-    inner = tuple(inner_folders(topic_log.store, prefixes, named.values()))
-    foreign = {i for i in old if i not in named or named[i].startswith(inner)}
+    inner = of_inner_topics(topic_log.store, prefixes, named.values())
+    foreign = {i for i in old if i not in named or named[i] in inner}
     needed: set[str] = set()
     for batch, plan in sorted(topic_log.view().open_plans.items()):
         needed |= _needed(plan, topic_log.read_manifest(batch), old)

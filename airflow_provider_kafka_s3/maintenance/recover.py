@@ -7,10 +7,11 @@ import uuid
 from typing import Literal
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
 from airflow_provider_kafka_s3.batch.run import TopicRun
+from airflow_provider_kafka_s3.config import Limits
 
 __all__ = ["recover"]
 
@@ -24,7 +25,7 @@ def recover(
     *,
     operator: str,
     on_data_loss: Literal["fail", "skip"] = "fail",
-    max_slice_records: int = 1_000_000,
+    records_per_slice: int = 1_000_000,
     wait: float = 0.0,
 ) -> Recovered:
     """Complete every open batch and land the debt of abandoned batches.
@@ -33,7 +34,7 @@ def recover(
         committer: of the topic.
         operator: person who runs it, for the record.
         on_data_loss: policy for offsets that are gone from Kafka: an error, or a recorded gap.
-        max_slice_records: offsets of one slice of new batches at most; each slice is read by one thread.
+        records_per_slice: offsets of one slice of new batches at most; each slice is read by one thread.
         wait: seconds to wait for the run that planned a batch to decide it, before its work is done again.
 
     Raises:
@@ -43,10 +44,10 @@ def recover(
     open_before = committer.log.view()
     request = RunRequest(
         run=f"operator:{operator}:{uuid.uuid4()}",
-        mode="recover",
+        offsets="recover",
         layout=committer.log.last_layout(open_before.next),
         starting="earliest",
-        max_slice_records=max_slice_records,
+        limits=Limits(records_per_slice=records_per_slice),
         on_data_loss=on_data_loss,
         adopt_wait=wait,
         params={"operator": operator},
@@ -54,7 +55,7 @@ def recover(
     )
     run = TopicRun(committer, request)
     while not isinstance(step := run.advance(), TopicResult):
-        execute(committer, step, run=request.run, on_data_loss=on_data_loss)
+        execute_plan(committer, step, run=request.run, on_data_loss=on_data_loss)
     # A batch that was abandoned for debt covers nothing, so the run does not resolve it.
     roll_forward(committer)
     after = committer.log.view()

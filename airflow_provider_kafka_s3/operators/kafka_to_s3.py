@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
@@ -24,7 +23,19 @@ from airflow_provider_kafka_s3.airflow.lineage import RunLineage
 from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
 from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, spark_settings
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, task_error
-from airflow_provider_kafka_s3.config import MIB, Format, Partitioner
+from airflow_provider_kafka_s3.batch.request import Action
+from airflow_provider_kafka_s3.config import (
+    Format,
+    Limits,
+    Naming,
+    Partitioner,
+    Rotation,
+    Upload,
+    Window,
+    parse_format,
+    parse_partitioner,
+)
+from airflow_provider_kafka_s3.config.values import Value, make_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.layout import keys
@@ -41,7 +52,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_kafka_s3.airflow.run_context import RunContext
     from airflow_provider_kafka_s3.documents.plan import Plan
-    from airflow_provider_kafka_s3.spark.spec import UploadSettings
     from airflow_provider_kafka_s3.submit.job import SparkJob
     from airflow_provider_kafka_s3.submit.settings import SparkSettings
     from airflow_provider_kafka_s3.submit.target import SparkTarget
@@ -50,6 +60,15 @@ __all__ = ["KafkaToS3Operator"]
 
 _DECIDED: Final = ("application", "application_args", "java_class", "conn_id")
 """Parameters of SparkSubmitOperator that this operator decides itself."""
+
+_GROUPS: Final[Mapping[str, type[Value]]] = {
+    "rotation": Rotation,
+    "naming": Naming,
+    "limits": Limits,
+    "upload": Upload,
+    "window": Window,
+}
+"""Parameters that group settings."""
 
 
 class KafkaToS3Operator(SparkSubmitOperator):
@@ -69,52 +88,47 @@ class KafkaToS3Operator(SparkSubmitOperator):
         bucket: it must exist. (templated)
         pipeline: name of this way from Kafka to S3. It owns the stored offsets: another name starts afresh, and a topic
             belongs to one pipeline per ``topics_dir``. (templated)
-        format: ``"json"`` (JSON lines), ``"bytes"``, or settings such as ``{"kind": "json", "compression": "gzip"}``: a
-            :class:`~airflow_provider_kafka_s3.config.Format` or a mapping of its fields.
+        format: what the bytes of objects are: :class:`~airflow_provider_kafka_s3.config.JsonLines` or
+            :class:`~airflow_provider_kafka_s3.config.RawBytes`, a mapping such as ``{"kind": "json", "compression":
+            "gzip"}``, or ``"json"`` or ``"bytes"``.
         offsets: which records a run lands. ``"incremental"``: all since the stored offsets. ``"data_interval"``: those
             with timestamps in the window of the DAG run (its partition or data interval), and whatever lies between
             them and the stored offsets; the DAG needs a timetable that makes either. A run may name its window itself
             (``conf``, ``params``), whichever of the two this is: see ``docs/windows.md``.
-        mode: what a run does; ``conf`` and ``params`` with ``{"mode": …}`` win over it. ``"resume"``: land what is not
-            landed yet. ``"verify"``: read every object of the run back and compare it with what was committed; nothing
-            is written. ``"restore"``: verify, and write objects that are gone again from Kafka; an object with other
-            content is never overwritten.
-        on_empty: nothing to do for any topic is a ``"success"``, or makes the task ``"skip"``.
-        allow_open_window: whether a window may end in the future: it is read to the current end then, and not to its
-            own. Otherwise it is an error.
-        partition_length: how long a partition of a partitioned DAG is (Airflow 3.2 and later), if not as long as one of
-            the ``partitioner``. Whole days are days of the calendar in the partitioner's time zone.
         starting_offsets: where a topic begins that has no stored offsets yet: ``"earliest"``, ``"latest"``,
             ``{partition: offset}`` or ``{topic: {partition: offset}}``. Required for ``"incremental"``, refused for
             ``"data_interval"``, whose windows say where to begin.
-        partitioner: ``"default"``, ``"daily"``, ``"hourly"``, or settings: a
-            :class:`~airflow_provider_kafka_s3.config.Partitioner` or a mapping of its fields. Times are those of the
-            records.
-        flush_size: records of a Kafka partition after which its open objects are closed; None: no limit.
-        max_bytes: uncompressed bytes after which an object is closed.
-        max_open_objects: objects that one Spark task has open at most; a record that needs one more closes the one
-            that was opened first. Each takes memory beside the buffers of ``upload``.
+        action: what a run does; ``conf`` and ``params`` with ``{"kafka_s3": {"action": …}}`` win over it. ``"land"``:
+            land what is not landed yet. ``"verify"``: read every object of the run back and compare it with what was
+            committed; nothing is written. ``"restore"``: verify, and write objects that are gone again from Kafka; an
+            object with other content is never overwritten. (templated)
+        partitioner: how a record chooses its folder: :class:`~airflow_provider_kafka_s3.config.ByPartition`,
+            :class:`~airflow_provider_kafka_s3.config.Daily`, :class:`~airflow_provider_kafka_s3.config.Hourly` or
+            :class:`~airflow_provider_kafka_s3.config.TimePattern`, a mapping such as ``{"kind": "daily", "timezone":
+            "Europe/Berlin"}``, or ``"partition"``, ``"daily"`` or ``"hourly"``. Times are those of the records.
+        topics_dir: prefix of all keys. (templated)
+        isolation: ``"read_committed"`` or ``"read_uncommitted"``.
+        rotation: where one object ends and the next begins: :class:`~airflow_provider_kafka_s3.config.Rotation` or a
+            mapping of its fields.
+        naming: how the parts of a key are put together: :class:`~airflow_provider_kafka_s3.config.Naming` or a mapping
+            of its fields.
+        limits: how much a run, a batch and a Spark task take: :class:`~airflow_provider_kafka_s3.config.Limits` or a
+            mapping of its fields.
+        upload: how a Spark task uploads: :class:`~airflow_provider_kafka_s3.config.Upload` or a mapping of its fields,
+            such as ``{"threads": 4, "memory": 268435456, "spill_dir": "/mnt/fast"}``.
+        window: what a window of time may be: :class:`~airflow_provider_kafka_s3.config.Window` or a mapping of its
+            fields.
+        on_empty: nothing to do for any topic is a ``"success"``, or makes the task ``"skip"``.
         on_bad_timestamp: a record whose timestamp is no time (none, or outside the years 1 to 9999) for a partitioner
             that looks at it: ``"fail"``, or the name of the partition for such records, which stands in each of its
             folders. ``"__HIVE_DEFAULT_PARTITION__"`` is null for readers of the table.
-        topics_dir: prefix of all keys. (templated)
-        directory_delim: between the folders of a key.
-        file_delim: between topic, partition and offset in a file name.
-        offset_pad_width: digits of the offset in a file name.
-        part_size: bytes of one part of an upload.
-        upload: how a Spark task uploads, such as ``{"threads": 4, "memory": 268435456, "spill_dir": "/mnt/fast"}``: a
-            :class:`~airflow_provider_kafka_s3.spark.spec.UploadSettings` or a mapping of its fields.
-        isolation: ``"read_committed"`` or ``"read_uncommitted"``.
-        max_records_per_run: offsets of a run at most, shared evenly by the partitions; ``"incremental"`` only.
-        max_records_per_batch: offsets of one batch at most; a run may need several.
-        max_slice_records: offsets that one Spark task reads at most.
         on_data_loss: offsets that retention deleted before they were landed: ``"fail"``, or ``"skip"``, which records
             the gap.
         on_future_timestamp: a record whose timestamp is more than an hour ahead hides where windows of time end, since
             Kafka looks a time up as the first record that is not older: ``"fail"`` names the record; with
             ``"read_to_end"`` such a window is read to the current end, and later ones go on there.
-        on_missing: a resumed run finds that an object that was committed is gone: ``"fail"`` (restore it by
-            ``mode="restore"``) or ``"ignore"``.
+        on_missing: a run finds that an object that was committed is gone: ``"fail"`` (restore it by
+            ``action="restore"``) or ``"ignore"``.
         adopt_wait: seconds to wait for another run's batch that this run needs, too, before doing its work again;
             0 seconds if that run's process on this host has ended, or Airflow has its task as not running.
         unsafe_single_writer: accept a store that ignores conditional writes. Two runs at once may then lose records.
@@ -127,6 +141,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
         spark_conn_id: connection of type ``spark``, or the one of a Spark Connect server (type ``spark_connect``, or a
             host ``sc://…``), which executes the job without a JVM on the worker.
+        name: of the Spark application. (templated)
 
     Returns:
         See :func:`airflow_provider_kafka_s3.airflow.xcom.to_xcom`.
@@ -141,6 +156,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         "bucket",
         "pipeline",
         "topics_dir",
+        "action",
         *(f for f in SparkSubmitOperator.template_fields if f not in ("application", "application_args", "env_vars")),
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"topics": "json", "conf": "json"}
@@ -156,25 +172,17 @@ class KafkaToS3Operator(SparkSubmitOperator):
         format: Format | Mapping[str, Any] | str,  # noqa: A002 - the name that Kafka Connect's users know
         offsets: Literal["incremental", "data_interval"],
         starting_offsets: str | Mapping[Any, Any] | None = None,
-        mode: run_window.Mode = "resume",
-        on_empty: Literal["success", "skip"] = "success",
-        allow_open_window: bool = False,
-        partition_length: timedelta | None = None,
-        partitioner: Partitioner | Mapping[str, Any] | str = "default",
-        flush_size: int | None = None,
-        max_bytes: int = 1024 * MIB,
-        max_open_objects: int = 400,
-        on_bad_timestamp: str = "fail",
+        action: Action | str = "land",
+        partitioner: Partitioner | Mapping[str, Any] | str = "partition",
         topics_dir: str = "topics",
-        directory_delim: str = "/",
-        file_delim: str = "+",
-        offset_pad_width: int = 10,
-        part_size: int = 8 * MIB,
-        upload: UploadSettings | Mapping[str, Any] | None = None,
         isolation: Isolation = "read_committed",
-        max_records_per_run: int | None = None,
-        max_records_per_batch: int | None = 100_000_000,
-        max_slice_records: int = 5_000_000,
+        rotation: Rotation | Mapping[str, Any] | None = None,
+        naming: Naming | Mapping[str, Any] | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
+        upload: Upload | Mapping[str, Any] | None = None,
+        window: Window | Mapping[str, Any] | None = None,
+        on_empty: Literal["success", "skip"] = "success",
+        on_bad_timestamp: str = "fail",
         on_data_loss: Literal["fail", "skip"] = "fail",
         on_future_timestamp: Literal["fail", "read_to_end"] = "fail",
         on_missing: Literal["fail", "ignore"] = "fail",
@@ -188,7 +196,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         name: str = "kafka-to-s3",
         **kwargs: Any,
     ) -> None:
-        parameters.require_known(type(self), kwargs)
+        parameters.require_known(type(self), kwargs, _GROUPS)
         for parameter in _DECIDED:
             if parameter in kwargs:
                 hint = "use spark_conn_id" if parameter == "conn_id" else "remove it"
@@ -202,33 +210,25 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.bucket = bucket
         self.pipeline = pipeline
         self.topics_dir = topics_dir
-        self.format = parameters.parse_format(format)
-        self.partitioner = parameters.parse_partitioner(partitioner)
+        self.format = parse_format(format)
+        self.partitioner = parse_partitioner(partitioner)
         self.offsets = offsets
         self.starting_offsets = starting_offsets
-        self.mode = mode
-        self.on_empty = on_empty
-        self.allow_open_window = allow_open_window
-        self.partition_length = partition_length
-        self.flush_size = flush_size
-        self.max_bytes = max_bytes
-        self.max_open_objects = max_open_objects
-        self.on_bad_timestamp = on_bad_timestamp
-        self.directory_delim = directory_delim
-        self.file_delim = file_delim
-        self.offset_pad_width = offset_pad_width
-        self.part_size = part_size
-        self.upload = parameters.parse_upload(upload)
+        self.action = action
         self.isolation = isolation
-        self.max_records_per_run = max_records_per_run
-        self.max_records_per_batch = max_records_per_batch
-        self.max_slice_records = max_slice_records
+        self.rotation = make_value("rotation", (Rotation,), rotation)
+        self.naming = make_value("naming", (Naming,), naming)
+        self.limits = make_value("limits", (Limits,), limits)
+        self.upload = make_value("upload", (Upload,), upload)
+        self.window = make_value("window", (Window,), window)
+        self.on_empty = on_empty
+        self.on_bad_timestamp = on_bad_timestamp
         self.on_data_loss = on_data_loss
         self.on_future_timestamp = on_future_timestamp
         self.on_missing = on_missing
         self.adopt_wait = adopt_wait
         self.unsafe_single_writer = unsafe_single_writer
-        self.request_retry = parameters.parse_retry_policy(request_retry)
+        self.request_retry = make_value("request_retry", (RetryPolicy,), request_retry)
         self.kafka_options = parameters.parse_options(kafka_options)
         self.kafka_conn_id = kafka_conn_id
         # Where the buttons of this try lead to, see links.push.
@@ -248,14 +248,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_choice("on_data_loss", self.on_data_loss, ("fail", "skip"))
         parameters.require_choice("on_future_timestamp", self.on_future_timestamp, ("fail", "read_to_end"))
         parameters.require_choice("on_missing", self.on_missing, ("fail", "ignore"))
-        parameters.require_choice("mode", self.mode, get_args(run_window.Mode))
         parameters.require_choice("on_empty", self.on_empty, ("success", "skip"))
-        run_window.require_length(self.partition_length)
         parameters.require_text("on_bad_timestamp", self.on_bad_timestamp)
         parameters.require_plain_env(self.env_vars)
         parameters.require_client_mode(self._deploy_mode, self.conf)
-        if self.adopt_wait < 0:
-            raise ConfigurationError(f"adopt_wait={self.adopt_wait} must be 0 or more seconds")
         if self.starting_offsets is None and self.offsets == "incremental":
             raise ConfigurationError(
                 "starting_offsets is required with offsets='incremental': say where a topic without stored offsets "
@@ -280,7 +276,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         layout = parameters.require_layout(settings.layout(topics_dir))
         # It checks itself; which run, window and topic it will be about is known to the task.
         anything = (0, 1) if self.offsets == "data_interval" else None
-        settings.request(layout, "earliest", run="", window=anything, mode=self.mode, attempt="")
+        action = "land" if parameters.has_template(self.action) else run_window.parse_action("", self.action)
+        settings.request(layout, "earliest", run="", window=anything, action=action, attempt="")
 
     def _run_settings(self) -> RunSettings:
         return RunSettings(**{field.name: getattr(self, field.name) for field in dataclasses.fields(RunSettings)})
@@ -297,19 +294,18 @@ class KafkaToS3Operator(SparkSubmitOperator):
             parameters.require_conf(self.conf)
             spark = spark_settings(self)
             target = connections.spark_target(self.spark_conn_id)
-            spark_command.require_client_mode(
+            spark_command.require_client_deploy_mode(
                 spark.deploy_mode, target.deploy_mode, spark.conf.get("spark.submit.deployMode")
             )
             resolved = run_window.resolve_window(
                 context,
                 offsets=self.offsets,
-                mode=self.mode,
+                action=self.action,
                 partitioner=self.partitioner,
-                partition_length=self.partition_length,
-                allow_open_window=self.allow_open_window,
+                settings=self.window,
             )
             self.log.info("%s", resolved)
-            if resolved.mode == "resume":  # the other modes need no Spark
+            if resolved.action == "land":  # the others need no Spark
                 require_spark(spark, target)
             run = prepare_run(self._run_settings(), context, resolved)
             if not run.runs:

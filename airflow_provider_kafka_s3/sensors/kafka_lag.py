@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, get_args
 from airflow_provider_kafka_s3.airflow import parameters
 from airflow_provider_kafka_s3.airflow.conditions import LagCondition
 from airflow_provider_kafka_s3.airflow.polling_sensor import PollingSensor
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.layout import keys
 
@@ -83,8 +82,6 @@ class KafkaLagSensor(PollingSensor):
             parameters.require_bucket(bucket)
         if not parameters.has_template(pipeline):
             keys.validate_pipeline(pipeline)
-        if min_records < 1:
-            raise ConfigurationError(f"min_records={min_records} must be a positive number of records")
 
     def _condition(self, context: Context) -> LagCondition:  # noqa: ARG002 - every run asks the same
         return LagCondition(

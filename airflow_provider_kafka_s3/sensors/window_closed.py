@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
+import msgspec
+
 from airflow_provider_kafka_s3.airflow import parameters, run_window
 from airflow_provider_kafka_s3.airflow.conditions import WindowCondition
 from airflow_provider_kafka_s3.airflow.polling_sensor import PollingSensor
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.config import Window, parse_partitioner
+from airflow_provider_kafka_s3.config.values import make_value
 from airflow_provider_kafka_s3.kafka.options import Isolation
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ class KafkaWindowClosedSensor(PollingSensor):
         isolation: of the operator: ``"read_committed"`` or ``"read_uncommitted"``.
         partitioner: of the operator; only a DAG with partitions (Airflow 3.2 and later) needs it, which has windows as
             long as the partitioner's duration.
-        partition_length: of the operator; see there.
+        window: of the operator; only its ``partition_length`` and ``timezone`` count here.
         kafka_conn_id: connection of type ``kafka``.
         deferrable: whether to wait in the triggerer.
 
@@ -64,36 +67,32 @@ class KafkaWindowClosedSensor(PollingSensor):
         topics: str | Sequence[str],
         grace: timedelta | float = timedelta(minutes=10),
         isolation: Isolation = "read_committed",
-        partitioner: Partitioner | Mapping[str, Any] | str = "default",
-        partition_length: timedelta | None = None,
+        partitioner: Partitioner | Mapping[str, Any] | str = "partition",
+        window: Window | Mapping[str, Any] | None = None,
         kafka_conn_id: str = "kafka_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.topics = topics
-        if not isinstance(grace, timedelta):
-            parameters.require_types({"grace": grace})
-        self.grace = grace.total_seconds() if isinstance(grace, timedelta) else float(grace)
+        seconds = grace.total_seconds() if isinstance(grace, timedelta) else grace
+        parameters.require_types({"grace": seconds})
+        self.grace = float(seconds)
         self.isolation = isolation
-        self.partitioner = parameters.parse_partitioner(partitioner)
-        self.partition_length = partition_length
+        self.partitioner = parse_partitioner(partitioner)
+        self.window = make_value("window", (Window,), window)
         self.kafka_conn_id = kafka_conn_id
         parameters.require_choice("isolation", isolation, get_args(Isolation))
         parameters.require_types(vars(self))
-        run_window.require_length(partition_length)
         if not parameters.has_template(topics):
             parameters.parse_topics(topics)
-        if self.grace < 0:
-            raise ConfigurationError(f"grace={grace!r} must be 0 or more seconds")
 
     def _condition(self, context: Context) -> WindowCondition | None:
         run = run_window.resolve_window(
             context,
             offsets="data_interval",
             partitioner=self.partitioner,
-            partition_length=self.partition_length,
             # One that has not ended yet is what the sensor is for.
-            allow_open_window=True,
+            settings=msgspec.structs.replace(self.window, allow_open=True),
         )
         if run.window is None:
             return None

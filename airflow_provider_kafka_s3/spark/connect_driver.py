@@ -13,7 +13,6 @@ import os
 import selectors
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -68,8 +67,9 @@ class _Driver(threading.Thread):
         spark = self._spark
         if spark is None:
             return
+        # The answer has what was interrupted by this request alone.
         while spark.interruptTag(self._tag):
-            time.sleep(0.1)
+            pass
 
     def close(self) -> None:
         """Close the connection; the session is kept for the next run."""

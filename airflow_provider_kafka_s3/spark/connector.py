@@ -14,9 +14,9 @@ CONNECTOR: Final = "spark-sql-kafka-0-10"
 """Artifact of the connector, without the version of Scala."""
 
 
-def coordinates(version: str) -> str:
+def coordinates(version: str, *, scala: str = SCALA) -> str:
     """Maven coordinates of the Kafka connector of a version of Spark."""
-    return f"org.apache.spark:{CONNECTOR}_{SCALA}:{plain_version(version)}"
+    return f"org.apache.spark:{CONNECTOR}_{scala}:{plain_version(version)}"
 
 
 def connector_package() -> str:

@@ -66,7 +66,7 @@ def explain(error: Exception) -> KafkaS3Error:
     if _NO_MSK.search(text):
         return ConfigurationError(
             "the Kafka connection logs in by IAM (Amazon MSK), and Spark has no jar for that. Add it with "
-            "packages='software.amazon.msk:aws-msk-iam-auth:…' or with jars=…"
+            f"packages='software.amazon.msk:aws-msk-iam-auth:…,{connector_package()}', or with jars=…"
         )
     if _WRONG_CONNECTOR.search(text):
         return ConfigurationError(
@@ -87,7 +87,7 @@ def explain(error: Exception) -> KafkaS3Error:
     if _TOO_MANY_ROWS.search(text):
         return TerminalError(
             f"the tasks return more objects than the Spark driver accepts: {reason}. Raise spark.driver.maxResultSize "
-            f"and spark.driver.memory, or reduce the objects of a batch (partitioner, rotation, max_records_per_batch)"
+            f"and spark.driver.memory, or reduce the objects of a batch (partitioner, rotation, limits)"
         )
     return SparkJobError(f"the Spark job failed: {reason}")
 

@@ -18,11 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.execute import execute as execute_here
+from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
@@ -96,7 +94,7 @@ class Job:
         self._source = source or KafkaSource(spec.kafka)
         self._store = store or open_bucket(spec.bucket, spec.s3, spec.credentials, retrier=Retrier(spec.retry))
 
-        self._build = object_builder(self._store, **msgspec.structs.asdict(spec.upload))
+        self._build = object_builder(self._store, spec.upload)
 
     def run(self) -> JobResult:
         """Execute all plans. Errors of topics are in the result, none is raised."""
@@ -241,7 +239,7 @@ class Job:
             error,
             topic.plan.read.count,
         )
-        execute_here(topic.committer, topic.plan, run=self._spec.run, on_data_loss=self._spec.on_data_loss)
+        execute_plan(topic.committer, topic.plan, run=self._spec.run, on_data_loss=self._spec.on_data_loss)
 
     def _fail(self, topic: _Topic, error: KafkaS3Error) -> None:
         """Raise what the failure of a topic's action means, or abandon the batch if the policy says so."""
@@ -281,13 +279,12 @@ def _outcome(topic: str, step: Callable[[], None]) -> TopicOutcome:
     try:
         step()
     except KafkaS3Error as e:
-        message = message_of(e)
-        log.error("topic %s: %s: %s", topic, type(e).__name__, message)
-        return TopicOutcome(topic=topic, status="error", error=type(e).__name__, message=message)
+        log.error("topic %s: %s: %s", topic, type(e).__name__, message_of(e))
+        return TopicOutcome.failed(topic, e)
     except Exception as e:
         log.exception("topic %s: unexpected error", topic)
-        message = f"the driver met an unexpected {type(e).__name__}: {message_of(e)}"
-        return TopicOutcome(topic=topic, status="error", error=SparkJobError.__name__, message=message)
+        unexpected = SparkJobError(f"an unexpected {type(e).__name__} in the driver: {message_of(e)}")
+        return TopicOutcome.failed(topic, unexpected)
     return TopicOutcome(topic=topic, status="decided")
 
 
@@ -369,14 +366,8 @@ def execute(spec: JobSpec, session: Callable[[], SparkSession]) -> JobResult:
         return Job(spec, session).run()
     except Exception as e:  # noqa: BLE001 - the caller reads the result file, not tracebacks
         error = explain(e)
-        message = message_of(error)
-        log.error("%s: %s", type(error).__name__, message)
-        return JobResult(
-            topics=tuple(
-                TopicOutcome(topic=ref.topic, status="error", error=type(error).__name__, message=message)
-                for ref in spec.plans
-            )
-        )
+        log.error("%s: %s", type(error).__name__, message_of(error))
+        return JobResult(topics=tuple(TopicOutcome.failed(ref.topic, error) for ref in spec.plans))
 
 
 def _stop() -> None:

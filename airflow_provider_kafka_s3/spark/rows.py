@@ -13,12 +13,11 @@ from typing import Final, Literal
 import msgspec
 import pyarrow as pa
 
-from airflow_provider_kafka_s3 import exceptions
+from airflow_provider_kafka_s3.arrays import binary_array
 from airflow_provider_kafka_s3.batch.encode import too_many_objects
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
-from airflow_provider_kafka_s3.formats.frames import binary_array
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError, error_of_kind, message_of
 
 __all__ = [
     "ROW_DDL",
@@ -63,9 +62,9 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class TaskError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A terminal error of a task: the name of its class in ``exceptions`` and its message."""
+    """A terminal error of a task: its kind, and its message with its notes."""
 
-    error: str
+    kind: str
     message: str
 
 
@@ -80,12 +79,11 @@ def rows_of_slice(topic: int, attempt: str, rows: SliceRows) -> list[Row]:
 
 def error_row(topic: int, slice_: int, attempt: str, error: KafkaS3Error) -> Row:
     """The final row of a task with a terminal error."""
-    return Row(topic, slice_, attempt, "error", _raw(TaskError(type(error).__name__, str(error))))
+    return Row(topic, slice_, attempt, "error", _raw(TaskError(error.kind, message_of(error))))
 
 
 def to_batch(rows: Sequence[Row]) -> pa.RecordBatch:
     """Rows as Arrow."""
-    # Not with pyarrow.array, which imports pandas: that costs a worker more than a second and 50 MB.
     return pa.RecordBatch.from_arrays([binary_array([*map(msgspec.json.encode, rows)], large=False)], names=["row"])
 
 
@@ -158,9 +156,8 @@ def uploads_of(topic: int, rows: Iterable[Row]) -> list[tuple[str, str]]:
 
 def error_from(body: msgspec.Raw) -> KafkaS3Error:
     """The error of an ``error`` row."""
-    error = msgspec.json.decode(body, type=TaskError)
-    kind = getattr(exceptions, error.error, SparkJobError)
-    return kind(error.message) if issubclass(kind, KafkaS3Error) else SparkJobError(error.message)
+    stored = msgspec.json.decode(body, type=TaskError)
+    return error_of_kind(stored.kind, stored.message)
 
 
 def _raw(value: SliceResult | ObjectEntry | TaskError) -> msgspec.Raw:

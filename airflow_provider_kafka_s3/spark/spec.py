@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from airflow_provider_kafka_s3.config import MIB
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.config import Upload
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, error_of_kind, message_of
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 
-__all__ = ["ConnectServer", "JobResult", "JobSpec", "PlanRef", "TopicOutcome", "UploadSettings"]
+__all__ = ["ConnectServer", "JobResult", "JobSpec", "PlanRef", "TopicOutcome"]
 
 _SECRET = "REDACTED"
 
@@ -30,26 +30,6 @@ class PlanRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pipeline: str
     topic: str
     batch: int
-
-
-class UploadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a task uploads, see :class:`~airflow_provider_kafka_s3.storage.uploads.UploadPool`.
-
-    Attributes:
-        threads: that upload parts beside the one that reads and encodes.
-        memory: bytes of buffers of one task; what goes beyond them waits in temporary files.
-        spill_dir: folder on the executors for these files; None: the executor's temporary folder.
-    """
-
-    threads: int = 2
-    memory: int = 64 * MIB
-    spill_dir: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ConfigurationError(f"upload threads={self.threads} must be 1 or more")
-        if self.memory < MIB:
-            raise ConfigurationError(f"upload memory={self.memory} bytes must be 1 MiB or more")
 
 
 class ConnectServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,7 +61,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         s3: how to reach it.
         credentials: None: boto3's own chain, on the driver and on every executor.
         retry: policy of every request to the store.
-        upload: how tasks upload.
+        upload: how tasks upload; the size of parts is that of each plan.
         on_data_loss: what to do with a batch whose offsets are gone from Kafka: ``fail``, or ``skip``: abandon it, so
             that the run plans again from what is left.
         result_path: where the driver writes its :class:`JobResult`.
@@ -98,7 +78,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     s3: S3Settings = S3Settings()
     credentials: S3Credentials | None = None
     retry: RetryPolicy = RetryPolicy()
-    upload: UploadSettings = UploadSettings()
+    upload: Upload = Upload()
     on_data_loss: Literal["fail", "skip"] = "fail"
     connect: ConnectServer | None = None
     connection_options: tuple[str, ...] = ()
@@ -147,11 +127,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         # Without a result, what trying again cannot cure would be tried again.
         with contextlib.suppress(msgspec.DecodeError, OSError):
             asked = msgspec.json.decode(body, type=_Asked)
-            outcomes = (
-                TopicOutcome(topic=plan.topic, status="error", error=type(error).__name__, message=str(error))
-                for plan in asked.plans
-            )
-            JobResult(topics=tuple(outcomes)).write(asked.result_path)
+            outcomes = tuple(TopicOutcome.failed(plan.topic, error) for plan in asked.plans)
+            JobResult(topics=outcomes).write(asked.result_path)
         raise error
 
     def __repr__(self) -> str:
@@ -181,14 +158,24 @@ class TopicOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         topic: the Kafka topic.
         status: ``decided``: the batch has a decision that is carried out; the log tells which. Else ``error``.
-        error: name of the class in :mod:`airflow_provider_kafka_s3.exceptions`.
-        message: of the error.
+        kind: of the error, see :class:`~airflow_provider_kafka_s3.exceptions.KafkaS3Error`.
+        message: of the error, with its notes.
     """
 
     topic: str
     status: Literal["decided", "error"]
-    error: str | None = None
+    kind: str | None = None
     message: str | None = None
+
+    @classmethod
+    def failed(cls, topic: str, error: KafkaS3Error) -> TopicOutcome:
+        """The outcome of a topic that ended with an error."""
+        return cls(topic=topic, status="error", kind=error.kind, message=message_of(error))
+
+    @property
+    def error(self) -> KafkaS3Error | None:
+        """The error that the topic ended with; None if its batch is decided."""
+        return None if self.kind is None else error_of_kind(self.kind, self.message or "")
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

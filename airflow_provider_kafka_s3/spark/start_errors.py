@@ -23,6 +23,12 @@ _UNRESOLVED: Final = re.compile(r"unresolved dependency: (?P<what>[^\s:,\]]+): (
 _SEARCHED: Final = re.compile(r"^\s*(?:-- artifact .*|)(?P<url>https?://\S+)\s*$", re.MULTILINE)
 _NO_HOST: Final = re.compile(r"Host (?P<host>\S+) not found")
 _NO_ACCESS: Final = re.compile(r"Server access error at url (?P<url>\S+) \((?P<why>.*)\)")
+_CONNECTOR: Final = re.compile(r"spark-(?:sql|token-provider)-kafka-0-10_")
+_WAYS: Final = (
+    "name a repository that the worker reaches (repositories=, or a file of Ivy's settings: spark.jars.ivySettings in "
+    "conf), or give the files that are on the worker by jars="
+)
+_ADDED: Final = ". Spark's Kafka connector is fetched if neither jars nor packages, nor Spark's own settings, bring it"
 
 
 def about_start(text: str) -> KafkaS3Error | None:
@@ -65,20 +71,20 @@ def _about_packages(text: str, unresolved: Iterable[str]) -> KafkaS3Error:
     failed = {urlsplit(match["url"]).netloc: match["why"] for match in _NO_ACCESS.finditer(text)}
     failed |= {match["host"]: "no such host" for match in _NO_HOST.finditer(text)}
     reached = searched - failed.keys()
+    about = _ADDED if _CONNECTOR.search(packages) else ""
     failures = "; ".join(f"{host}: {why}" for host, why in failed.items())
     if failed and reached:
         return SparkJobError(
             f"packages: {packages} was not found, and not all repositories could be reached: {failures}. It is not in "
             f"{', '.join(sorted(reached))}. If it is in none, correct the coordinates (group:artifact:version); else "
-            f"make the others reachable from the worker (spark.jars.ivySettings), or use jars="
+            f"{_WAYS}{about}"
         )
     if failed:
         return SparkJobError(
-            f"packages: no repository can be reached for {packages}: {failures}. Make one reachable from the worker "
-            f"(spark.jars.ivySettings), or use jars="
+            f"packages: no repository can be reached for {packages}: {failures}. To fix it, {_WAYS}{about}"
         )
     where = f" ({', '.join(sorted(reached))})" if reached else ""
     return ConfigurationError(
         f"packages: {packages} is in none of the searched repositories{where}. Correct the coordinates "
-        f"(group:artifact:version), add its repository with repositories=, or use jars="
+        f"(group:artifact:version), or {_WAYS}{about}"
     )

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from airflow_provider_kafka_s3.arrays import int64_values
 from airflow_provider_kafka_s3.batch.encode import write_slice
+from airflow_provider_kafka_s3.config import ByTime, Upload
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import SparkJobError, SparkTimestampError, TerminalError
-from airflow_provider_kafka_s3.layout.arrays import int64_values
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.executor import python_of_worker
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch
-from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.spark.wire import FAITHFUL_FROM, Wire
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
@@ -61,7 +61,7 @@ class SliceTask:
         s3: S3Settings,
         credentials: S3Credentials | None,
         retry: RetryPolicy,
-        upload: UploadSettings,
+        upload: Upload,
         written: Accumulator[int] | None = None,
     ) -> None:
         self._plans = tuple(plans)
@@ -123,7 +123,7 @@ class SliceTask:
         plan = self._plans[topic]
         assert plan.layout is not None, "a reset has no slices"
         records = self._wire.records(batches)
-        if plan.layout.partitioner.kind != "default":
+        if isinstance(plan.layout.partitioner, ByTime):
             records = _faithful(records, plan.topic, slice_)
         store = DurableStore(S3Store(_client(self._s3, self._credentials), self._bucket), Retrier(self._retry))
         with UploadPool(

@@ -14,11 +14,10 @@ from typing import Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA, Array, int64_array, int64_values
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.frames import bounds
-from airflow_provider_kafka_s3.formats.port import Array
-from airflow_provider_kafka_s3.layout.arrays import Int64Array, int64_values
 
 __all__ = ["FAITHFUL_FROM", "PIECE_BYTES", "Wire"]
 
@@ -30,12 +29,6 @@ _MICROSECONDS: Final = 1_000
 FAITHFUL_FROM: Final = -2_208_988_800_000
 """The year 1900 in milliseconds. Spark interprets an older timestamp in the Julian calendar, in the time zone of the
 JVM, and shifts it by seconds up to months."""
-_FIELDS: Final[list[pa.Field[Any]]] = [
-    pa.field("offset", pa.int64(), nullable=False),
-    pa.field("timestamp", pa.int64(), nullable=False),
-    pa.field("value", pa.binary()),
-]
-_RECORDS: Final = pa.schema(_FIELDS)
 
 
 class Wire:
@@ -94,7 +87,7 @@ class Wire:
         return topic, position >> self._shift, position & ((1 << self._shift) - 1)
 
     def records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Unpack batches of records, timestamps in milliseconds.
+        """Unpack batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`.
 
         A piece is joined only to a full one before it: a small record that occurs twice stays two records, which the
         check of the offsets finds.
@@ -129,17 +122,17 @@ class Wire:
             first = np.flatnonzero(begins)
             ends = bounds(values)
             kept = np.append(ends[first], ends[-1]).astype(np.int32)
-            valid = values.is_valid().take(_int64_array(first)) if values.null_count else None
+            valid = values.is_valid().take(int64_array(first)) if values.null_count else None
             buffers = [None if valid is None else valid.buffers()[1], pa.py_buffer(kept.data), values.buffers()[2]]
             values = cast("Array", pa.Array.from_buffers(pa.binary(), len(first), buffers))
             positions, times = positions[first], times[first]
         # Spark counts microseconds. A record without a timestamp has -1 ms, one millisecond before the epoch.
         columns = [
-            _int64_array(positions & ((1 << self._shift) - 1)),
-            _int64_array(np.floor_divide(times, _MICROSECONDS)),
+            int64_array(positions & ((1 << self._shift) - 1)),
+            int64_array(np.floor_divide(times, _MICROSECONDS)),
             values,
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=_RECORDS)
+        return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
 def _values(rows: pa.RecordBatch) -> Array:
@@ -149,8 +142,3 @@ def _values(rows: pa.RecordBatch) -> Array:
 def _concatenated(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
     (batch,) = pa.Table.from_batches([first, second]).combine_chunks().to_batches()
     return batch
-
-
-def _int64_array(numbers: Int64Array) -> Any:
-    # Not with pyarrow.array, which imports pandas: that costs a worker more than a second and 50 MB.
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers.data)])

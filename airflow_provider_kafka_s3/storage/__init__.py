@@ -1,1 +1,1 @@
-"""The object store: the port, and what implements it."""
+"""The interface to the object store, and its implementations for S3 and in memory."""

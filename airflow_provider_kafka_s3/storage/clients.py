@@ -1,4 +1,4 @@
-"""boto3 clients as the package needs them: one try per request, and sessions of roles that go on by themselves."""
+"""boto3 clients with one try per request, and with role sessions that are renewed automatically."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _EXPIRED: Final = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequire
 
 
 class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where and how to reach a store; no secrets, so it may travel to executors and into logs.
+    """Endpoint and connection settings of a store. It contains no secrets, so it may be logged and sent to executors.
 
     Attributes:
-        endpoint_url: address of an S3-compatible store; None: AWS, or what the environment says.
+        endpoint_url: address of an S3-compatible store; None: from the environment, or else AWS.
         region: None: from the environment.
         addressing_style: ``path`` (``endpoint/bucket``), ``virtual`` (``bucket.endpoint``) or ``auto``.
         verify: check the certificate of the endpoint.
-        ca_bundle: path of a PEM file with the authorities to trust, on every machine that connects; None: the usual.
+        ca_bundle: path of a PEM file with the trusted authorities, on every machine that connects; None: the default.
         connect_timeout: seconds to wait for a connection.
-        read_timeout: seconds to wait for the next bytes of an answer.
-        max_connections: connections of a client at most, and so requests of a store at the same time: others wait.
+        read_timeout: seconds to wait for the next bytes of a response.
+        max_connections: of a client, and so the number of requests at the same time; more requests wait.
     """
 
     endpoint_url: str | None = None
@@ -49,7 +49,7 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.endpoint_url is not None:
             address = urlsplit(self.endpoint_url)
             if address.username is not None or address.password is not None:
-                raise ConfigurationError("endpoint_url holds credentials; give them by the connection's login instead")
+                raise ConfigurationError("endpoint_url contains credentials; set login and password of the connection")
             if address.scheme not in ("http", "https") or not address.hostname:
                 raise ConfigurationError(
                     f"endpoint_url={self.endpoint_url!r} must begin with http:// or https:// and name a host"
@@ -60,17 +60,17 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def make_client(settings: S3Settings, credentials: S3Credentials | None = None) -> S3Client:
-    """Make a client as :class:`~airflow_provider_kafka_s3.storage.s3.S3Store` needs it.
+    """Make a client for :class:`~airflow_provider_kafka_s3.storage.s3.S3Store`.
 
-    It takes a moment (0.1 s): make one per process and share it. Credentials with a role are renewed by the client
-    itself; it needs STS then, but not before the session that it was given ends.
+    It takes 0.1 s: make one per process and share it. With credentials that have a role, the client renews the session
+    itself, by requests to STS, shortly before the given session ends.
 
     Args:
-        settings: where to connect.
+        settings: of the connection.
         credentials: None: boto3's own chain (environment, profile, web identity, instance role, …).
 
     Raises:
-        ConfigurationError: the settings do not make a client.
+        ConfigurationError: boto3 refuses the settings.
     """
     from botocore.exceptions import BotoCoreError
 
@@ -97,7 +97,7 @@ def make_client(settings: S3Settings, credentials: S3Credentials | None = None) 
 
 
 def _sts_client(settings: S3Settings, base: S3Credentials | None, endpoint: str | None) -> Any:
-    # Nothing repeats this request but the client: what asks for credentials has its own retries, after a pause.
+    # Only this client repeats the request: after a failure, RoleSession waits before it makes the next one.
     return _client("sts", settings, endpoint, base, retries={"mode": "standard", "total_max_attempts": _STS_TRIES})
 
 
@@ -119,11 +119,11 @@ def _client(
         user_agent_extra=f"airflow-provider-kafka-s3/{__version__}",
         **configured,
     )
-    # A session of its own: boto3's default one must not be used by several threads.
+    # Not boto3's default session, which is not safe for several threads.
     session = botocore.session.Session()
     given: dict[str, Any] = {}
     if isinstance(credentials, RoleSession):
-        session.register_component("credential_provider", _Given(credentials))
+        session.register_component("credential_provider", _RoleSessionProvider(credentials))
     elif credentials is not None:
         given = {
             "aws_access_key_id": credentials.access_key_id,
@@ -135,15 +135,15 @@ def _client(
         service,
         region_name=settings.region,
         endpoint_url=endpoint,
-        # None leaves the choice to AWS_CA_BUNDLE and then to the usual authorities; True would pass over that one.
+        # None: AWS_CA_BUNDLE if it is set, else the default authorities; True would ignore AWS_CA_BUNDLE.
         verify=settings.ca_bundle if settings.verify else False,
         config=config,
         **given,
     )
 
 
-class _Given:
-    """In the place of botocore's chain: credentials that ask the session anew for every request."""
+class _RoleSessionProvider:
+    """Replaces botocore's credential chain: every request uses the current credentials of a role session."""
 
     def __init__(self, session: RoleSession) -> None:
         self._session = session
@@ -162,9 +162,9 @@ class _Given:
 
 
 def _end_if_expired(session: RoleSession, *, parsed: Any, http_response: Any, model: Any, **_: object) -> None:
-    """After every answer: what the store says of the session counts, whatever the clocks say.
+    """End the session if a response shows that it has expired, whatever the local clock is.
 
-    The answer to HEAD has no body that could give a reason; expired credentials make it a bad request.
+    The response to HEAD has no body that could contain the reason; with expired credentials it is a 400.
     """
     code = (parsed.get("Error") or {}).get("Code") if isinstance(parsed, dict) else None
     if code in _EXPIRED or (model.name == "HeadObject" and http_response.status_code == 400):

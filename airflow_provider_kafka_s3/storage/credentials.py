@@ -1,7 +1,7 @@
-"""Credentials of the store that travel with a job, and how the session of a role goes on when it ends.
+"""Credentials of the store that are sent with a job, and the renewal of role sessions.
 
-A job may take longer than the session that it began with. So with a session travels how the role is assumed: whoever
-holds it (driver, executors) assumes the role again by itself, a few minutes before the end, and asks nobody until then.
+A job may take longer than the session that it began with. So the credentials contain how the role is assumed: driver
+and executors assume the role again themselves, a few minutes before the session ends and not earlier.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ __all__ = ["AssumedRole", "RoleSession", "S3Credentials"]
 log = logging.getLogger(__name__)
 
 _EARLY: Final = 300.0
-"""Seconds before the end of a session when the next one is begun. The shortest sessions of AWS last 15 minutes."""
+"""Seconds before the end of a session when it is renewed. The shortest sessions of AWS last 15 minutes."""
 _PAUSE: Final = 30.0
-"""Seconds until the role is asked for again after it could not be assumed."""
+"""Seconds between a failure to assume the role and the next try."""
 
 
 class AssumedRole(msgspec.Struct, frozen=True, kw_only=True):
-    """How a role is assumed; its repr shows the role only.
+    """Parameters to assume a role; the repr shows the ARN only.
 
     Attributes:
         arn: of the role.
-        session_name: that the logs of AWS show.
-        arguments: more arguments of the request (``ExternalId``, ``DurationSeconds``, …), a JSON object.
-        token_file: with the web identity that assumes it, on every machine that does; None: ``base`` assumes it.
-        base: credentials that assume it; None: boto3's own chain, wherever that happens.
-        sts_endpoint: address of the service; None: AWS.
+        session_name: shown in the logs of AWS.
+        arguments: further arguments of the request (``ExternalId``, ``DurationSeconds``, …), as a JSON object.
+        token_file: path of the web identity token, on every machine that assumes the role; None: ``base`` assumes it.
+        base: credentials that assume it; None: boto3's own chain on the machine that assumes it.
+        sts_endpoint: address of STS; None: that of AWS.
     """
 
     arn: str
@@ -55,14 +55,14 @@ class AssumedRole(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class S3Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """Explicit credentials, for those who cannot use the environment or a role; its repr does not show them.
+    """Explicit credentials, where neither the environment nor an instance role has them; the repr shows none.
 
     Attributes:
         access_key_id: the public half.
         secret_access_key: the secret half.
         session_token: of temporary credentials.
         expires_at: when temporary credentials end, in seconds since the epoch; None: unknown, or never.
-        role: whose session they are, if it can be assumed again when they end.
+        role: to assume again when they expire; None if they are not those of a role session.
     """
 
     access_key_id: str
@@ -78,12 +78,12 @@ class S3Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoleSession:
-    """The session of a role that does not end. Any number of threads may share it.
+    """A role session that is renewed automatically. Any number of threads may share it.
 
     Args:
-        credentials: of a session that may still be good; their role is there.
-        client: makes the client of STS: of given credentials, or of boto3's chain, at an address.
-        clock: tells the time in seconds since the epoch.
+        credentials: of a session that may be valid or expired; they have a role.
+        client: (base credentials, endpoint) -> client of STS; None: boto3's own chain, and the endpoint of AWS.
+        clock: the current time in seconds since the epoch.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class RoleSession:
         self._failure: KafkaS3Error | None = None
 
     def current(self) -> S3Credentials:
-        """Credentials that are good for a while; the role may be assumed for them.
+        """Valid credentials; the role is assumed again if they expire soon.
 
         Raises:
             AccessDeniedError: the session has ended, and the role is refused to the credentials that assumed it.
@@ -121,9 +121,9 @@ class RoleSession:
         return current
 
     def end(self) -> None:
-        """The store says that what this thread was given last has ended: the next session begins when it asks again.
+        """Mark the credentials that this thread got last as expired, so that :meth:`current` renews the session.
 
-        Another thread may have begun it already, whose session is not meant.
+        If another thread has renewed the session since, nothing happens.
         """
         with self._lock:
             if getattr(self._given, "last", None) is self._current:
@@ -147,7 +147,7 @@ class RoleSession:
                 log.warning("%s", e)
             else:
                 self._ended, self._failure = False, None
-                log.info("the session of %s goes on", self._role)
+                log.info("the session of %s was renewed", self._role)
         if self._failure is not None and self._is_over():
             raise self._failure
 
@@ -156,23 +156,26 @@ class RoleSession:
 
         role = self._role
         arguments = {"RoleSessionName": role.session_name, **json.loads(role.arguments), "RoleArn": role.arn}
-        said = f"the session of the role {role.arn} has ended or ends soon, and it cannot be assumed again"
+        message = f"the session of the role {role.arn} has ended or ends soon, and the role cannot be assumed again"
         try:
             with contextlib.closing(self._client(role.base, role.sts_endpoint)) as client:
                 if role.token_file is not None:
                     token = Path(role.token_file).read_text(encoding="utf-8")
-                    answer = client.assume_role_with_web_identity(**arguments, WebIdentityToken=token)
+                    response = client.assume_role_with_web_identity(**arguments, WebIdentityToken=token)
                 else:
-                    answer = client.assume_role(**arguments)
+                    response = client.assume_role(**arguments)
         except ClientError as e:
             code = str(e.response.get("Error", {}).get("Code", ""))
-            # Whoever assumed it first was another identity, if this is one of this machine: a retry begins there.
+            # Without base credentials this machine's identity may differ from the one that assumed the role first: a
+            # retry of the task begins with that one.
             if role.base is not None and code.startswith("AccessDenied"):
-                raise AccessDeniedError(f"{said}: {code}; let the connection's credentials assume the role") from None
-            raise TransientError(f"{said}: {code}") from None
+                raise AccessDeniedError(
+                    f"{message}: {code}; allow the connection's credentials to assume the role"
+                ) from None
+            raise TransientError(f"{message}: {code}") from None
         except (BotoCoreError, OSError) as e:
-            raise TransientError(f"{said}: {type(e).__name__}: {e}") from None
-        given = answer["Credentials"]
+            raise TransientError(f"{message}: {type(e).__name__}: {e}") from None
+        given = response["Credentials"]
         return S3Credentials(
             access_key_id=given["AccessKeyId"],
             secret_access_key=given["SecretAccessKey"],

@@ -1,8 +1,9 @@
-"""Single-object operations whose result is a fact, whatever the network did on the way.
+"""Operations on single objects whose result is certain, whatever happens in the network.
 
-The port reports what happened to one request. This module repeats what is safe to repeat and, after an answer that may
-be about our own lost write, reads back instead of judging: the outcomes of protocol section 3 for one object. It never
-deletes anything. What a Complete achieved is decided by the caller, who alone can match a HEAD with a manifest.
+An :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore` sends one request. This module repeats what is safe to
+repeat. After a response that an earlier, lost write of the same caller may have caused, it reads the object instead of
+reporting a failure: the outcomes of section 3 of the protocol for one object. It never deletes anything. The caller
+decides what a Complete achieved, because only the caller can compare a HEAD with a manifest.
 """
 
 from __future__ import annotations
@@ -24,41 +25,41 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.port import ObjectInfo, ObjectStore, Part, PendingUpload, StoredObject
 
-__all__ = ["CompleteAnswer", "DurableStore"]
+__all__ = ["CompleteResult", "DurableStore"]
 
 log = logging.getLogger(__name__)
 
 
-class CompleteAnswer(enum.Enum):
-    """What the store said to CompleteMultipartUpload. None of them proves what is in the bucket: HEAD tells."""
+class CompleteResult(enum.Enum):
+    """Result of a CompleteMultipartUpload request. None of them proves what is in the bucket: only HEAD does."""
 
     DONE = "done"
-    """2xx. Some stores say so again for a repeat, or although the object was deleted since."""
+    """2xx. Some stores return it for a repetition, too, or although the object was deleted in between."""
     GONE = "gone"
     """No such upload: completed, aborted or expired."""
     EXISTS = "exists"
     """The key exists; the upload stays pending until it is aborted."""
     REFUSED = "refused"
-    """The store does not accept the parts, or the request was damaged on its way; the upload stays pending."""
+    """The store does not accept the parts, or the request was corrupted in transit; the upload stays pending."""
     UNKNOWN = "unknown"
-    """No usable answer, or a concurrent change: look, pause, and complete again."""
+    """No usable response, or a concurrent change: send a HEAD request, wait, and complete again."""
 
 
 class DurableStore:
-    """An object store behind the retry policy. Safe for any number of threads if the store is.
+    """An object store with retries. Safe for any number of threads if the store is.
 
     Every method but :meth:`abort_uploads` may raise the store's terminal errors (``AccessDeniedError``,
-    ``BucketNotFoundError``, ``ConfigurationError``) at once, and a ``TransientError`` after the policy is exhausted;
-    nothing is undone then.
+    ``BucketNotFoundError``, ``ConfigurationError``) at once, and a ``TransientError`` when the retry policy is
+    exhausted; nothing is undone then.
     """
 
     def __init__(self, store: ObjectStore, retrier: Retrier) -> None:
-        """Wrap ``store``; ``retrier`` is the only thing that repeats its requests."""
+        """Wrap ``store``; nothing but ``retrier`` repeats its requests."""
         self.store = store
         self.retrier = retrier
 
     def url(self, key: str) -> str:
-        """The address a person would use: ``s3://bucket/key``."""
+        """The URL of a key: ``s3://bucket/key``."""
         return self.store.url(key)
 
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
@@ -66,33 +67,33 @@ class DurableStore:
         return self.retrier.call(lambda: self.store.get(key, start=start, end=end), what=f"GET {self.url(key)}")
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Look at a key without its body; None if it does not exist."""
+        """The attributes of an object, without its body; None if it does not exist."""
         return self.retrier.call(lambda: self.store.head(key), what=f"HEAD {self.url(key)}")
 
     def list(self, prefix: str) -> Sequence[ObjectInfo]:
-        """All keys below a prefix, in order. A failing page starts the listing again."""
+        """All objects below a prefix, in the order of their keys. If a page fails, the listing begins again."""
         return self.retrier.call(lambda: tuple(self.store.list(prefix)), what=f"LIST {self.url(prefix)}")
 
     def create(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> bytes:
-        """Create a key unless it exists, and return the bytes that are stored there: ours or another's.
+        """Create an object unless its key exists, and return the stored bytes: the given ones or another writer's.
 
-        Whoever comes second gets what the first one stored, and so does a writer whose own response was lost. While the
-        key is absent the same request is repeated.
+        A second writer gets what the first one stored, and so does a writer whose response was lost. While the key is
+        absent, the request is repeated.
 
         Raises:
-            TransientError: the key was still absent, or could not be read, after the last try. The write may
-                nevertheless be applied later, so the caller must not act as if it had failed.
+            TransientError: the key was still absent, or could not be read, after the last try. The write may still be
+                applied later, so the caller must not act as if it had failed.
         """
 
         def attempt() -> bytes:
             try:
                 self.store.put_new(key, body, metadata=metadata)
-            except (PreconditionFailed, ConditionalConflict) as answer:
+            except (PreconditionFailed, ConditionalConflict) as response:
                 stored = self.store.get(key)
                 if stored is None:
                     raise UnknownOutcomeError(
                         f"a key was refused as existing or changing, yet it is absent: PUT {self.url(key)}"
-                    ) from answer
+                    ) from response
             except TransientError:
                 stored = self.store.get(key)
                 if stored is None:
@@ -104,22 +105,22 @@ class DurableStore:
         return self.retrier.call(attempt, what=f"PUT {self.url(key)} (create only)")
 
     def create_object(self, key: str, body: bytes, metadata: Mapping[str, str]) -> None:
-        """Create a key unless it exists; whose object is there now, HEAD tells.
+        """Create an object unless its key exists; only a HEAD request shows which object is there then.
 
-        As :meth:`create`, without reading what is stored: it may be anything, of any size.
+        Like :meth:`create`, without reading the stored object, which may be any object of any size.
 
         Raises:
-            TransientError: the key was still absent, or could not be looked at, after the last try.
+            TransientError: the key was still absent, or a HEAD request failed, after the last try.
         """
 
         def attempt() -> None:
             try:
                 self.store.put_new(key, body, metadata=metadata)
-            except (PreconditionFailed, ConditionalConflict) as answer:
+            except (PreconditionFailed, ConditionalConflict) as response:
                 if self.store.head(key) is None:
                     raise UnknownOutcomeError(
                         f"a key was refused as existing or changing, yet it is absent: PUT {self.url(key)}"
-                    ) from answer
+                    ) from response
             except TransientError:
                 if self.store.head(key) is None:
                     raise
@@ -127,14 +128,14 @@ class DurableStore:
         self.retrier.call(attempt, what=f"PUT {self.url(key)} (create only)")
 
     def replace(self, key: str, body: bytes, etag: str) -> bool:
-        """Replace a key if it still has ``etag``.
+        """Replace an object if its ETag is still ``etag``.
 
-        Throttling is slept out; anything else that leaves doubt ends the attempt, because only a reader of the key can
-        tell our own lost write from another's.
+        The request is repeated only when it is throttled. Any other uncertain response ends the attempt: only a read of
+        the object can show whether the write of this or of another caller was applied.
 
         Returns:
-            True if the store confirmed the write. False if the key may not be at ``etag`` any more: read it again. It
-            may hold our own write.
+            True if the store confirmed the write. False if the ETag may be another one by now: read the object again.
+            It may be the one that this call wrote.
         """
 
         def attempt() -> bool:
@@ -147,7 +148,7 @@ class DurableStore:
         return self.retrier.call(attempt, what=f"PUT {self.url(key)} (if match)")
 
     def create_upload(self, key: str, metadata: Mapping[str, str] | None = None) -> str:
-        """Begin a multipart upload and return its id. A lost response leaves a pending upload to the lifecycle rule."""
+        """Begin a multipart upload and return its ID. A lost response leaves a pending upload to the lifecycle rule."""
         return self.retrier.call(
             lambda: self.store.create_upload(key, metadata=metadata), what=f"CreateMultipartUpload {self.url(key)}"
         )
@@ -162,35 +163,35 @@ class DurableStore:
             lambda: self.store.upload_part(key, upload_id, number, body), what=f"UploadPart {number} {self.url(key)}"
         )
 
-    def complete(self, key: str, upload_id: str, parts: Sequence[Part]) -> CompleteAnswer:
-        """Ask the store once to complete an upload; only throttling is slept out. See :class:`CompleteAnswer`."""
+    def complete(self, key: str, upload_id: str, parts: Sequence[Part]) -> CompleteResult:
+        """Complete an upload; the request is repeated only when it is throttled. See :class:`CompleteResult`."""
 
-        def attempt() -> CompleteAnswer:
+        def attempt() -> CompleteResult:
             try:
                 self.store.complete_upload(key, upload_id, parts)
             except UploadGone:
-                return CompleteAnswer.GONE
+                return CompleteResult.GONE
             except PreconditionFailed:
-                return CompleteAnswer.EXISTS
-            except UploadRefused as answer:
-                log.warning("%s", answer)
-                return CompleteAnswer.REFUSED
+                return CompleteResult.EXISTS
+            except UploadRefused as response:
+                log.warning("%s", response)
+                return CompleteResult.REFUSED
             except (ConditionalConflict, UnknownOutcomeError):
-                return CompleteAnswer.UNKNOWN
-            return CompleteAnswer.DONE
+                return CompleteResult.UNKNOWN
+            return CompleteResult.DONE
 
         return self.retrier.call(attempt, what=f"CompleteMultipartUpload {self.url(key)}")
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Give up a pending upload; one that is already gone is fine."""
+        """Abort a pending upload; no error if it is gone already."""
         self.retrier.call(lambda: self.store.abort_upload(key, upload_id), what=f"AbortMultipartUpload {self.url(key)}")
 
     def abort_uploads(self, pairs: Iterable[tuple[str, str]], *, threads: int = 16) -> None:
-        """Give up uploads as well as possible: what the store does not abort is logged and left to the lifecycle rule.
+        """Abort uploads as far as possible: one that cannot be aborted is logged and left to the lifecycle rule.
 
         Args:
-            pairs: key and upload id of each.
-            threads: requests at the same time; 1: all in the caller's thread, one after the other.
+            pairs: key and upload ID of each.
+            threads: requests at the same time; 1: one after another, in the caller's thread.
         """
 
         def abort(pair: tuple[str, str]) -> None:
@@ -213,7 +214,7 @@ class DurableStore:
         return self.retrier.call(lambda: self.store.upload_exists(key, upload_id), what=f"ListParts {self.url(key)}")
 
     def pending_uploads(self, prefix: str) -> Sequence[PendingUpload]:
-        """All pending uploads below a prefix. A failing page starts the listing again."""
+        """All pending uploads below a prefix. If a page fails, the listing begins again."""
         return self.retrier.call(
             lambda: tuple(self.store.pending_uploads(prefix)), what=f"ListMultipartUploads {self.url(prefix)}"
         )

@@ -1,7 +1,8 @@
-"""The port in memory: one dictionary behind one lock, for tests and simulation of the protocol.
+"""An object store in memory, for tests and for the simulation of the protocol.
 
-It behaves like a strict S3: every request is atomic, ETags bear quotes, small parts, long keys and finished uploads are
-refused. Where real stores differ (a second Complete, for instance) it gives the least helpful of their answers.
+It behaves like a strict S3: requests are atomic, ETags have quotes, and it refuses parts that are too small, keys that
+are too long and uploads that are gone. Where real stores differ, as for a second Complete, it returns the least helpful
+response.
 """
 
 from __future__ import annotations
@@ -49,8 +50,7 @@ class MemoryStore:
 
         Args:
             bucket: its name, for :meth:`url`.
-            clock: the store's own time in epoch seconds, seen in ``PendingUpload.initiated`` and
-                ``ObjectInfo.modified``.
+            clock: the store's time in epoch seconds, for ``PendingUpload.initiated`` and ``ObjectInfo.modified``.
         """
         self._bucket = bucket
         self._clock = clock
@@ -61,11 +61,11 @@ class MemoryStore:
         self._upload_count = 0
 
     def url(self, key: str) -> str:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         return f"s3://{self._bucket}/{key}"
 
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         stored = self._objects.get(key)
         if stored is None:
@@ -76,7 +76,7 @@ class MemoryStore:
         return StoredObject(key, stored.body[start:end], stored.etag, stored.metadata)
 
     def head(self, key: str) -> ObjectInfo | None:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         stored = self._objects.get(key)
         if stored is None:
@@ -84,13 +84,13 @@ class MemoryStore:
         return ObjectInfo(key, len(stored.body), stored.etag, stored.metadata, self._modified[key])
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
             found = sorted((key, stored) for key, stored in self._objects.items() if key.startswith(prefix))
         return iter([ObjectInfo(key, len(stored.body), stored.etag) for key, stored in found])
 
     def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         checked = _checked_metadata(metadata)
         with self._lock:
@@ -98,7 +98,7 @@ class MemoryStore:
             return self._put(key, body, f'"{_md5(body).hexdigest()}"', checked)
 
     def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         with self._lock:
             stored = self._objects.get(key)
@@ -108,7 +108,7 @@ class MemoryStore:
             return self._put(key, body, f'"{_md5(body).hexdigest()}"', {})
 
     def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         checked = _checked_metadata(metadata)
         with self._lock:
@@ -118,7 +118,7 @@ class MemoryStore:
         return upload_id
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         if not 1 <= number <= MAX_PARTS:
             raise ConfigurationError(f"part number {number} of {self.url(key)} must be 1 to {MAX_PARTS}")
         data = bytes(body)
@@ -129,7 +129,7 @@ class MemoryStore:
         return part
 
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> None:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
             upload = self._upload(key, upload_id)
             bodies = self._checked_parts(upload, parts)
@@ -140,20 +140,20 @@ class MemoryStore:
             del self._uploads[upload_id]
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
             upload = self._uploads.get(upload_id)
             if upload is not None and upload.key == key:
                 del self._uploads[upload_id]
 
     def upload_exists(self, key: str, upload_id: str) -> bool:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
             upload = self._uploads.get(upload_id)
         return upload is not None and upload.key == key
 
     def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
             found = sorted((u.key, i, u.initiated) for i, u in self._uploads.items() if u.key.startswith(prefix))
         return iter([PendingUpload(key, upload_id, initiated) for key, upload_id, initiated in found])
@@ -171,17 +171,17 @@ class MemoryStore:
         return other
 
     def delete(self, key: str) -> None:
-        """Remove an object as a user of the bucket may; nothing of the protocol does. A missing key is fine."""
+        """Delete an object, as a user of the bucket may; the protocol never does. No error if the key is missing."""
         with self._lock:
             self._objects.pop(key, None)
 
     def expire_uploads(self) -> None:
-        """Let the bucket's lifecycle rule abort every pending upload."""
+        """Abort every pending upload, as a lifecycle rule does."""
         with self._lock:
             self._uploads.clear()
 
     def _put(self, key: str, body: bytes, etag: str, metadata: Mapping[str, str]) -> str:
-        # Entries are replaced, never changed, so readers need no lock.
+        # Entries are replaced, never modified, so readers need no lock.
         self._modified[key] = self._clock()
         self._objects[key] = StoredObject(key, bytes(body), etag, metadata)
         return etag

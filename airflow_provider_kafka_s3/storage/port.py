@@ -1,15 +1,16 @@
-"""The port to an object store: what the commit protocol needs of S3, and nothing else.
+"""The interface to an object store: the requests of the commit protocol to S3, and nothing else.
 
-Every method is one request, sent once, without a retry below it, or (for a client that cannot help retrying reads) a
-read. Answers and failures are told apart by type:
+Every method sends one request, once. Only reads may be repeated below this interface, by a client that cannot do
+otherwise. The type of an error is the kind of response or failure:
 
-* ``PreconditionFailed``, ``ConditionalConflict``, ``UploadGone``: the store answered; what it means the protocol says.
-* ``ThrottledError``: 503, 429 or SlowDown; it no more proves that a write was not applied than the next one does.
-* ``UnknownOutcomeError``: a timeout, a reset, a 5xx, a TLS failure, a 200 that carries an error.
-* ``TransientError``: other failures that a repeat may cure (expired token).
-* ``AccessDeniedError``, ``BucketNotFoundError``, ``ConfigurationError``: a repeat cannot help.
+* ``PreconditionFailed``, ``ConditionalConflict``, ``UploadGone``, ``UploadRefused``: responses that the commit protocol
+  handles.
+* ``ThrottledError``: 503, 429 or SlowDown. Like the next one, it does not prove that a write was not applied.
+* ``UnknownOutcomeError``: a timeout, a reset, a 5xx, a TLS failure, a 200 with an error in its body.
+* ``TransientError``: other failures that a repetition may cure, such as an expired token.
+* ``AccessDeniedError``, ``BucketNotFoundError``, ``ConfigurationError``: a repetition cannot help.
 
-Missing keys are not errors: ``get`` and ``head`` answer ``None``.
+Missing keys are not errors: ``get`` and ``head`` return ``None``.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ MAX_KEY_BYTES: Final = 1_024
 """Bytes of a key in UTF-8 at most (S3 user guide, naming objects)."""
 
 MAX_WHOLE: Final = 128 * 1024 * 1024
-"""Bytes of an object that is read whole at most: whatever somebody put at a key, it must not fill the memory."""
+"""Bytes of an object that is read whole at most, so that no object at a key of the protocol can fill the memory."""
 
 
 def check_key(key: str, *, spare: int = 0) -> str:
-    """Return a key if S3 would take it; not every store refuses the others, but then they cannot move.
+    """Return a key if S3 accepts it. Some stores accept other keys as well, but such objects cannot be copied to S3.
 
     Args:
-        key: of an object, or what keys begin with.
-        spare: bytes that have to be left for what is appended to it.
+        key: of an object, or a prefix of keys.
+        spare: bytes to reserve for what is appended to the key.
 
     Raises:
         ConfigurationError: the key is empty, or longer than ``MAX_KEY_BYTES`` with what is appended.
     """
-    # Lone surrogates only count here; that keys hold none is checked where keys are made.
+    # Lone surrogates are counted here, and refused where keys are made.
     size, limit = len(key.encode("utf-8", "surrogatepass")), MAX_KEY_BYTES - spare
     if not 0 < size <= limit:
         raise ConfigurationError(
@@ -60,18 +61,18 @@ def check_key(key: str, *, spare: int = 0) -> str:
 
 
 def refuse_whole(url: str, size: int) -> None:
-    """Raise CorruptControlError if an object that is about to be read whole has too many bytes for that."""
+    """Raise CorruptControlError if an object is too large to be read whole."""
     if size > MAX_WHOLE:
         raise CorruptControlError(
-            f"a control document cannot be trusted: it has {size:,} bytes, and this package writes {MAX_WHOLE:,} at "
-            f"most. It was not read, and nothing was changed. Restore the object's earlier version (bucket "
+            f"a control document cannot be trusted: it has {size:,} bytes, and this package writes at most "
+            f"{MAX_WHOLE:,}. It was not read, and nothing was changed. Restore the object's earlier version (bucket "
             f"versioning): {url}"
         )
 
 
 @dataclass(frozen=True)
 class Part:
-    """One uploaded part: ``number`` from 1, ``etag`` as the store gave it (quotes kept), ``checksum`` base64 CRC32."""
+    """An uploaded part: ``number`` from 1, ``etag`` of the response with its quotes, ``checksum`` as base64 CRC32."""
 
     number: int
     etag: str
@@ -80,9 +81,14 @@ class Part:
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """What HEAD tells: ``size`` in bytes, ``etag`` with its quotes, user ``metadata`` with lower-case names.
+    """Result of a HEAD request, or an entry of a listing.
 
-    ``modified`` is when it was written, by the store's clock, in epoch seconds; None: the store does not say.
+    Attributes:
+        key: of the object.
+        size: in bytes.
+        etag: with its quotes.
+        metadata: user metadata with lower-case names.
+        modified: time of the write by the store's clock, in epoch seconds; None if the response does not contain it.
     """
 
     key: str
@@ -94,7 +100,14 @@ class ObjectInfo:
 
 @dataclass(frozen=True)
 class StoredObject:
-    """What GET tells: the ``body`` (of the range, if one was asked for) and the ``etag`` to compare-and-swap with."""
+    """Result of a GET request.
+
+    Attributes:
+        key: of the object.
+        body: of the object, or of the requested range.
+        etag: of the whole object, for a conditional write.
+        metadata: user metadata with lower-case names.
+    """
 
     key: str
     body: bytes
@@ -104,7 +117,7 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class PendingUpload:
-    """A multipart upload that was neither completed nor aborted; ``initiated`` is the store's time, epoch seconds."""
+    """A multipart upload that is neither completed nor aborted; ``initiated`` in epoch seconds by the store's clock."""
 
     key: str
     upload_id: str
@@ -112,27 +125,29 @@ class PendingUpload:
 
 
 class ObjectStore(Protocol):
-    """One bucket (and nothing outside it)."""
+    """One bucket."""
 
     def url(self, key: str) -> str:
-        """The address a person would use: ``s3://bucket/key``."""
+        """The URL of a key: ``s3://bucket/key``."""
         ...
 
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
         """Read a key, or its bytes ``[start, end)``; None if it does not exist.
 
-        A range reaches no further than the object, as a slice does: past the end it is empty. An object of more than
-        ``MAX_WHOLE`` bytes is only read in ranges: as a whole it is a CorruptControlError, since only control documents
-        are read so.
+        A range ends with the object, like a slice: behind the end it is empty.
+
+        Raises:
+            CorruptControlError: the object has more than ``MAX_WHOLE`` bytes, and no range is given: only control
+                documents are read whole.
         """
         ...
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Look at a key without its body; None if it does not exist."""
+        """The attributes of an object, without its body; None if it does not exist."""
         ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Keys below a prefix in order (metadata is left empty). No decision of the protocol uses it."""
+        """Objects below a prefix in the order of their keys, without metadata. The protocol bases no decision on it."""
         ...
 
     def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
@@ -144,7 +159,7 @@ class ObjectStore(Protocol):
         ...
 
     def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
-        """CreateMultipartUpload. Returns the upload id; nothing is visible until it is completed."""
+        """CreateMultipartUpload. Returns the upload ID; the object is not visible until the upload is completed."""
         ...
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
@@ -154,14 +169,14 @@ class ObjectStore(Protocol):
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> None:
         """CompleteMultipartUpload If-None-Match: ``*``; raises UploadGone, PreconditionFailed, ConditionalConflict.
 
-        The condition is dropped where the store does not implement it: no decision of the protocol needs it.
-        UploadRefused tells that the store does not accept the parts as they are named.
-        Neither a return nor an exception proves what is in the bucket: the caller looks with ``head``.
+        The condition is left out where the store does not implement it: no decision of the protocol depends on it.
+        UploadRefused: the store does not accept the list of parts. Neither a return nor an exception proves what is in
+        the bucket: the caller has to send a ``head`` request.
         """
         ...
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """AbortMultipartUpload; an upload that is already gone is fine."""
+        """AbortMultipartUpload; no error if the upload is gone already."""
         ...
 
     def upload_exists(self, key: str, upload_id: str) -> bool:
@@ -169,5 +184,5 @@ class ObjectStore(Protocol):
         ...
 
     def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
-        """ListMultipartUploads below a prefix. No decision of the protocol uses it."""
+        """ListMultipartUploads below a prefix. The protocol bases no decision on it."""
         ...

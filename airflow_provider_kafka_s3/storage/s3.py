@@ -1,8 +1,8 @@
-"""The port over a boto3 client: raw requests with conditions, each sent once.
+"""The object store over a boto3 client: conditional requests, each sent once.
 
-botocore's own retries are off. It would repeat a conditional write whose response was lost, and then report our own
-write as somebody else's; and two layers of retries multiply. Bodies are sent unsigned with a CRC32 computed beforehand,
-which costs a third of the CPU of signing them; the store checks the sum, and TLS protects the way.
+botocore's own retries are off. They would repeat a conditional write whose response was lost, and then report the first
+write as that of another writer; and two layers of retries multiply. Bodies are not signed, but sent with a CRC32, which
+needs a third of the CPU time; the store verifies the checksum, and TLS protects the connection.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from isal import isal_zlib
 
 from airflow_provider_kafka_s3.exceptions import (
     KafkaS3Error,
+    KeyAbsent,
+    RangeBeyondEnd,
     UnknownOutcomeError,
     UnsupportedStoreError,
     UploadGone,
@@ -32,7 +34,7 @@ from airflow_provider_kafka_s3.storage.port import (
     check_key,
     refuse_whole,
 )
-from airflow_provider_kafka_s3.storage.s3_errors import KeyAbsent, Kind, RangeBeyondEnd, translate
+from airflow_provider_kafka_s3.storage.s3_errors import RequestKind, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -47,7 +49,7 @@ T = TypeVar("T")
 class S3Store:
     """One bucket of an S3 store, as an :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`.
 
-    Any number of threads may share it. Requests wait for one another when the client has no connection free.
+    Any number of threads may share it. A request waits while all connections of the client are in use.
     """
 
     def __init__(self, client: S3Client, bucket: str) -> None:
@@ -55,17 +57,18 @@ class S3Store:
         self._client = client
         self._bucket = bucket
         self._lock = threading.Lock()
-        # With more requests at once the client would open connections, drop them afterwards, and warn of each.
+        # With more requests at the same time, the client would open more connections, discard them afterwards, and log
+        # a warning for each.
         config: Any = client.meta.config
         self._connections = threading.BoundedSemaphore(config.max_pool_connections)
         self._conditional_complete = True
 
     def url(self, key: str) -> str:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         return f"s3://{self._bucket}/{key}"
 
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
-        """See the port. The body is checked against its length and, where the store has one, its checksum."""
+        """See the protocol. The body is verified by its length and, if the store has one, its checksum."""
         first = start or 0
         try:
             if start is None and end is None:
@@ -77,14 +80,14 @@ class S3Store:
             return None
         except RangeBeyondEnd:
             pass
-        # S3 has no empty ranges.
+        # S3 does not support empty ranges.
         found = self.head(key)
         return None if found is None else StoredObject(key, b"", found.etag, found.metadata)
 
     def head(self, key: str) -> ObjectInfo | None:
-        """See the port. HEAD answers a missing bucket exactly as a missing key: None, too."""
+        """See the protocol. Also None if the bucket is missing: the response to HEAD is the same."""
         try:
-            answer = self._send(
+            response = self._send(
                 "head",
                 "HeadObject",
                 key,
@@ -93,18 +96,18 @@ class S3Store:
             )
         except KeyAbsent:
             return None
-        # Not every store says when.
-        modified = cast("dict[str, Any]", answer).get("LastModified")
+        # Not every store returns it.
+        modified = cast("dict[str, Any]", response).get("LastModified")
         return ObjectInfo(
             key,
-            answer["ContentLength"],
-            answer["ETag"],
-            _lowered(answer["Metadata"]),
+            response["ContentLength"],
+            response["ETag"],
+            _lowered(response["Metadata"]),
             None if modified is None else modified.timestamp(),
         )
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         position: dict[str, Any] = {}
         while True:
             page = self._send(
@@ -119,7 +122,7 @@ class S3Store:
                 yield ObjectInfo(entry["Key"], entry["Size"], entry["ETag"])
             if not page["IsTruncated"]:
                 return
-            # Some stores leave out where the next page begins: behind what was seen last.
+            # Some stores leave the token out: the next page begins behind the last key.
             following: dict[str, Any] = {}
             if token := page.get("NextContinuationToken"):
                 following = {"ContinuationToken": token}
@@ -128,21 +131,21 @@ class S3Store:
             position = self._next_page("ListObjectsV2", prefix, position, following)
 
     def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         return self._put("create", key, body, IfNoneMatch="*", Metadata=dict(metadata or {}))
 
     def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         return self._put("replace", key, body, IfMatch=etag)
 
     def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         return self._send(
             "other",
             "CreateMultipartUpload",
             key,
-            # Without the algorithm AWS expects no checksums, and refuses the parts that bear one.
+            # Without the algorithm AWS refuses parts with a checksum.
             lambda: self._client.create_multipart_upload(
                 Bucket=self._bucket, Key=key, Metadata=dict(metadata or {}), ChecksumAlgorithm="CRC32"
             ),
@@ -150,11 +153,11 @@ class S3Store:
         )["UploadId"]
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
-        """See the port."""
-        # botocore takes a bytearray as it is, though its stubs do not say so; a memoryview has to be copied.
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
+        # botocore accepts a bytearray, though its stubs do not declare it; a memoryview has to be copied.
         data = bytes(body) if isinstance(body, memoryview) else cast("bytes", body)
         checksum = _crc32(data)
-        answer = self._send(
+        response = self._send(
             "part",
             "UploadPart",
             key,
@@ -168,22 +171,21 @@ class S3Store:
             ),
             needs=("ETag",),
         )
-        return Part(number, answer["ETag"], checksum)
+        return Part(number, response["ETag"], checksum)
 
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> None:
-        """See the port. A store that does not implement the condition of this request is asked without it."""
+        """See the protocol. If the store does not implement the condition, requests are sent without it."""
         if self._conditional_complete:
             try:
                 self._complete(key, upload_id, parts, IfNoneMatch="*")
             except UnsupportedStoreError:
-                self._give_up_conditional_complete()
+                self._disable_conditional_complete()
             else:
                 return
         self._complete(key, upload_id, parts)
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """See the port."""
-        # An upload that is gone is what the caller wants.
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with contextlib.suppress(UploadGone):
             self._send(
                 "part",
@@ -193,7 +195,7 @@ class S3Store:
             )
 
     def upload_exists(self, key: str, upload_id: str) -> bool:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         try:
             self._send(
                 "part",
@@ -207,7 +209,7 @@ class S3Store:
         return True
 
     def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
-        """See the port."""
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         position: dict[str, Any] = {}
         while True:
             page = self._send(
@@ -222,7 +224,7 @@ class S3Store:
                 yield PendingUpload(entry["Key"], entry["UploadId"], entry["Initiated"].timestamp())
             if not page["IsTruncated"]:
                 return
-            # As above. A key without an upload id would skip all other uploads of that key.
+            # As above. A key marker without an upload ID marker would skip all other uploads of that key.
             last = found[-1] if found else {"Key": None, "UploadId": None}
             key = page.get("NextKeyMarker") or last["Key"]
             upload_id = page.get("NextUploadIdMarker") or (last["UploadId"] if key == last["Key"] else None)
@@ -235,9 +237,9 @@ class S3Store:
     ) -> dict[str, Any]:
         if not following or following == position:
             raise UnsupportedStoreError(
-                f"the store answered that a listing has more entries, and not where they begin, so nobody can read all "
-                f"of it. Nothing was changed. Use a store that gives NextContinuationToken, NextKeyMarker and "
-                f"NextUploadIdMarker; see {action} of {self.url(prefix)}"
+                f"the store returned a truncated listing without the position of the next page, so the listing cannot "
+                f"be read to its end. Nothing was changed. Use a store that returns NextContinuationToken, "
+                f"NextKeyMarker and NextUploadIdMarker. The request: {action} of {self.url(prefix)}"
             )
         return following
 
@@ -257,34 +259,36 @@ class S3Store:
             ),
         )
 
-    def _give_up_conditional_complete(self) -> None:
+    def _disable_conditional_complete(self) -> None:
         with self._lock:
             first, self._conditional_complete = self._conditional_complete, False
         if first:
             log.warning(
                 "the store of %s does not implement If-None-Match on CompleteMultipartUpload, so uploads are completed "
-                "without it. Runs stay safe from one another, but an object that something else put at a key of a "
-                "batch would be overwritten",
+                "without it. Concurrent runs stay safe, but an object of another program at a key of a batch would be "
+                "overwritten",
                 self.url(""),
             )
 
     def _read(self, key: str, **how: Any) -> StoredObject:
-        answer = self._client.get_object(Bucket=self._bucket, Key=key, **how)
-        with contextlib.closing(answer["Body"]) as stream:
+        response = self._client.get_object(Bucket=self._bucket, Key=key, **how)
+        with contextlib.closing(response["Body"]) as stream:
             if not how:
-                refuse_whole(self.url(key), answer.get("ContentLength", 0))
+                refuse_whole(self.url(key), response.get("ContentLength", 0))
             body = stream.read()
         what = f"GetObject {self.url(key)}"
-        # The end of an answer in chunks the client has seen itself.
-        chunked = "chunked" in answer["ResponseMetadata"]["HTTPHeaders"].get("transfer-encoding", "")
-        _require(answer, ("ETag",) if chunked else ("ETag", "ContentLength"), what)
-        if not chunked and len(body) != answer["ContentLength"]:
-            raise UnknownOutcomeError(f"{what}: {len(body)} bytes came of {answer['ContentLength']} announced")
-        return StoredObject(key, body, answer["ETag"], _lowered(answer["Metadata"]))
+        # With chunked transfer encoding, the HTTP client detects a missing end itself.
+        chunked = "chunked" in response["ResponseMetadata"]["HTTPHeaders"].get("transfer-encoding", "")
+        _require(response, ("ETag",) if chunked else ("ETag", "ContentLength"), what)
+        if not chunked and len(body) != response["ContentLength"]:
+            raise UnknownOutcomeError(
+                f"{what}: the response ended after {len(body)} of {response['ContentLength']} bytes"
+            )
+        return StoredObject(key, body, response["ETag"], _lowered(response["Metadata"]))
 
-    def _put(self, kind: Kind, key: str, body: bytes, **how: Any) -> str:
+    def _put(self, kind: RequestKind, key: str, body: bytes, **how: Any) -> str:
         check_key(key)
-        answer = self._send(
+        response = self._send(
             kind,
             "PutObject",
             key,
@@ -293,12 +297,14 @@ class S3Store:
             ),
             needs=("ETag",),
         )
-        return answer["ETag"]
+        return response["ETag"]
 
-    def _send(self, kind: Kind, action: str, key: str, request: Callable[[], T], *, needs: Sequence[str] = ()) -> T:
+    def _send(
+        self, kind: RequestKind, action: str, key: str, request: Callable[[], T], *, needs: Sequence[str] = ()
+    ) -> T:
         try:
             with self._connections:
-                answer = request()
+                response = request()
         except KafkaS3Error:
             raise
         except Exception as e:
@@ -306,19 +312,19 @@ class S3Store:
             if error is None:
                 raise
             raise error from e
-        _require(answer, needs, f"{action} {self.url(key)}")
-        return answer
+        _require(response, needs, f"{action} {self.url(key)}")
+        return response
 
 
-def _require(answer: object, needs: Sequence[str], what: str) -> None:
-    """An answer that broke off in its head looks whole to the client: it only lacks what S3 always says."""
+def _require(response: object, needs: Sequence[str], what: str) -> None:
+    """Require headers that every response of S3 has: the client does not detect a response that ends in its headers."""
     for name in needs:
-        if name not in cast("Mapping[str, object]", answer):
-            raise UnknownOutcomeError(f"{what}: the answer has no {name}, so it was cut off")
+        if name not in cast("Mapping[str, object]", response):
+            raise UnknownOutcomeError(f"{what}: the response has no {name}, so it is truncated")
 
 
 def _lowered(metadata: Mapping[str, str]) -> Mapping[str, str]:
-    """User metadata by lower-case names: some stores and proxies answer ``X-Amz-Meta-Some-Name``, as HTTP lets them."""
+    """User metadata with lower-case names: some stores and proxies return ``X-Amz-Meta-Some-Name``, as HTTP allows."""
     return {name.lower(): value for name, value in metadata.items()}
 
 

@@ -1,8 +1,8 @@
-"""Many objects uploaded in parts, in bounded memory, while their bytes are still being made.
+"""Multipart uploads of many objects at the same time, in bounded memory, while their bytes are produced.
 
-Where one part ends and the next begins depends on the bytes alone, so the same bytes make the same parts on every run.
-Buffers hold no more than their objects do; when all of them together pass the budget, the largest go to one temporary
-file and come back when their part is due. Nothing here completes an upload: that is for whoever decides the batch.
+The boundaries of the parts depend on the bytes alone, so the same bytes make the same parts in every run. When the
+buffers of all objects together exceed the budget, the largest are written to one temporary file, and read back when
+their part is sent. Nothing here completes an upload: the commit of the batch does.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["FinishedUpload", "Upload", "UploadPool"]
 
 @dataclass(frozen=True)
 class FinishedUpload:
-    """An upload whose parts are all with the store, and which nobody completed yet.
+    """An upload whose parts are all stored, and which is not completed.
 
     Attributes:
-        key: where the object will be.
+        key: of the object.
         upload_id: of the multipart upload.
         parts: all parts in order; at least one.
         size: bytes of the object.
@@ -49,10 +49,10 @@ class FinishedUpload:
 
 
 class Upload:
-    """One object on its way; made by :meth:`UploadPool.open`, used by the thread that made it."""
+    """The upload of one object; only the thread that opened it may use it."""
 
     def __init__(self, pool: UploadPool, key: str, metadata: Mapping[str, str]) -> None:
-        """Not for callers: see :meth:`UploadPool.open`."""
+        """Called by :meth:`UploadPool.open`."""
         self.key = key
         self._pool = pool
         self._metadata = metadata
@@ -67,14 +67,14 @@ class Upload:
         self._id_lock = threading.Lock()
 
     def write(self, data: ReadableBuffer) -> None:
-        """Append any bytes-like object; it is copied. Waits while too many parts are on their way.
+        """Append any bytes-like object; it is copied. Blocks while too many parts are queued.
 
         Raises:
             KafkaS3Error: a part of this or another upload of the pool failed.
             ConfigurationError: the object needs more parts than an upload can have.
         """
         if self._sealed:
-            raise ValueError(f"{self.key} was finished: nothing can be added to it")
+            raise ValueError(f"the upload of {self.key} is sealed: nothing can be appended")
         self._pool.check()
         with memoryview(data) as view, view.cast("B") as rest:
             self._crc32 = isal_zlib.crc32(rest, self._crc32)
@@ -91,9 +91,9 @@ class Upload:
         self._pool.shrink()
 
     def seal(self) -> None:
-        """End the object and send its last part, without waiting for it. Sealing again does nothing.
+        """End the object and queue its last part, without waiting for it. Sealing again does nothing.
 
-        Seal many, then :meth:`finish` each: their requests overlap.
+        To let the requests of many objects overlap, seal all of them first, then :meth:`finish` each.
 
         Raises:
             KafkaS3Error: a part of this or another upload of the pool failed.
@@ -107,7 +107,7 @@ class Upload:
         self._pool.forget(self)
 
     def finish(self) -> FinishedUpload:
-        """Seal, wait for the parts, and tell what the store holds. The upload is not completed.
+        """Seal, wait until all parts are stored, and return them. The upload is not completed.
 
         Raises:
             KafkaS3Error: a part of this or another upload of the pool failed.
@@ -120,7 +120,7 @@ class Upload:
 
     @property
     def upload_id(self) -> str | None:
-        """Id of the multipart upload; None until it was begun."""
+        """ID of the multipart upload; None until it is created."""
         return self._upload_id
 
     @property
@@ -129,7 +129,7 @@ class Upload:
         return len(self._buffer)
 
     def spill(self, spool: _SpillFile) -> int:
-        """Move the buffer to the file; returns how many bytes memory got back. Called by the pool."""
+        """Move the buffer to the file; returns the number of bytes that were freed. Called by the pool."""
         if self._slot is None:
             self._slot = spool.take_slot()
         spool.write(self._slot, self._spilled, self._buffer)
@@ -148,7 +148,7 @@ class Upload:
         self._parts.append(self._pool.submit(lambda body: self._upload_part(number, body), self._take))
 
     def _take(self) -> bytearray:
-        """The bytes of the part that is due, out of the file and the buffer."""
+        """Remove the bytes of the next part from the file and the buffer."""
         buffer, self._buffer = self._buffer, bytearray()
         self._pool.grew(-len(buffer))
         if self._slot is None:
@@ -161,25 +161,25 @@ class Upload:
 
     def _upload_part(self, number: int, body: bytearray) -> Part:
         store = self._pool.store
-        with self._id_lock:  # The first of its parts to run begins the upload; the others wait for it.
+        with self._id_lock:  # The first part that is sent creates the upload; the others wait for it.
             if self._upload_id is None:
                 self._upload_id = store.create_upload(self.key, self._metadata)
         try:
             return store.upload_part(self.key, self._upload_id, number, body)
         except UploadGone as e:
-            # Nobody but this process knows of it, so nobody has completed it.
+            # Its ID is known to this process only, so it cannot have been completed.
             raise TransientError(
-                f"an upload was aborted while its parts were sent, by somebody or by a lifecycle rule that does not "
-                f"wait for days. Nothing is lost; try again: {e}"
+                f"an upload was aborted while its parts were sent, by a user or by a lifecycle rule that does not wait "
+                f"for days. Nothing is lost; try again: {e}"
             ) from e
 
 
 class UploadPool:
-    """Uploads of one task: threads that send parts, and one memory budget for what is not sent yet.
+    """Uploads of one task: threads that send parts, and one memory budget for the bytes that are not sent yet.
 
-    One thread opens, writes and finishes; the pool's own threads only send. Memory is at most ``memory`` plus
-    ``2 * threads + 1`` parts. As a context manager it closes itself, without aborting anything: only the caller knows
-    whether a decision may list the uploads.
+    One thread opens, writes and finishes; the threads of the pool only send. Memory is at most ``memory`` plus
+    ``2 * threads + 1`` parts. As a context manager it is closed at the end, without aborting anything: a manifest may
+    list its uploads.
     """
 
     def __init__(
@@ -194,14 +194,14 @@ class UploadPool:
         """Make a pool.
 
         Args:
-            store: where the parts go.
+            store: receives the parts.
             part_size: bytes of every part but the last, 5 MiB at least.
             threads: requests at the same time.
-            memory: bytes that all open objects together may hold in memory.
+            memory: bytes of all open objects together in memory.
             spill_dir: folder of the temporary file; None: the system's.
 
         Raises:
-            ConfigurationError: a number makes no sense.
+            ConfigurationError: a number is out of range.
         """
         if part_size < MIN_PART_SIZE:
             raise ConfigurationError(f"part_size={part_size} is below S3's minimum of 5 MiB ({MIN_PART_SIZE})")
@@ -220,10 +220,10 @@ class UploadPool:
         self._aborted = False
 
     def open(self, key: str, metadata: Mapping[str, str] | None = None) -> Upload:
-        """Begin an object. Nothing is sent until its first part is full or it ends.
+        """Begin an object. Nothing is sent until its first part is full, or it is sealed.
 
         Args:
-            key: where the object will be.
+            key: of the object.
             metadata: user metadata of the object.
         """
         self.check()
@@ -234,20 +234,20 @@ class UploadPool:
 
     @property
     def buffered(self) -> int:
-        """Bytes that open objects hold in memory now."""
+        """Bytes of all open objects in memory."""
         return self._held
 
     def abort_all(self) -> None:
-        """Abort every upload of the pool, finished ones too, as well as possible; the pool is of no use afterwards.
+        """Abort every upload of the pool, finished ones too, as far as possible; the pool cannot be used afterwards.
 
-        Only for uploads that nobody was told of: a decision may list the others. What cannot be aborted is logged and
-        left to the bucket's lifecycle rule.
+        Only for uploads that were not reported to the driver: a manifest may list the others. An upload that cannot be
+        aborted is logged and left to the bucket's lifecycle rule.
         """
         self._stop()
         self.store.abort_uploads((upload.key, upload.upload_id) for upload in self._all if upload.upload_id is not None)
 
     def close(self) -> None:
-        """Drop what was not sent, end the threads, remove the temporary file. Uploads stay pending; repeatable."""
+        """Discard unsent bytes, end the threads, remove the temporary file. Uploads stay pending. May be repeated."""
         self._stop()
         self._open.clear()
         self.spool.close()
@@ -263,15 +263,15 @@ class UploadPool:
         self.close()
 
     def check(self) -> None:
-        """Raise what a part met, in the thread of the caller. Called by uploads."""
+        """Raise the error of a part, in the thread of the caller. Called by uploads."""
         if self._error is not None:
             raise self._error
         if self._aborted:
-            raise ValueError("the pool of uploads was closed")
+            raise ValueError("the upload pool is closed")
 
     def submit(self, send: Callable[[bytearray], Part], take: Callable[[], bytearray]) -> Future[Part]:
-        """Hand a part to the threads as soon as there is room for it. Called by uploads."""
-        # The bytes are taken from the buffers only now, so that waiting parts are not in memory twice.
+        """Queue a part; blocks while the queue is full. Called by uploads."""
+        # The bytes leave the buffers only when there is room, so that a waiting part is not in memory twice.
         self._room.acquire()
         try:
             future = self._threads.submit(self._run, send, take())
@@ -282,21 +282,21 @@ class UploadPool:
         return future
 
     def grew(self, size: int) -> None:
-        """Count bytes that came into memory, or left it. Called by uploads."""
+        """Add to the number of bytes in memory. Called by uploads."""
         self._held += size
 
     def shrink(self) -> None:
-        """Bring memory back under its budget. Called by uploads."""
+        """Spill buffers to the file while memory exceeds its budget. Called by uploads."""
         if self._held <= self._memory:
             return
-        # Down to half, and the largest first: then the search for them is rare and the writes are long.
+        # Down to half, and the largest first, so that sorting is rare and writes are long.
         for upload in sorted(self._open.values(), key=lambda u: u.buffered, reverse=True):
             self._held -= upload.spill(self.spool)
             if self._held <= self._memory // 2:
                 return
 
     def forget(self, upload: Upload) -> None:
-        """An upload holds no bytes any more. Called by uploads."""
+        """Remove an upload that has no bytes in memory any more. Called by uploads."""
         self._open.pop(id(upload), None)
 
     def _run(self, send: Callable[[bytearray], Part], body: bytearray) -> Part:
@@ -313,10 +313,10 @@ class UploadPool:
 
 
 class _SpillFile:
-    """One unlinked temporary file with a slot of one part for every object that needs one.
+    """One unlinked temporary file with slots of one part.
 
-    One file, because thousands of objects may be open and a process has far fewer file descriptors. It is sparse: a
-    slot takes the space of what was written to it. Only the caller's thread uses it.
+    One file, because thousands of objects may be open, and a process has far fewer file descriptors. It is sparse: a
+    slot uses the disk space of the bytes that were written to it. Only the caller's thread uses it.
     """
 
     def __init__(self, slot_size: int, folder: str | None) -> None:
@@ -339,7 +339,7 @@ class _SpillFile:
         try:
             if self._fd is None:
                 self._fd, path = tempfile.mkstemp(prefix="kafka-s3-spill-", dir=self._folder)
-                os.unlink(path)  # From here on the space is freed however the process ends.
+                os.unlink(path)  # The space is freed however the process ends.
             offset = slot * self._slot_size + at
             with memoryview(data) as rest:
                 done = 0
@@ -347,9 +347,9 @@ class _SpillFile:
                     done += os.pwrite(self._fd, rest[done:], offset + done)
         except OSError as e:
             raise TransientError(
-                f"cannot keep {len(data)} bytes of open objects in {self._folder or tempfile.gettempdir()}: {e}; "
-                "make room there, or give the operator upload={'spill_dir': ...} for another folder on the executors, "
-                "or upload={'memory': ...} for more bytes in memory"
+                f"cannot write {len(data)} bytes of open objects to {self._folder or tempfile.gettempdir()}: {e}; "
+                "free disk space there, or set upload={'spill_dir': ...} of the operator to another folder on the "
+                "executors, or upload={'memory': ...} to more bytes in memory"
             ) from e
 
     def read(self, slot: int, size: int) -> bytearray:

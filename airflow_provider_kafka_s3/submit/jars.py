@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.submit.spark_command import environment_of, find_spark_submit, spark_home
 
-__all__ = ["CONNECTOR", "jars_of_spark", "local_jars", "missing_jars", "require_jars", "unreadable_jars"]
+__all__ = ["CONNECTOR_JARS", "jars_of_spark", "local_jars", "missing_jars", "require_jars", "unreadable_jars"]
 
-CONNECTOR: Final[Mapping[str, str]] = {
+CONNECTOR_JARS: Final[Mapping[str, str]] = {
     "spark-sql-kafka-0-10": "org/apache/spark/sql/kafka010/KafkaSourceProvider.class",
     "spark-token-provider-kafka-0-10": "org/apache/spark/kafka010/KafkaTokenUtil.class",
     "kafka-clients": "org/apache/kafka/clients/consumer/KafkaConsumer.class",
@@ -64,12 +64,12 @@ def missing_jars(jars: str, provided: Iterable[str] = ()) -> list[str]:
     """
     files, remote = local_jars(jars)
     names = [*(path.name for path in files), *(jar.rpartition("/")[2] for jar in remote), *provided]
-    missing = [artifact for artifact in CONNECTOR if not any(_is(name, artifact) for name in names)]
-    if any(not any(_is(jar.rpartition("/")[2], artifact) for artifact in CONNECTOR) for jar in remote):
+    missing = [artifact for artifact in CONNECTOR_JARS if not any(_is(name, artifact) for name in names)]
+    if any(not any(_is(jar.rpartition("/")[2], artifact) for artifact in CONNECTOR_JARS) for jar in remote):
         return []
     # A jar of another name may hold several artifacts, such as an assembled one.
     classes = {name for path in files if missing for name in _classes(path)}
-    return [artifact for artifact in missing if CONNECTOR[artifact] not in classes]
+    return [artifact for artifact in missing if CONNECTOR_JARS[artifact] not in classes]
 
 
 def jars_of_spark(command: str, environment: Mapping[str, str]) -> list[str] | None:
@@ -118,7 +118,7 @@ def require_jars(jars: str, *, more: bool, command: str | None, local: bool, env
     if provided is not None and (missing := missing_jars(jars, provided)):
         raise ConfigurationError(
             f"jars: {', '.join(missing)} is missing. Spark's Kafka connector consists of "
-            f"{', '.join(CONNECTOR)}: add the path, or use packages= instead of jars="
+            f"{', '.join(CONNECTOR_JARS)}: add the path, or leave jars= out, and Spark fetches them"
         )
 
 

@@ -21,7 +21,7 @@ __all__ = [
     "pyspark_home",
     "python_of_driver",
     "python_of_local_master",
-    "require_client_mode",
+    "require_client_deploy_mode",
     "require_command",
     "require_java",
     "spark_home",
@@ -118,7 +118,7 @@ def find_spark_submit(*, local: bool) -> str | None:
     )
 
 
-def require_client_mode(*modes: object) -> None:
+def require_client_deploy_mode(*modes: object) -> None:
     """Refuse a driver that does not run on the Airflow worker.
 
     Args:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3 import exceptions
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error
 from airflow_provider_kafka_s3.submit.driver_output import explain_output
 
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ _EXPIRED_HELP: Final = (
     "the AWS connection or the credentials of their own machines; session tokens of a connection, SAML and Google's "
     "identities cannot be renewed. Use sessions longer than the job (in the extra of the AWS connection: "
     '"assume_role_kwargs": {"DurationSeconds": 14400}, up to what the role allows), or use aws_conn_id=None with roles '
-    "of their own for the machines of the driver and the executors; a smaller max_records_per_batch makes later jobs "
-    "shorter"
+    "of their own for the machines of the driver and the executors; smaller batches (records_per_batch of limits) "
+    "make later jobs shorter"
 )
 
 
@@ -42,9 +41,8 @@ def topic_errors(outcome: JobOutcome, topics: Iterable[str]) -> dict[str, KafkaS
         result = results.get(topic)
         if result is None:
             errors[topic] = explain_output(outcome.output)
-        elif result.status == "error":
-            kind = getattr(exceptions, result.error or "", SparkJobError)
-            errors[topic] = kind(result.message or "the Spark driver gave no reason")
+        elif (error := result.error) is not None:
+            errors[topic] = error
     for error in errors.values():
         if _EXPIRED.search(str(error)):
             error.add_note(_EXPIRED_HELP)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider_kafka_s3.batch.nesting import data_folder
+from airflow_provider_kafka_s3.batch.nesting import in_folder_of
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, ObjectEntry
@@ -174,11 +174,11 @@ def check_bucket(
     state = read_state(store, topics_dir=topics_dir, pipeline=pipeline, topic=topic)
     findings = check_documents(state, recovered=recovered)
     listed: dict[str, int] = {}
-    delimiters = {"/"}
+    folders = {f"{topics_dir}/{topic}/".removeprefix("/")}
     batches = objects = size = read = 0
     for plan, manifest in state.committed():
         batches += 1
-        delimiters |= {plan.layout.directory_delim} if plan.layout is not None else set()
+        folders |= {keys.data_prefix(plan.layout, topic)} if plan.layout is not None else set()
         values: dict[int, list[tuple[ObjectEntry, Sequence[bytes]]]] = {s.id: [] for s in plan.slices}
         absent: list[ObjectEntry] = []
         for entry in manifest.objects:
@@ -215,15 +215,16 @@ def check_bucket(
                     if entry.slices[0] == s.id:
                         excused |= set(range(entry.min_offset, entry.max_offset + 1))
                 findings += _check_slice(plan, s, expected, excused, values[s.id])
-    for delimiter in sorted(delimiters):
-        folder = f"{topics_dir}{delimiter}{topic}{delimiter}" if topics_dir else f"{topic}{delimiter}"
+    for folder in sorted(folders):
         present = [info.key for info in store.list(folder)]
         # Another pipeline's topics_dir may lie in the folder.
         control = f"/{keys.CONTROL_DIR}/"
-        owners = [key for key in present if f"{control}_owners/" in key]
-        others = (*map(data_folder, owners), *(f"{key.partition(control)[0]}{control}" for key in owners))
+        owners = {key for key in present if f"{control}_owners/" in key}
+        documents = tuple(f"{key.partition(control)[0]}{control}" for key in owners)
         findings += [
-            f"I2 object {o} is in no manifest" for o in present if o not in listed and not o.startswith(others)
+            f"I2 object {key} is in no manifest"
+            for key in present
+            if key not in listed and not key.startswith(documents) and not in_folder_of(owners, key)
         ]
     if complete:
         findings += _check_complete(state, source or {})

@@ -9,17 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, RECORD_SCHEMA
 from airflow_provider_kafka_s3.batch.source import Isolation, TimedOffset
 from airflow_provider_kafka_s3.exceptions import DataLossError, TopicNotFoundError
-from airflow_provider_kafka_s3.kafka.records import RECORD_SCHEMA
 
 __all__ = ["SimulatedKafka", "SimulatedRecord", "SimulatedTopic"]
-
-_NO_TIMESTAMP: Final = -1
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ class SimulatedKafka:
         """Add ``count`` partitions to a topic."""
         self._topic(topic).partitions.extend(_Partition() for _ in range(count))
 
-    def append(self, topic: str, partition: int, value: bytes | None, timestamp: int = _NO_TIMESTAMP) -> int:
+    def append(self, topic: str, partition: int, value: bytes | None, timestamp: int = NO_TIMESTAMP) -> int:
         """Append a record and return its offset."""
         log = self._partition(topic, partition).log
         log.append(SimulatedRecord(len(log), timestamp, value))
@@ -253,11 +251,9 @@ class SimulatedKafka:
 
 
 def _to_arrow(records: list[SimulatedRecord]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([r.offset for r in records], pa.int64()),
-            pa.array([r.timestamp for r in records], pa.int64()),
-            pa.array([r.value for r in records], pa.binary()),
-        ],
-        schema=RECORD_SCHEMA,
-    )
+    columns: dict[str, list[Any]] = {
+        "offset": [r.offset for r in records],
+        "timestamp": [r.timestamp for r in records],
+        "value": [r.value for r in records],
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=RECORD_SCHEMA)

@@ -15,11 +15,11 @@ import contextlib
 import gzip
 import json
 from datetime import UTC, datetime
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from unittest import mock
 
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TopicNotFoundError, message_of
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TopicNotFoundError
 from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
@@ -154,11 +154,10 @@ class SimulatedPipeline:
         return DurableStore(self.bucket, retrier or Retrier())
 
 
-def _s3_access(_: str | None) -> Any:
-    from airflow_provider_kafka_s3.airflow.connections import S3Access
+def _s3_access(_: str | None) -> SimpleNamespace:
     from airflow_provider_kafka_s3.storage.s3 import S3Settings
 
-    return S3Access(S3Settings(), None)
+    return SimpleNamespace(settings=S3Settings(), credentials=None)
 
 
 def _spark_target(_: str) -> SparkTarget:
@@ -185,9 +184,7 @@ class _SimulatedJob:
                 plan, _ = pipeline.log.require_plan(ref.batch)
                 pipeline.execute(plan, run=spec.run, on_data_loss=spec.on_data_loss)
             except KafkaS3Error as e:
-                outcomes.append(
-                    TopicOutcome(topic=ref.topic, status="error", error=type(e).__name__, message=message_of(e))
-                )
+                outcomes.append(TopicOutcome.failed(ref.topic, e))
             else:
                 outcomes.append(TopicOutcome(topic=ref.topic, status="decided"))
         return JobOutcome(JobResult(topics=tuple(outcomes)), "")

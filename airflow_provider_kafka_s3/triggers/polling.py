@@ -18,7 +18,8 @@ class PollingTrigger(BaseTrigger):
     """Polls a condition every ``poke_interval`` seconds and fires once: when it is met, or at the first error.
 
     It keeps no state and changes nothing, so it may run in several triggerers at once, and be started anew at any time.
-    The event is ``{"status": "done", "result": …}`` or ``{"status": "error", "terminal": …, "message": …}``.
+    The event is ``{"status": "done", "result": …}`` or
+    ``{"status": "error", "kind": …, "terminal": …, "message": …}``.
     """
 
     def __init__(self, condition: Condition, poke_interval: float) -> None:
@@ -51,8 +52,8 @@ class PollingTrigger(BaseTrigger):
             try:
                 polled = await poll()
             except KafkaS3Error as e:
-                event = {"status": "error", "terminal": isinstance(e, TerminalError), "message": message_of(e)}
-                yield TriggerEvent(event)
+                terminal = isinstance(e, TerminalError)
+                yield TriggerEvent({"status": "error", "kind": e.kind, "terminal": terminal, "message": message_of(e)})
                 return
             self.log.info("%s", polled.summary)
             if polled.done:

@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import msgspec
 import psutil
 import pytest
+from werkzeug import Response
 
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
@@ -30,10 +31,9 @@ from dev.airflow_home import AirflowHome, DagRun
 from dev.airflow_servers import AirflowServers
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
+from dev.supervisor import Startable, end_by_eof
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from mypy_boto3_s3 import S3Client
 
 BUCKET: Final = "airflow-lake"
@@ -83,8 +83,7 @@ class Gate:
         """Serve a request, later if it has to wait."""
         self._wait(environ["REQUEST_METHOD"], environ["PATH_INFO"])
         if any(part in environ["PATH_INFO"] for part in self._refused):
-            start_response("403 Forbidden", [("Content-Type", "application/xml")])
-            return [b"" if environ["REQUEST_METHOD"] == "HEAD" else _DENIED]
+            return Response(_DENIED, 403, mimetype="application/xml")(environ, start_response)
         return self._application(environ, start_response)
 
     def _wait(self, method: str, path: str) -> None:
@@ -120,7 +119,7 @@ class TaskRun:
     java_starts: int
 
 
-class Worker:
+class Worker(Startable):
     """An Airflow in a process of its own, see ``airflow_worker.py``."""
 
     def __init__(self, home: AirflowHome) -> None:
@@ -129,8 +128,7 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
         self._results: Any = None
 
-    def __enter__(self) -> Self:
-        """Start it."""
+    def _start(self) -> None:
         reading, writing = os.pipe()
         with self.log_file.open("w") as log:
             self._process = subprocess.Popen(
@@ -146,21 +144,13 @@ class Worker:
             )
         os.close(writing)
         self._results = os.fdopen(reading)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
         """Stop it, and Spark with it."""
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        self._results.close()
+        process, self._process = self._process, None
+        if process is not None:
+            end_by_eof(process)
+            self._results.close()
 
     def run(
         self,
@@ -243,11 +233,8 @@ class Worker:
 
     def database(self) -> str:
         """All that Airflow has stored, as SQL."""
-        connection = sqlite3.connect(self.home.folder / "airflow.db", timeout=30)
-        try:
+        with contextlib.closing(sqlite3.connect(self.home.folder / "airflow.db", timeout=30)) as connection:
             return "\n".join(connection.iterdump())
-        finally:
-            connection.close()
 
     def kill_task(self) -> None:
         """Do what Airflow does to stop a task; its handler of the signal calls the operator's ``on_kill``."""
@@ -256,14 +243,8 @@ class Worker:
 
     def _xcoms(self, dag_id: str, run_id: str) -> dict[str, Any]:
         """What each task of a run returned; of a mapped one, what one of its instances returned."""
-        connection = sqlite3.connect(self.home.folder / "airflow.db", timeout=30)
-        try:
-            rows = connection.execute(
-                "SELECT task_id, value FROM xcom WHERE dag_id = ? AND run_id = ? AND key = 'return_value'",
-                (dag_id, run_id),
-            ).fetchall()
-        finally:
-            connection.close()
+        sql = "SELECT task_id, value FROM xcom WHERE dag_id = ? AND run_id = ? AND key = 'return_value'"
+        rows = self.home.query(sql, dag_id, run_id)
         return {task: json.loads(value) for task, value in rows}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,16 +58,12 @@ class Backfills:
 
     def tasks(self, dag_id: str) -> dict[str, Task]:
         """The tasks by the day of their data interval."""
-        connection = sqlite3.connect(self.home.folder / "airflow.db", timeout=30)
-        try:
-            rows = connection.execute(
-                "SELECT substr(r.data_interval_start, 1, 10), t.state, t.try_number, t.start_date, t.end_date "
-                "FROM task_instance t JOIN dag_run r ON r.dag_id = t.dag_id AND r.run_id = t.run_id "
-                "WHERE t.dag_id = ? ORDER BY 1",
-                (dag_id,),
-            ).fetchall()
-        finally:
-            connection.close()
+        rows = self.home.query(
+            "SELECT substr(r.data_interval_start, 1, 10), t.state, t.try_number, t.start_date, t.end_date "
+            "FROM task_instance t JOIN dag_run r ON r.dag_id = t.dag_id AND r.run_id = t.run_id "
+            "WHERE t.dag_id = ? ORDER BY 1",
+            dag_id,
+        )
         return {day: Task(*row) for day, *row in rows}
 
     def states(self, dag_id: str) -> dict[str, tuple[str, int]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from dev.airflow_servers import wait_for
+from dev.waiting import wait_until
 from tests.airflow.airflow_ui import Ui
 from tests.airflow.conftest import BUCKET, PIPELINE, SECRET_KEY, SPARK_SECRET
 from tests.airflow.days import RECORDS, check_days, make_days
@@ -79,7 +79,7 @@ def test_trigger_clear_delete_and_restore(
     ui.picture("object-missing")
     assert [line for line in red_lines(servers, topic, run, 3) if "XCom" in line] == []
 
-    ui.backfill_again(topic, "2013/01/03", {"mode": "restore", **JANUARY_3})
+    ui.backfill_again(topic, "2013/01/03", {"kafka_s3": {"action": "restore", **JANUARY_3["kafka_s3"]}})
     wait_for_try(servers, topic, run, 4)
     ui.open_task(topic, run, "land")
     ui.wait_for_state("Success")
@@ -164,5 +164,10 @@ def red_lines(servers: AirflowServers, dag_id: str, run_id: str, attempt: int) -
 
 def wait_for_try(servers: AirflowServers, dag_id: str, run_id: str, number: int) -> None:
     """Wait until a run has ended whose task has been tried that often."""
-    wait_for(lambda: servers.task(dag_id, run_id, "land")["try_number"] == number, f"try {number}")
+    wait_until(
+        lambda: servers.task(dag_id, run_id, "land")["try_number"] == number,
+        f"try {number}",
+        timeout=600,
+        interval=0.1,
+    )
     servers.wait_for_run(dag_id, run_id)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from dev.airflow_servers import wait_for
 from dev.kafka_broker import KafkaBroker, Message
+from dev.waiting import wait_until
 from tests.airflow.conftest import PIPELINE
 from tests.airflow.days import DAY, JANUARY_1, RECORDS, check_days, make_days
 
@@ -45,7 +45,7 @@ def test_a_scheduled_run_a_manual_run_and_a_backfill_land_every_record_once(
         runs = servers.runs(topic)
         return runs if len(runs) >= 4 and all(run["state"] in {"success", "failed"} for run in runs) else []
 
-    runs = wait_for(all_ended, "the four runs")
+    runs = wait_until(all_ended, "the four runs", timeout=600, interval=0.1)
     assert {run["run_type"] for run in runs} == {"scheduled", "manual", "backfill"}
     assert {run["state"] for run in runs} == {"success"}
     manual = next(run for run in runs if run["dag_run_id"] == by_hand)

@@ -15,6 +15,7 @@ import pytest
 
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
+from dev.airflow_home import spark_defaults
 from dev.kafka_broker import Message
 from tests.airflow.conftest import BUCKET
 
@@ -100,15 +101,16 @@ def test_the_dags_of_the_documentation_are_some(airflow_home: AirflowHome, tmp_p
 
 
 @pytest.fixture
-def example(worker: Worker) -> Callable[..., DagRun]:
-    """Run an example, all its tasks: ``example(dag_id, date)``."""
+def example(worker: Worker, tmp_path: Path) -> Callable[..., DagRun]:
+    """Run an example, all its tasks: ``example(dag_id, date)``. Spark's own settings bring the Kafka connector."""
+    settings = {"KAFKA_TO_S3_BUCKET": BUCKET, **spark_defaults(tmp_path / "spark")}
 
     def run(dag_id: str, date: datetime | None = None) -> DagRun:
         done = worker.run_dag(
             ROOT / "dags",
             dag_id,
             None if date is None else date.isoformat(),
-            environment={"KAFKA_TO_S3_BUCKET": BUCKET},
+            environment=settings,
         )
         assert done.succeeded, done.output
         return done

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
+from dev.airflow_home import SPARK_JARS
 from tests.airflow.conftest import BUCKET, PIPELINE, SECRET_KEY
 from tests.conftest import PASSWORD
 
@@ -227,13 +230,59 @@ def test_a_clock_before_the_end_of_the_interval_is_refused(worker: Worker, make_
 def test_a_missing_connector_is_terminal_and_names_the_package(
     worker: Worker, make_topic: Callable[..., str], produce: Callable[..., None]
 ) -> None:
-    """Without jars and packages Spark cannot read Kafka; the task's error says what to pass, and nothing is visible."""
+    """Nothing is added to a class path; if it does not hold the connector, the error says what to pass."""
     topic = make_topic(1)
     produce(topic, [{"n": 1}])
-    run = worker.run(topics=topic, jars=None)
+    class_path = {"spark.driver.extraClassPath": "/nowhere/*"}
+    run = worker.run(topics=topic, jars=None, spark_conf=class_path, environment={"SPARK_CONF_DIR": ""})
     assert not run.succeeded
     assert "AirflowFailException" in run.log
     assert re.search(r"ConfigurationError: .*packages='org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.", run.log)
+
+
+@pytest.mark.newest_spark
+def test_a_task_that_names_no_connector_fetches_that_of_its_spark(
+    worker: Worker,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    check: Callable[..., BucketSummary],
+    tmp_path: Path,
+) -> None:
+    """By Ivy, which has here one repository: a folder with the connector and what it depends on."""
+    settings = ivy_repository(tmp_path)
+    topic = make_topic(1)
+    produce(topic, [{"n": n} for n in range(3)])
+    conf = {"spark.jars.ivySettings": str(settings), "spark.jars.ivy": str(tmp_path / "cache")}
+    run = worker.run(topics=topic, jars=None, spark_conf=conf, environment={"SPARK_CONF_DIR": ""})
+    assert run.succeeded, run.log
+    assert check(topic).records == 3
+
+
+def ivy_repository(folder: Path) -> Path:
+    """Put the jars of the connector of this Spark into a Maven repository; returns a file of Ivy's settings for it."""
+    groups = {"spark": "org.apache.spark", "kafka": "org.apache.kafka", "commons": "org.apache.commons"}
+    repository = folder / "repository"
+    coordinates = {}
+    for jar in SPARK_JARS.glob("*.jar"):
+        artifact, _, version = jar.stem.rpartition("-")
+        group = groups[artifact.partition("-")[0]]
+        coordinates[jar] = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        place = repository / group.replace(".", "/") / artifact / version
+        place.mkdir(parents=True)
+        shutil.copy(jar, place)
+    for jar, own in coordinates.items():
+        others = [other for other in coordinates if other != jar and jar.name.startswith("spark-sql-")]
+        needed = "".join(f"<dependency>{coordinates[other]}</dependency>" for other in others)
+        (copy,) = repository.rglob(jar.name)
+        copy.with_suffix(".pom").write_text(
+            f"<project><modelVersion>4.0.0</modelVersion>{own}<dependencies>{needed}</dependencies></project>"
+        )
+    settings = folder / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="here"/><resolvers>'
+        f'<ibiblio name="here" m2compatible="true" root="{repository.as_uri()}/"/></resolvers></ivysettings>'
+    )
+    return settings
 
 
 def test_no_secret_is_anywhere(worker: Worker, make_topic: Callable[..., str], produce: Callable[..., None]) -> None:

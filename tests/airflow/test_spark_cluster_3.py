@@ -46,7 +46,7 @@ WAIT = 240.0
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SparkCluster]:
     """One master and two workers of one core each, which encrypt what they say."""
-    with SparkCluster(conf=PRIVATE) as started:
+    with SparkCluster(PRIVATE) as started:
         yield started
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -115,29 +114,20 @@ def test_sensors_defer_and_mapped_topics_fail_alone(
         # Airflow 2.11 has no datasets in `dags test`, and asks for a link when somebody looks at it.
         keys = ("_link_MarkerLink", "_link_ManifestLink", "_link_SparkHistoryLink")
         assert [returned(airflow_home, "land", key=key) for key in keys] == urls
-        ((extra,),) = query(airflow_home, "SELECT extra FROM asset_event")
+        ((extra,),) = airflow_home.query("SELECT extra FROM asset_event")
         told = json.loads(extra)
         assert (told["status"], told["landed"]["records"], told["pipeline"]) == ("ok", 2, PIPELINE)
         assert told["topics"][topic]["offsets"] == {"0": [[0, 2]]}
 
 
-def query(home: AirflowHome, sql: str, *parameters: str) -> list[tuple[Any, ...]]:
-    """Ask Airflow's database."""
-    connection = sqlite3.connect(home.folder / "airflow.db", timeout=30)
-    try:
-        return connection.execute(sql, parameters).fetchall()
-    finally:
-        connection.close()
-
-
 def states(home: AirflowHome) -> dict[tuple[str, int], str]:
     """How the tasks ended, by task and map index."""
     sql = "SELECT task_id, map_index, state FROM task_instance WHERE dag_id = 'waiting_and_mapping'"
-    return {(task, index): state for task, index, state in query(home, sql)}
+    return {(task, index): state for task, index, state in home.query(sql)}
 
 
 def returned(home: AirflowHome, task: str, *, key: str = "return_value") -> Any:
     """An XCom of a task; of the first topic, if it is mapped."""
     sql = "SELECT value FROM xcom WHERE dag_id = 'waiting_and_mapping' AND task_id = ? AND key = ? AND map_index < 1"
-    ((value,),) = query(home, sql, task, key)
+    ((value,),) = home.query(sql, task, key)
     return json.loads(value)

@@ -36,7 +36,7 @@ def test_a_window_of_a_run_is_landed_verified_and_restored_as_its_conf_says(
     values = [Message(json.dumps({"n": n}).encode(), timestamp=JANUARY_1 + n * DAY // 2) for n in range(4)]
     kafka_broker.produce(topic, values)
     said: dict[str, Any] = {"topics": topic, "offsets": "data_interval", "partitioner": "daily"}
-    asked = {"kafka_s3": {"window": ["2013-01-01T00:00:00+00:00", "2013-01-02T00:00:00Z"]}}
+    asked: dict[str, Any] = {"kafka_s3": {"window": ["2013-01-01T00:00:00+00:00", "2013-01-02T00:00:00Z"]}}
 
     landed = worker.run(conf=asked, **said)
     assert landed.succeeded, landed.log
@@ -44,7 +44,7 @@ def test_a_window_of_a_run_is_landed_verified_and_restored_as_its_conf_says(
     assert landed.returned["window"]["source"] == "conf"
     assert landed.returned["topics"][topic]["batches"][0]["offsets"] == {"0": [[0, 2]]}
     before = snapshot(store)
-    verified = worker.run(conf=asked | {"mode": "verify"}, **said)
+    verified = worker.run(conf={"kafka_s3": asked["kafka_s3"] | {"action": "verify"}}, **said)
     assert verified.succeeded, verified.log
     report = (verified.returned or {})["topics"][topic]["verification"]
     assert (report["objects"], report["size"]) == (1, landed.returned["size"])
@@ -57,7 +57,7 @@ def test_a_window_of_a_run_is_landed_verified_and_restored_as_its_conf_says(
     assert not missed.succeeded
     assert "MissingObjectError" in missed.log
     assert info.key in missed.log
-    restored = worker.run(conf=asked | {"mode": "restore"}, **said)
+    restored = worker.run(conf={"kafka_s3": asked["kafka_s3"] | {"action": "restore"}}, **said)
     assert restored.succeeded, restored.log
     assert (restored.returned or {})["topics"][topic]["verification"]["restored"] == [info.key]
     again = store.get(info.key)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_kafka_s3.batch.source import Isolation
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import Daily, Format, JsonLines, Layout, Limits, RawBytes
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.spark.frames import read_directly, slice_frame
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 ISOLATION: Isolation = "read_committed"
 OURS = {
-    "ours: bytes": Format(kind="bytes"),
-    "ours: JSON": Format(kind="json"),
-    "ours: JSON gzip": Format(kind="json", compression="gzip"),
+    "ours: bytes": RawBytes(),
+    "ours: JSON": JsonLines(),
+    "ours: JSON gzip": JsonLines(compression="gzip"),
 }
 
 
@@ -49,8 +49,8 @@ class Bench:
 
     def pipeline(self, format_: Format, records: int) -> Pipeline:
         """A pipeline in an empty bucket that lands that many records."""
-        layout = Layout(format=format_, partitioner=Partitioner(kind="daily"))
-        limits = {"max_records_per_run": records, "max_slice_records": self.config["slice_records"]}
+        layout = Layout(format=format_, partitioner=Daily())
+        limits = {"limits": Limits(records_per_run=records, records_per_slice=self.config["slice_records"])}
         return Pipeline(kafka=self.kafka, endpoint=self.config["endpoint"], layout=layout, settings=limits)
 
     def frame(self, records: int, options: dict[str, str], *columns: str) -> DataFrame:

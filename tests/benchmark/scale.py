@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits, RawBytes
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.inspect.status import topic_status
@@ -48,7 +48,7 @@ RECORDS_PER_TOPIC: Final = 10
 
 _TOPIC: Final = "events"
 _PIPELINE: Final = "lake"
-_LAYOUT: Final = Layout(format=Format(kind="bytes"))
+_LAYOUT: Final = Layout(format=RawBytes())
 _MEGABYTE: Final = 1_000_000
 _ROUNDS: Final = 25
 
@@ -113,7 +113,11 @@ class _World:
 
     def attempt(self, run: str, **settings: Any) -> Run:
         """A try of a run."""
-        said: dict[str, Any] = {"mode": "incremental", "starting": "earliest", "max_slice_records": 10**8}
+        said: dict[str, Any] = {
+            "offsets": "incremental",
+            "starting": "earliest",
+            "limits": Limits(records_per_slice=10**8),
+        }
         return self.pipeline().run(RunRequest(run=run, layout=_LAYOUT, **(said | settings)))
 
     def timed(self, what: Callable[[], object]) -> tuple[float, int]:
@@ -202,13 +206,13 @@ def _history(config: dict[str, Any]) -> dict[str, Any]:
     told["look_ratio"] = round(many / few, 2)
     told["status_s"], told["status_requests"] = world.timed(lambda: topic_status(committer.log, world.kafka))
     for what, window in (("latest", (2 * BATCHES - 2, 2 * BATCHES)), ("oldest", (0, 2))):
-        run = world.attempt(what, mode="data_interval", window={0: window})
+        run = world.attempt(what, offsets="data_interval", window={0: window})
         told[f"{what}_window_s"], told[f"{what}_window_requests"] = world.timed(run.advance)
     told["repair_s"], told["repair_requests"] = world.timed(
         lambda: repair(world.committer(), start={0: 0}, dry_run=True)
     )
     found: list[Any] = []
-    verify = world.attempt("verify", purpose="verify")
+    verify = world.attempt("verify", action="verify")
     told["verify_s"], told["verify_requests"] = world.timed(lambda: found.append(verify.advance()))
     assert found[0].verified == BATCHES
     told["grows_mb"] = round(_rss() - before)
@@ -229,7 +233,7 @@ def _topics(config: dict[str, Any]) -> dict[str, Any]:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     kafka = {"bootstrap.servers": config["bootstrap_servers"]}
-    pipeline = Pipeline(kafka=kafka, endpoint=config["endpoint"], layout=Layout(format=Format(kind="json")))
+    pipeline = Pipeline(kafka=kafka, endpoint=config["endpoint"], layout=Layout(format=JsonLines()))
     first, *topics = config["topics"]
     warm = pipeline.execute(spark, first, run="warm")
     assert all(outcome.status == "decided" for outcome in warm.values())

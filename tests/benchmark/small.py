@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
 from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
 from dev.airflow_home import SPARK_JARS
@@ -29,11 +29,11 @@ def small_runs(config: dict[str, Any]) -> dict[str, float]:
     Args:
         config: ``bootstrap_servers``, ``endpoint``, ``topic`` and ``rounds``.
     """
-    layout = Layout(format=Format(kind="json"))
+    layout = Layout(format=JsonLines())
 
     def run(execute: Callable[[JobSpec, Path], JobResult | None], **more: Any) -> float:
         kafka = {"bootstrap.servers": config["bootstrap_servers"]}
-        limits = {"max_records_per_run": RECORDS}
+        limits = {"limits": Limits(records_per_run=RECORDS)}
         pipeline = Pipeline(kafka=kafka, endpoint=config["endpoint"], layout=layout, settings=limits)
         plan = pipeline.plan(config["topic"], "run")
         with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:

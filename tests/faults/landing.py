@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Format, Layout
+from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Layout, Limits, parse_format
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
@@ -59,7 +59,7 @@ class Topic:
     @property
     def layout(self) -> Layout:
         """Of its objects."""
-        return Layout(topics_dir=self.topics_dir, format=Format(kind=self.format), part_size=MIN_PART_SIZE)
+        return Layout(topics_dir=self.topics_dir, format=parse_format(self.format), part_size=MIN_PART_SIZE)
 
     @property
     def control(self) -> str:
@@ -125,10 +125,10 @@ class Landing:
     def attempt(self, run: str, **settings: Any) -> Run:
         """One attempt of a run."""
         given: Mapping[str, Any] = {
-            "mode": "incremental",
+            "offsets": "incremental",
             "layout": self.topic.layout,
             "starting": "earliest",
-            "max_slice_records": 2 if self.topic.size == SMALL else 100,
+            "limits": Limits(records_per_slice=2 if self.topic.size == SMALL else 100),
             "adopt_wait": 0.0,
         }
         request = RunRequest(run=run, **{**given, **settings})
@@ -143,7 +143,7 @@ class Landing:
 
     def execute(self, plan: Plan, run: str) -> Manifest:
         """What the job does with a plan: read, upload, decide, carry out."""
-        return execute(self.committer, plan, run=run)
+        return execute_plan(self.committer, plan, run=run)
 
     def check(self, **how: Any) -> BucketSummary:
         """Hold the bucket against Kafka, record by record: everything is landed once and nothing is open."""

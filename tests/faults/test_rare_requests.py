@@ -157,7 +157,7 @@ def test_bytes_that_are_damaged_on_their_way_are_no_damaged_object(site: Site) -
     assert site.landing(topic).run("run").status == "ok"
     rule = site.proxy.add(Flip(), operation="GetObject", key=f"{topic.data}*")
 
-    assert site.landing(topic).run("run", purpose="verify").status == "ok"
+    assert site.landing(topic).run("run", action="verify").status == "ok"
 
     assert rule.struck == 1
 

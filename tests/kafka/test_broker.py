@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dev.kafka_broker import BrokerError, KafkaBroker, free_ports, main
+from dev.kafka_broker import BrokerError, KafkaBroker, main
+from dev.ports import free_ports, listens
+from dev.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,22 +27,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.setattr(tempfile, "tempdir", None)
     yield tmp_path
     tempfile.tempdir = None
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, f"waited for {what} in vain"
-
-
-def listens(port: int) -> bool:
-    """Whether anybody takes connections there."""
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def test_a_taken_port_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +52,7 @@ def test_a_broker_that_does_not_come_up_says_its_last_words(temporary: Path) -> 
     """And nothing of it is left."""
     (free,) = free_ports(1)
 
-    with pytest.raises(BrokerError, match=r"(?s)exit code 1; last words:.*no\.such\.Authorizer"):
+    with pytest.raises(BrokerError, match=r"(?s)exit status 1.*no\.such\.Authorizer"):
         KafkaBroker(config={"authorizer.class.name": "no.such.Authorizer"}, port=free).start()
 
     assert list(temporary.glob("kafka-broker-*")) == []

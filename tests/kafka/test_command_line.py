@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
@@ -53,8 +53,10 @@ def test_a_batch_that_its_planner_left_is_landed_by_the_command_line(
         bucket = S3Store(make_client(S3Settings(endpoint_url=server.endpoint, region="us-east-1"), credentials), "lake")
         store = DurableStore(bucket, Retrier())
         pipeline = TopicPipeline(store, source, topics_dir="topics", pipeline="p", topic=topic)
-        layout = Layout(format=Format(kind="json", compression="gzip"))
-        request = RunRequest(run="left", mode="incremental", layout=layout, starting="earliest", attempt="try 1 on w")
+        layout = Layout(format=JsonLines(compression="gzip"))
+        request = RunRequest(
+            run="left", offsets="incremental", layout=layout, starting="earliest", attempt="try 1 on w"
+        )
         assert isinstance(pipeline.run(request).advance(), Plan)
 
         said: list[str] = []

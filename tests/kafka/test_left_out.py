@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
@@ -46,9 +46,9 @@ class Pipeline:
         request = RunRequest(
             **{
                 "run": run,
-                "mode": "incremental" if window is None else "data_interval",
+                "offsets": "incremental" if window is None else "data_interval",
                 "window": window,
-                "layout": Layout(format=Format(kind="json")),
+                "layout": Layout(format=JsonLines()),
                 "starting": "earliest" if window is None else None,
                 **settings,
             }

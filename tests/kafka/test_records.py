@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     DataLossError,
@@ -15,8 +16,9 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicNotFoundError,
 )
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
-from airflow_provider_kafka_s3.kafka.records import RECORD_SCHEMA, read_records
+from airflow_provider_kafka_s3.kafka.records import read_records
 from dev.kafka_broker import KafkaBroker, Message
+from dev.waiting import wait_until
 
 MakeTopic = Callable[..., str]
 Read = Callable[..., list[tuple[int, bytes | None]]]
@@ -132,7 +134,7 @@ def test_deleted_records_are_a_data_loss_that_names_them(
     kafka_broker.produce(topic, messages(*"abcdef"))
     kafka_broker.delete_records(topic, {0: 4})
 
-    with pytest.raises(DataLossError, match=rf"{topic}' partition 0: offsets \[1, 4\).*holds \[4, 6\)"):
+    with pytest.raises(DataLossError, match=rf"{topic}' partition 0: offsets \[1, 4\).*has \[4, 6\)"):
         read(topic, 1, 6)
     assert read(topic, 4, 6) == [(4, b"e"), (5, b"f")]
 
@@ -156,11 +158,11 @@ def test_records_deleted_while_they_are_read_are_a_data_loss(
 
 
 def test_offsets_beyond_the_end_are_a_data_loss(kafka_broker: KafkaBroker, make_topic: MakeTopic, read: Read) -> None:
-    """Planned offsets that the log does not have any more: it was cut off or the topic made again."""
+    """Planned offsets that the log does not have any more: it was truncated, or the topic created again."""
     topic = make_topic()
     kafka_broker.produce(topic, messages(*"abc"))
 
-    with pytest.raises(DataLossError, match=r"offsets \[3, 9\).*made again"):
+    with pytest.raises(DataLossError, match=r"offsets \[3, 9\).*created again"):
         read(topic, 0, 9, timeout=1.0)
     with pytest.raises(DataLossError, match=r"offsets \[5, 9\)"):
         read(topic, 5, 9, timeout=1.0)
@@ -179,7 +181,7 @@ def test_compacted_records_are_no_loss(kafka_broker: KafkaBroker, make_topic: Ma
         kafka_broker.produce(topic, [Message(b"new", key=b"k", partition=0)])
         return read(topic, 0, 7) == [(6, b"other")]
 
-    kafka_broker.wait_until(compacted, f"the compaction of {topic}")
+    wait_until(compacted, f"the compaction of {topic}")
 
     assert read(topic, 0, 6) == []
     assert read(topic, 3, 7) == [(6, b"other")]

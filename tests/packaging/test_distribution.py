@@ -30,7 +30,7 @@ def test_the_wheel_runs_from_its_own_place(installed: Environment) -> None:
 
 def test_the_script_for_spark_is_found_from_anywhere(either: Environment) -> None:
     """Inside the installed package, or beside the package in a checkout."""
-    code = f"from {OURS}.spark.scripts import job_script; print(json.dumps(str(job_script())))"
+    code = f"from {OURS}.submit.job_script import job_script; print(json.dumps(str(job_script())))"
     script = Path(either.ask(code))
     assert script.is_absolute()
     assert script.read_text() == (ROOT / "spark_jobs" / "kafka_to_s3.py").read_text()

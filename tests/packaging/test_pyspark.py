@@ -47,11 +47,11 @@ def test_the_extra_installs_one_version_of_both_the_newest_that_is_tested(instal
     assert extra == {f"pyspark=={TESTED[-1]}", f"pyspark-client=={TESTED[-1]}"}
 
 
-def test_the_connector_of_the_examples_is_that_of_the_extra() -> None:
-    """What a newcomer copies is refused otherwise."""
-    files = [*(ROOT / "dags").glob("*.py"), *(ROOT / "docs").rglob("*.md")]
-    found = {version for f in files for version in re.findall(r"spark-sql-kafka-0-10_2\.13:([\d.]+)", f.read_text())}
-    assert found == {TESTED[-1]}
+def test_no_example_names_a_version_of_the_connector() -> None:
+    """What a newcomer copies works with any Spark: the operator takes the connector of the one that is there."""
+    files = [ROOT / "README.md", *(ROOT / "dags").glob("*.py"), *(ROOT / "docs").rglob("*.md")]
+    assert len(files) > 20
+    assert [file.name for file in files if re.search(r"spark-sql-kafka-0-10_2\.1\d:\d", file.read_text())] == []
 
 
 def test_the_tests_run_with_the_versions_that_are_said_to_be_tested() -> None:

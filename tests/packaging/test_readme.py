@@ -19,7 +19,7 @@ import pytest
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, read_source
-from dev.airflow_home import SPARK_JARS, AirflowHome
+from dev.airflow_home import SPARK_JARS, AirflowHome, spark_defaults
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
 from tests.documentation import README, ROOT, snippets
@@ -112,7 +112,9 @@ def new_user(
     (programs / "pip").write_text(PIP.format(uv=uv))
     (programs / "pip").chmod(0o755)
     venv.create(environment, symlinks=True)
-    home = AirflowHome(tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags"))
+    # Settings of Spark bring the connector as jars that are here, for not every registry has all its parts.
+    defaults = spark_defaults(tmp_path_factory.mktemp("spark"), _jars(lines))
+    home = AirflowHome(tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags"), environment=defaults)
     path = f"{programs}:{environment / 'bin'}:{os.environ['PATH']}"
     with ThreadedS3Server(buckets=[BUCKET]) as s3:
         shell = Shell(checkout, home.environment | {"VIRTUAL_ENV": str(environment), "PATH": path}, s3.endpoint)
@@ -121,11 +123,8 @@ def new_user(
         here = connections.replace("localhost:9092", own_broker.bootstrap_servers)
         shell.succeed(here.replace("http://localhost:9000", s3.endpoint))
         (dag,) = snippets(README, "python")
-        # The one edit of the DAG: the same connector as jars that are here, for not every registry has all its parts.
-        jars = f'jars="{_jars()}"'
-        assert dag.count("packages=connector") == 1
         dags = Path(home.environment["AIRFLOW__CORE__DAGS_FOLDER"])
-        (dags / "orders.py").write_text(dag.replace("packages=connector", jars))
+        (dags / "orders.py").write_text(dag)
         yield shell
 
 
@@ -137,10 +136,11 @@ def _line_to_install(lines: Sequence[str]) -> str:
     return line.replace(locks[0], lock)
 
 
-def _jars() -> str:
-    """The connector of the Spark that the README installs."""
-    (found,) = re.findall(r"spark-sql-kafka-0-10_2\.13:(\d+\.\d+)", README.read_text())
-    return ",".join(map(str, sorted((SPARK_JARS.parent / f"spark-{found}").glob("*.jar"))))
+def _jars(lines: Sequence[str]) -> Path:
+    """Folder of the connector of the Spark that the README installs."""
+    (lock,) = re.findall(r"requirements/[\w.-]+\.lock", _line_to_install(lines))
+    (found,) = re.findall(r"^pyspark==(\d+\.\d+)", (ROOT / lock).read_text(), re.MULTILINE)
+    return SPARK_JARS.parent / f"spark-{found}"
 
 
 def _remedies(text: str) -> list[str]:
@@ -184,7 +184,7 @@ def test_a_new_user_lands_topics_and_mends_them_by_the_commands_that_errors_prin
     gone = next(iter(new_user.store.list("topics/orders/"))).key
     for key in (gone, "topics/_kafka_s3/orders/refunds/marker.json"):
         new_user.bucket.delete_object(Bucket=BUCKET, Key=key)
-    failed = new_user.run("""airflow dags test orders --conf '{"mode": "verify"}'""")
+    failed = new_user.run("""airflow dags test orders --conf '{"kafka_s3": {"action": "verify"}}'""")
     assert failed.code != 0, failed.text
     assert gone in failed.text
 
@@ -198,9 +198,10 @@ def test_a_new_user_lands_topics_and_mends_them_by_the_commands_that_errors_prin
 
 
 @pytest.mark.timeout(600)
-def test_the_doctor_finds_nothing_wrong_in_the_environment_of_the_readme(new_user: Shell) -> None:
+def test_the_doctor_finds_nothing_wrong_in_the_environment_of_the_readme(new_user: Shell, lines: Sequence[str]) -> None:
     """It reads the connections of the database, both systems answer, and pyspark is of one piece."""
     where = "--bucket lake --aws-conn-id aws_default --kafka-conn-id kafka_default"
-    said = new_user.succeed(f"kafka-s3 doctor {where} --jars '{_jars()}'")
+    jars = ",".join(map(str, sorted(_jars(lines).glob("*.jar"))))
+    said = new_user.succeed(f"kafka-s3 doctor {where} --jars '{jars}'")
     assert "ERROR" not in said
     assert "is whole" in said

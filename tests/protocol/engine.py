@@ -17,9 +17,9 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
-from airflow_provider_kafka_s3.batch.request import Mode, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.request import RunRequest, TargetOffsets, TopicResult
 from airflow_provider_kafka_s3.batch.source import Source
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import Layout, Limits, RawBytes
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import DataLossError
@@ -41,7 +41,7 @@ R = TypeVar("R")
 TOPIC = "events"
 PIPELINE = "pipeline"
 TOPICS_DIR = "topics"
-LAYOUT = Layout(topics_dir=TOPICS_DIR, format=Format(kind="bytes"))
+LAYOUT = Layout(topics_dir=TOPICS_DIR, format=RawBytes())
 CONTROL = keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
 
 
@@ -208,19 +208,30 @@ class Engine:
         self.committer = self.pipeline.committer
         self.new_nonce = lambda: f"{rng.getrandbits(128):032x}"
 
-    def request(self, run: str, mode: Mode = "incremental", **settings: Any) -> RunRequest:
-        """A run with small slices. A window determines the pipeline's start, as with ``offsets="data_interval"``."""
-        starting = None if mode == "data_interval" else "earliest"
-        defaults: dict[str, Any] = {"layout": LAYOUT, "starting": starting, "max_slice_records": 3, "adopt_wait": 0.0}
-        return RunRequest(run=run, mode=mode, **(defaults | settings))
+    def request(self, run: str, offsets: TargetOffsets = "incremental", **settings: Any) -> RunRequest:
+        """A run with small slices. A window determines the pipeline's start, as with ``offsets="data_interval"``.
+
+        Args:
+            run: its key.
+            offsets: what it covers.
+            settings: further arguments of the request; ``limits`` is a mapping.
+        """
+        starting = None if offsets == "data_interval" else "earliest"
+        defaults: dict[str, Any] = {
+            "layout": LAYOUT,
+            "starting": starting,
+            "adopt_wait": 0.0,
+        }
+        limits = Limits(**({"records_per_slice": 3} | settings.pop("limits", {})))
+        return RunRequest(run=run, offsets=offsets, limits=limits, **(defaults | settings))
 
     def topic_run(self, request: RunRequest) -> Run:
         """One attempt of a run."""
         return self.pipeline.run(request)
 
-    def run(self, run: str, mode: Mode = "incremental", **settings: Any) -> TopicResult:
+    def run(self, run: str, offsets: TargetOffsets = "incremental", **settings: Any) -> TopicResult:
         """One complete attempt of a run, with the parts of operator and Spark job."""
-        request = self.request(run, mode, **settings)
+        request = self.request(run, offsets, **settings)
         attempt = self.topic_run(request)
         while not isinstance(step := attempt.advance(), TopicResult):
             self.execute(step, request)
@@ -248,7 +259,12 @@ class Engine:
 
 
 def crash_after(
-    document: str, bucket: ObjectStore, kafka: SimulatedKafka, run: str, mode: Mode = "incremental", **settings: Any
+    document: str,
+    bucket: ObjectStore,
+    kafka: SimulatedKafka,
+    run: str,
+    offsets: TargetOffsets = "incremental",
+    **settings: Any,
 ) -> None:
     """Run until the process ends, right after it has written a control document.
 
@@ -257,10 +273,10 @@ def crash_after(
         bucket: the bucket.
         kafka: the cluster.
         run: key of the run.
-        mode: of the run.
+        offsets: of the run.
         settings: further arguments of :meth:`Engine.request`.
     """
     store = FaultyStore(bucket)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key=document)
     with pytest.raises(SimulatedCrash):
-        Engine(store, kafka).run(run, mode, **settings)
+        Engine(store, kafka).run(run, offsets, **settings)

@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import Layout, RawBytes
 from airflow_provider_kafka_s3.documents.codec import Document, encode
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry, SliceResult
 from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
@@ -40,7 +40,7 @@ def batch_of(
         layout: None: raw bytes below ``topics``.
         objects: number of objects, with equal numbers of records.
     """
-    layout = layout or Layout(format=Format(kind="bytes"))
+    layout = layout or Layout(format=RawBytes())
     ((partition, ((start, end),)),) = claim.items()
     plan = Plan(
         batch=number,

@@ -365,7 +365,7 @@ MUTATIONS: Final = (
                 f"{BATCH}/objects.py",
                 "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
                 "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n"
-                '                if answer is CompleteAnswer.GONE:\n                    return "visible"\n',
+                '                if answer is CompleteResult.GONE:\n                    return "visible"\n',
             ),
         ),
     ),
@@ -377,7 +377,7 @@ MUTATIONS: Final = (
                 f"{BATCH}/objects.py",
                 "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n",
                 "                answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())\n"
-                '                if answer is CompleteAnswer.DONE:\n                    return "visible"\n',
+                '                if answer is CompleteResult.DONE:\n                    return "visible"\n',
             ),
         ),
     ),
@@ -387,8 +387,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/objects.py",
-                "            refusals += answer is CompleteAnswer.REFUSED\n",
-                "            if answer is CompleteAnswer.REFUSED:\n"
+                "            refusals += answer is CompleteResult.REFUSED\n",
+                "            if answer is CompleteResult.REFUSED:\n"
                 "                self._abort(entry)\n                return self._appears(plan, entry)\n",
             ),
         ),
@@ -445,7 +445,7 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/objects.py",
-                "if answer not in (CompleteAnswer.DONE, CompleteAnswer.GONE):\n",
+                "if answer not in (CompleteResult.DONE, CompleteResult.GONE):\n",
                 "if False:\n",
             ),
         ),

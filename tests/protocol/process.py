@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
-from airflow_provider_kafka_s3.batch.request import Purpose
+from airflow_provider_kafka_s3.batch.request import Action
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -34,7 +34,7 @@ class Process(Actor):
         late_keys: per late request the key that it would make visible by itself, or None.
         intact: its run succeeded before, so it may only write objects deleted since.
         restoring: it may write deleted objects again.
-        purpose: of its run.
+        action: of its run.
         rebuilt: keys of objects that it built again from Kafka.
         writing_again: like ``rebuilt``, since its last read of the marker.
     """
@@ -47,7 +47,7 @@ class Process(Actor):
         self.late_keys: list[str | None] = []
         self.intact = False
         self.restoring = False
-        self.purpose: Purpose = "resume"
+        self.action: Action = "land"
         self.rebuilt: frozenset[str] = frozenset()
         self.writing_again: frozenset[str] = frozenset()
         self.engine = Engine(
@@ -63,7 +63,7 @@ class Process(Actor):
     def choose(self, request: Request) -> Fault | None:
         """Let other actors run before each request, then choose its fault."""
         self.pause()
-        if request.writes and self.purpose == "verify":
+        if request.writes and self.action == "verify":
             self.world.watch.fail(f"I5 run {self.key}, which only verifies, sent {request.operation} {request.key}")
         if request.writes and self.intact and request.key not in self.world.watch.ever_deleted:
             self.world.watch.fail(f"I5 a rerun of intact run {self.key} sent {request.operation} {request.key}")

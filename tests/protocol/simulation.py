@@ -226,40 +226,43 @@ class World:
 
     # -- drivers, jobs and tasks --------------------------------------------------------------------------------------
 
-    def start_driver(self, key: str | None = None, mode: str | None = None) -> Process:
+    def start_driver(self, key: str | None = None, offsets: str | None = None) -> Process:
         """Start a new run, or repeat one, as Airflow does after a failure or when somebody clears a task."""
         rng = self.rng
         known = sorted(self.requests)
         key = key or (rng.choice(known) if known and rng.random() < 0.5 else f"run-{len(known):03d}")
         if key not in self.requests:
-            settings: dict[str, Any] = {"mode": mode or rng.choice(("incremental", "data_interval", "data_interval"))}
+            settings: dict[str, Any] = {
+                "offsets": offsets or rng.choice(("incremental", "data_interval", "data_interval"))
+            }
             settings["starting"] = self.starting
-            if settings["mode"] == "data_interval":
+            if settings["offsets"] == "data_interval":
                 start = rng.randint(0, self.environment.clock + 1)
                 settings["window"] = window = (start, start + rng.choice((2, 5, 20)))
                 settings["starting"] = rng.choice((self.starting, None))
                 self.due[key] = self.kafka.topic_id(TOPIC), self.environment.due(window)
-            elif settings["mode"] == "incremental" and mode is None and rng.random() < 0.2:
-                settings["max_records_per_run"] = 7
+            elif settings["offsets"] == "incremental" and offsets is None and rng.random() < 0.2:
+                settings["limits"] = {"records_per_run": 7}
             self.requests[key] = settings
         succeeded = key in self.landed
         process = self.spawn("driver", self._drive, key)
         # Only a run that has succeeded may restore: it can only write objects that a user deleted.
         process.restoring = succeeded and rng.random() < 0.5
         process.intact = succeeded
-        # Some repeated runs verify instead.
-        process.purpose = "resume" if not succeeded or self.now % 3 else "restore" if process.restoring else "verify"
+        # Some repeated runs verify or restore instead.
+        process.action = "land" if not succeeded or self.now % 3 else "restore" if process.restoring else "verify"
         return process
 
     def _drive(self, process: Process) -> TopicResult:
+        settings = self.requests[process.key]
+        limits = settings.get("limits", {}) | {"records_per_batch": self.rng.choice((4, 9, None))}
         request = process.engine.request(
             process.key,
-            **self.requests[process.key],
+            **settings | {"limits": limits},
             on_future_timestamp=self.on_future_timestamp,
-            max_records_per_batch=self.rng.choice((4, 9, None)),
             on_data_loss=self.on_data_loss,
             on_missing="restore" if process.restoring else self.rng.choice(("fail", "ignore")),
-            purpose=process.purpose,
+            action=process.action,
             adopt_wait=self.rng.choice((0.0, 4.0, 20.0)),
         )
         return drive(self, process, request)
@@ -272,10 +275,10 @@ class World:
             return
         outcome = process.result.status if process.result is not None else type(process.error).__name__
         self._check_error(process)
-        if process.purpose != "resume":
-            self.counts[f"runs with purpose {process.purpose}"] += 1
+        if process.action != "land":
+            self.counts[f"runs with action {process.action}"] += 1
         self.counts[f"runs that ended {outcome}"] += 1
-        if outcome in ("ok", "empty") and process.purpose == "resume":
+        if outcome in ("ok", "empty") and process.action == "land":
             self._check_window(process)
         if outcome == "ok":
             marker = self.watch.state.marker
@@ -350,22 +353,22 @@ class World:
 
     def _land_the_rest(self) -> None:
         """Start new runs, with the documented remedies, until neither these nor ``recover`` find anything to land."""
-        mode, outcome = "incremental", ""
+        offsets, outcome = "incremental", ""
         for i in range(90):
             owed, planned = self._owed(), set(self.watch.state.plans)
-            driver = self._run_to_end(self.start_driver(f"final-{i:02d}", mode))
+            driver = self._run_to_end(self.start_driver(f"final-{i:02d}", offsets))
             outcome = "" if driver.result is None else driver.result.status
             if outcome == "empty" and (left_out := owed & self._owed()):
                 self.watch.fail(f"I6 left out: run {driver.key} found nothing to land, although {left_out} is owed")
             if self.rng.random() < 0.5:
                 self.apply_late_request()
             if outcome == "empty":
-                if mode == "recover":
+                if offsets == "recover":
                     # Batches planned after it started belong to other runs.
                     if left := [n for n in sorted(planned) if self._is_open(n)]:
                         self.watch.fail(f"I6 batches {left} are left open")
                     return
-                mode = "recover"
+                offsets = "recover"
             elif isinstance(driver.error, TopicRecreatedError):
                 self._run_to_end(self.spawn("operator", reset))
             elif isinstance(driver.error, DataLossError):

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
+import multiprocessing
 import random
 import time
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import MIN_PART_SIZE, Format, Layout
+from airflow_provider_kafka_s3.config import MIN_PART_SIZE, JsonLines, Layout, Limits
 from airflow_provider_kafka_s3.exceptions import TerminalError, TransientError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
@@ -31,7 +31,7 @@ for _name in ("boto3", "botocore.client", "confluent_kafka", "confluent_kafka.ad
 
 TOPICS_DIR = "topics"
 PIPELINE = "soak"
-LAYOUT = Layout(topics_dir=TOPICS_DIR, format=Format(kind="json", compression="gzip"), part_size=MIN_PART_SIZE)
+LAYOUT = Layout(topics_dir=TOPICS_DIR, format=JsonLines(compression="gzip"), part_size=MIN_PART_SIZE)
 
 
 def client_of(told: dict[str, Any]) -> S3Client:
@@ -60,11 +60,11 @@ def land(pipeline: TopicPipeline, run: str, window: tuple[int, int] | None = Non
     return pipeline.land(
         RunRequest(
             run=run,
-            mode="incremental" if window is None else "data_interval",
+            offsets="incremental" if window is None else "data_interval",
             window=window,
             layout=LAYOUT,
             starting="earliest",
-            max_slice_records=400,
+            limits=Limits(records_per_slice=400),
             adopt_wait=0.5,
         )
     )
@@ -73,9 +73,10 @@ def land(pipeline: TopicPipeline, run: str, window: tuple[int, int] | None = Non
 def work(told: dict[str, Any], say: Connection) -> None:
     """Land until killed, or until an error that calls for a person; ``say`` is told what begins and how it ends."""
     logging.disable(logging.WARNING)  # Most of what happens here is something to warn of.
-    rng, parent, number = random.Random(told["seed"]), os.getppid(), int(told["first_run"])
+    rng, parent, number = random.Random(told["seed"]), multiprocessing.parent_process(), int(told["first_run"])
+    assert parent is not None
     store = make_pipeline(told).log.store
-    while os.getppid() == parent:
+    while parent.is_alive():
         say.send(("begins", number))
         try:
             # The log remembers what it has read: a new run begins with nothing.
@@ -91,4 +92,5 @@ def work(told: dict[str, Any], say: Connection) -> None:
         else:
             say.send(("lands", result.status))
             number += 1
-        time.sleep(rng.uniform(0.05, 0.4))
+        # Between two runs, or until the parent has ended.
+        parent.join(rng.uniform(0.05, 0.4))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import Layout
@@ -105,7 +105,7 @@ class Pipeline:
         """One attempt of a run over a topic."""
         starting = None if "window" in self.settings else "earliest"
         request = RunRequest(
-            **{"run": run, "mode": "incremental", "layout": self.layout, "starting": starting, **self.settings}
+            **{"run": run, "offsets": "incremental", "layout": self.layout, "starting": starting, **self.settings}
         )
         return self.topic_pipeline(topic).run(request)
 
@@ -160,7 +160,7 @@ class Pipeline:
         """Run until the target is covered, without Spark: this process reads the records."""
         attempt = self.topic_run(topic, run)
         while isinstance(step := attempt.advance(), Plan):
-            execute(attempt.committer, step, run=run, on_data_loss=attempt.request.on_data_loss)
+            execute_plan(attempt.committer, step, run=run, on_data_loss=attempt.request.on_data_loss)
         return step
 
     def committer(self, topic: str) -> Committer:

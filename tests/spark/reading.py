@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3.config import MIB, Format, Layout
+from airflow_provider_kafka_s3.config import MIB, JsonLines, Layout
 from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
 from airflow_provider_kafka_s3.testing.invariants import SourceRecords, check_bucket
 from dev.kafka_broker import Message
@@ -19,7 +19,7 @@ from tests.spark.probes import Gate, held_still
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JSON: Final = Layout(format=Format(kind="json"), part_size=5 * MIB)
+JSON: Final = Layout(format=JsonLines(), part_size=5 * MIB)
 BATCH_SIZE: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 SIP: Final = {
     # Spark has little more of the log than its worker took.

@@ -14,7 +14,17 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_kafka_s3.batch.source import Isolation
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import (
+    MIB,
+    ByPartition,
+    Daily,
+    JsonLines,
+    Layout,
+    Limits,
+    RawBytes,
+    Rotation,
+    TimePattern,
+)
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.spark.frames import record_frame
@@ -35,7 +45,7 @@ MakeTopic = Callable[..., str]
 
 DAY = 86_400_000
 EPOCH = 1_700_000_000_000
-JSON = Layout(format=Format(kind="json"))
+JSON = Layout(format=JsonLines())
 BATCH_SIZE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
@@ -62,14 +72,14 @@ def test_the_same_plan_and_records_give_the_same_bytes_in_two_empty_buckets(
     topic = make_topic(2)
     kafka_broker.produce(topic, records(2_000))
     layout = Layout(
-        format=Format(kind="json", compression="gzip"),
-        partitioner=Partitioner(kind="daily"),
+        format=JsonLines(compression="gzip"),
+        partitioner=Daily(),
         rotation=Rotation(flush_size=300),
     )
     stored = []
     usual = spark.conf.get(BATCH_SIZE)
     for batch_size in (usual, "37"):
-        pipeline = make_pipeline(layout=layout, settings={"max_slice_records": 400})
+        pipeline = make_pipeline(layout=layout, settings={"limits": Limits(records_per_slice=400)})
         spark.conf.set(BATCH_SIZE, batch_size)
         assert pipeline.land(spark, topic)[0].status == "ok"
         stored.append(pipeline.bodies())
@@ -88,7 +98,7 @@ def test_every_task_sees_exactly_one_slice(
 ) -> None:
     """However many slices, partitions and topics there are, each task reads the whole of one slice and nothing else."""
     topics = [make_topic(3), make_topic(1)]
-    pipeline = make_pipeline(layout=JSON, settings={"max_slice_records": 70})
+    pipeline = make_pipeline(layout=JSON, settings={"limits": Limits(records_per_slice=70)})
     plans: list[Plan] = []
     for topic, partitions in zip(topics, (3, 1), strict=True):
         kafka_broker.produce(topic, records(600, partitions=partitions))
@@ -136,7 +146,7 @@ def test_values_of_any_size_arrive_whole(
     kafka_broker.produce(topic, [Message(value, partition=0, timestamp=EPOCH) for value in sent])
     usual = spark.conf.get(BATCH_SIZE)
     for batch_size in (usual, "2"):
-        layout = Layout(format=Format(kind="bytes", on_null="ignore"), partitioner=Partitioner(kind="default"))
+        layout = Layout(format=RawBytes(on_null="ignore"), partitioner=ByPartition())
         pipeline = make_pipeline(layout=layout)
         spark.conf.set(BATCH_SIZE, batch_size)
         assert pipeline.land(spark, topic)[0].status == "ok"
@@ -152,8 +162,8 @@ def test_records_out_of_order_go_to_the_partition_of_their_own_timestamp(
     """A mixed-up copy of all flights: each is once in the bucket, in the month it has by its own timestamp."""
     topic = f"shuffled-{make_topic()}"
     load(kafka_broker, topic, order="shuffled")
-    monthly = Partitioner(kind="time", path_format="'year'=YYYY/'month'=MM", duration_ms=DAY // 24)
-    compressed = Format(kind="json", compression="gzip")
+    monthly = TimePattern(path_format="'year'=YYYY/'month'=MM", duration_ms=DAY // 24)
+    compressed = JsonLines(compression="gzip")
     pipeline = make_pipeline(layout=Layout(format=compressed, partitioner=monthly))
     pipeline.land(spark, topic)
 
@@ -173,7 +183,7 @@ def test_the_first_day_of_the_epoch_is_a_day_like_any_other(
     """Its first millisecond and its last lie in the same folder."""
     topic = make_topic(1)
     kafka_broker.produce(topic, [Message(b'{"a":1}', timestamp=1), Message(b'{"a":2}', timestamp=DAY - 1)])
-    pipeline = make_pipeline(layout=Layout(format=Format(kind="json"), partitioner=Partitioner(kind="daily")))
+    pipeline = make_pipeline(layout=Layout(format=JsonLines(), partitioner=Daily()))
     pipeline.land(spark, topic)
     day = dt.datetime.fromtimestamp(0, dt.UTC)
     assert pipeline.data_keys() == [
@@ -205,7 +215,7 @@ def test_an_invalid_record_of_one_topic_holds_nothing_else_back(
     good, bad = make_topic(2), make_topic(2)
     kafka_broker.produce(good, records(100))
     kafka_broker.produce(bad, [*records(30_000, size=300), Message(b'{"broken":', partition=1)])
-    pipeline = make_pipeline(layout=Layout(format=Format(kind="json"), part_size=5 * MIB))
+    pipeline = make_pipeline(layout=Layout(format=JsonLines(), part_size=5 * MIB))
     outcomes = pipeline.execute(spark, good, bad, run="run")
 
     assert outcomes[good].status == "decided"
@@ -287,7 +297,7 @@ def test_a_topic_that_was_created_again_is_not_read(
     kafka_broker.create_topic(topic, 1)
     kafka_broker.produce(topic, records(50, partitions=1))
     (outcome,) = pipeline.job(pipeline.spec({topic: plan}, "run", "unused"), spark).topics
-    assert outcome.error == "TopicRecreatedError"
+    assert outcome.kind == "topic_recreated"
     assert pipeline.decision(topic) is None
 
 
@@ -299,7 +309,7 @@ def test_a_killed_worker_costs_a_retry_and_no_record(
     kafka_broker.produce(topic, sent := records(40_000, partitions=1, size=300))
     gate = Gate()
     with ThreadedS3Server(middleware=gate) as server:
-        pipeline = make_pipeline(endpoint=server.endpoint, layout=Layout(format=Format(kind="json"), part_size=5 * MIB))
+        pipeline = make_pipeline(endpoint=server.endpoint, layout=Layout(format=JsonLines(), part_size=5 * MIB))
         plan = pipeline.plan(topic, "run")
         done: list[object] = []
         job = threading.Thread(
@@ -328,9 +338,7 @@ def test_a_worker_stays_small(
     small = records(150_000, size=330)
     large = [Message(json.dumps("y" * MIB).encode(), partition=n % 2, timestamp=EPOCH) for n in range(40)]
     kafka_broker.produce(topic, [*small, *large], compression_type="lz4", message_max_bytes=2 * MIB)
-    pipeline = make_pipeline(
-        layout=Layout(format=Format(kind="json", compression="gzip"), partitioner=Partitioner(kind="daily"))
-    )
+    pipeline = make_pipeline(layout=Layout(format=JsonLines(compression="gzip"), partitioner=Daily()))
     with WorkerMemory() as memory:
         pipeline.land(spark, topic)
     assert sum(pipeline.lines().values()) == len(small) + len(large)

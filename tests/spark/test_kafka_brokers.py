@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.testing.invariants import read_source, snapshot
 from dev.kafka_cluster import KafkaCluster
 from dev.s3_server import ThreadedS3Server
+from dev.waiting import wait_until
 from tests.spark.pipeline import MakePipeline, Pipeline
 from tests.spark.probes import Gate
 from tests.spark.reading import JSON, check, messages, outcome_of, reading, values
@@ -58,7 +59,7 @@ def refuses_to_plan(pipeline: Pipeline, cluster: KafkaCluster, topic: str) -> No
     """A run is a transient error after a bounded number of tries, and writes nothing."""
     pipeline.source, tried = impatient(cluster)
     before = snapshot(pipeline.store.store)
-    with pytest.raises(KafkaUnavailableError, match=f"(?=.*topic '{topic}').*(are down|are reachable|no answer)"):
+    with pytest.raises(KafkaUnavailableError, match=f"(?=.*topic '{topic}').*(are down|are reachable|no response)"):
         pipeline.topic_run(topic, "later").advance()
     # Twice for each of the few questions of a plan at most, and for the one that it fails at.
     assert 2 <= len(tried) <= 8
@@ -78,7 +79,7 @@ def test_a_leader_that_dies_during_a_read_costs_nothing_but_time(
         pipeline.source = KafkaSource(config, timeout=4.0)
         with reading(pipeline, gate, spark, topic) as done:
             cluster.other.kill()
-            cluster.wait_until(lambda: cluster.leader(topic) == 1, "another leader")
+            wait_until(lambda: cluster.leader(topic) == 1, "another leader")
         assert outcome_of(done).status == "decided", done
         assert pipeline.lines() == values(sent)
         check(pipeline, topic, read_source(pipeline.source, topic))
@@ -100,7 +101,7 @@ def test_a_broker_that_dies_during_a_read_fails_it_soon_and_a_retry_lands_all(
             cluster.other.kill()
             died = time.monotonic()
         outcome = outcome_of(done)
-        assert outcome.error == "SparkJobError", outcome
+        assert outcome.kind == "spark_job", outcome
         # Four attempts at two seconds each.
         assert time.monotonic() - died < 60
         assert pipeline.decision(topic) is None
@@ -109,10 +110,10 @@ def test_a_broker_that_dies_during_a_read_fails_it_soon_and_a_retry_lands_all(
         source = pipeline.source
         refuses_to_plan(pipeline, cluster, topic)
         cluster.revive()
-        cluster.wait_until(lambda: cluster.leader(topic) == 2, "the leader")
+        wait_until(lambda: cluster.leader(topic) == 2, "the leader")
         with cluster.other.paused():
             refuses_to_plan(pipeline, cluster, topic)
-        cluster.wait_until(lambda: cluster.leader(topic) == 2, "the leader")
+        wait_until(lambda: cluster.leader(topic) == 2, "the leader")
         pipeline.source = source
         pipeline.land(spark, topic)
         assert pipeline.lines() == values(sent)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.batch.roll_forward import roll_forward
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -84,7 +84,7 @@ def test_retention_that_overtakes_a_read_is_named_and_the_way_out_lands_the_rest
         with reading(pipeline, gate, spark, topic) as done:
             kafka_broker.delete_records(topic, {0: MANY - 100})
         outcome = outcome_of(done)
-        assert outcome.error == "DataLossError", outcome
+        assert outcome.kind == "data_loss", outcome
         assert f"offsets are gone from Kafka: topic '{topic}', 0: [0, {MANY - 100}) of batch 1" in str(outcome.message)
         assert "--on-data-loss skip" in str(outcome.message)
         assert pipeline.decision(topic) is None
@@ -114,7 +114,7 @@ def test_a_topic_made_again_in_the_middle_of_a_read_is_never_mixed_with_the_old_
             kafka_broker.create_topic(topic)
             kafka_broker.produce(topic, fresh := messages(MANY, label="new", size=1_000))
         outcome = outcome_of(done)
-        assert outcome.error == "TopicRecreatedError", outcome
+        assert outcome.kind == "topic_recreated", outcome
         assert "kafka-s3 reset" in str(outcome.message)
         assert pipeline.decision(topic) is None
         assert pipeline.data_keys() == []
@@ -167,7 +167,7 @@ def test_a_decided_batch_of_a_topic_made_again_is_completed_from_the_store_or_na
         attempt = pipeline.topic_run(topic, "run")
         plan = attempt.advance()
         assert isinstance(plan, Plan)
-        execute(attempt.committer, plan, run="run")
+        execute_plan(attempt.committer, plan, run="run")
     kafka_broker.delete_topic(topic)
     kafka_broker.create_topic(topic, 2)
     kafka_broker.produce(

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Limits, parse_format
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.testing.invariants import read_source
 from dev.kafka_broker import KafkaBroker, Message
+from dev.waiting import wait_until
 from tests.spark.pipeline import MakePipeline, Pipeline
 from tests.spark.probes import WorkerMemory
 from tests.spark.reading import JSON, check
@@ -66,7 +67,7 @@ def test_transactions_are_cut_anywhere_and_land_what_is_committed(
     kafka_broker.produce_transaction(topic, lines(*"klmno"))
     with kafka_broker.open_transaction(topic, lines(*"pqr")) as transaction:
         kafka_broker.produce(topic, lines("s"))
-        pipeline = land_both(topic, layout=JSON, settings={"max_slice_records": 3})
+        pipeline = land_both(topic, layout=JSON, settings={"limits": Limits(records_per_slice=3)})
         manifest = pipeline.decision(topic)
         assert manifest is not None
         assert [(s.next_offset, s.records) for s in manifest.slices] == [
@@ -96,9 +97,9 @@ def test_compaction_leaves_holes_that_are_no_loss(
         return sorted(o for offsets in held.values() for o in offsets[0] if o < len(keys)) == [3, 4, 7]
 
     source = KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers})
-    kafka_broker.wait_until(compacted, f"the compaction of {topic}")
+    wait_until(compacted, f"the compaction of {topic}")
     window = {0: (0, len(keys))}
-    settings = {"max_slice_records": 2, "window": window, "mode": "data_interval"}
+    settings = {"limits": Limits(records_per_slice=2), "window": window, "offsets": "data_interval"}
     pipeline = land_both(topic, layout=JSON, settings=settings)
     manifest = pipeline.decision(topic)
     assert manifest is not None
@@ -113,7 +114,7 @@ def test_records_without_a_time_are_null_for_readers_of_the_table(
 ) -> None:
     """None, negative, microseconds; then nanoseconds and the year 1500, which Spark itself cannot read."""
     topic = make_topic(1, ANY_TIME)
-    daily = Layout(format=Format(kind="json"), partitioner=Partitioner(kind="daily"), on_bad_timestamp=NULL)
+    daily = Layout(format=JsonLines(), partitioner=Daily(), on_bad_timestamp=NULL)
     null = f"year={NULL}/month={NULL}/day={NULL}"
     epoch = "year=1970/month=01/day=01"
     expected = {-1: null, -5: "year=1969/month=12/day=31", 1: epoch, 10**15: null, 1_700_000_000_000: None}
@@ -149,8 +150,8 @@ def test_a_window_takes_the_records_without_a_time_that_lie_in_it_and_ends_befor
     topic = make_topic(1, ANY_TIME)
     for time in (500, -1, 1000, -1, 1500, 2000, -1, 2500):
         kafka_broker.produce(topic, [Message(b"%d" % time, partition=0, timestamp=time)])
-    daily = Layout(format=Format(kind="json"), partitioner=Partitioner(kind="daily"), on_bad_timestamp=NULL)
-    pipeline = make_pipeline(layout=daily, settings={"mode": "data_interval", "window": (1000, 2000)})
+    daily = Layout(format=JsonLines(), partitioner=Daily(), on_bad_timestamp=NULL)
+    pipeline = make_pipeline(layout=daily, settings={"offsets": "data_interval", "window": (1000, 2000)})
     assert str(pipeline.land_here(topic, "first").target) == "0: [2, 5)"
     assert pipeline.lines() == Counter([b"1000", b"-1", b"1500"])
 
@@ -173,15 +174,15 @@ def test_a_record_without_a_time_fails_its_batch_by_name_and_a_partition_for_it_
     topic = make_topic(1, ANY_TIME)
     for time in (1, -1, 2):
         kafka_broker.produce(topic, [Message(b"%d" % time, partition=0, timestamp=time)])
-    daily = Partitioner(kind="daily")
-    pipeline = make_pipeline(layout=Layout(format=Format(kind="json"), partitioner=daily))
+    daily = Daily()
+    pipeline = make_pipeline(layout=Layout(format=JsonLines(), partitioner=daily))
     outcome = pipeline.execute(spark, topic, run="first")[topic]
-    assert outcome.error == "RecordError"
+    assert outcome.kind == "record"
     assert f"topic '{topic}', partition 0, offset 1: the record has no timestamp" in str(outcome.message)
     assert "on_bad_timestamp='__HIVE_DEFAULT_PARTITION__'" in str(outcome.message)
     assert "kafka-s3 abandon" in str(outcome.message)
 
-    pipeline.layout = Layout(format=Format(kind="json"), partitioner=daily, on_bad_timestamp="undated")
+    pipeline.layout = Layout(format=JsonLines(), partitioner=daily, on_bad_timestamp="undated")
     abandon(pipeline.committer(topic), 1, release="debt", reason="no timestamp", operator="test")
     pipeline.land(spark, topic, run="first")
     assert pipeline.lines() == Counter([b"1", b"-1", b"2"])
@@ -199,7 +200,7 @@ def test_records_of_ten_megabytes_pass_byte_for_byte_through_small_workers(
     kafka_broker.produce(topic, [Message(v, partition=0) for v in sent], message_max_bytes=16 * MIB)
     for kind in ("json", "bytes"):
         with WorkerMemory() as memory:
-            pipeline = land_both(topic, layout=Layout(format=Format(kind=kind)))
+            pipeline = land_both(topic, layout=Layout(format=parse_format(kind)))
         (key,) = pipeline.data_keys()
         assert pipeline.body(key) == b"".join(value + b"\n" for value in sent)
         assert 0 < memory.peak <= 300_000_000

@@ -18,13 +18,14 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.spark.conf import with_job_conf
 from airflow_provider_kafka_s3.spark.package_zip import package_zip
 from airflow_provider_kafka_s3.submit import spark_command
 from airflow_provider_kafka_s3.submit.job_script import job_script
 from dev.airflow_home import SPARK_JARS
 from dev.kafka_broker import KafkaBroker, Message
+from dev.supervisor import Startable
 from tests.conftest import PASSWORD
 from tests.spark.pipeline import CREDENTIALS, ROOT, MakePipeline
 from tests.spark.probes import command_lines
@@ -32,7 +33,7 @@ from tests.spark.probes import command_lines
 CLUSTER_SECRET = "canary-9d2c-cluster-secret"
 
 
-class Kubernetes:
+class Kubernetes(Startable):
     """An API server that agrees to everything and starts nothing.
 
     Attributes:
@@ -88,11 +89,10 @@ class Kubernetes:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
 
-    def __enter__(self) -> Kubernetes:
+    def _start(self) -> None:
         self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
         self._over.set()
         self._server.shutdown()
         self._thread.join()
@@ -144,7 +144,7 @@ def test_the_pods_of_executors_hold_no_secret_and_what_the_documentation_promise
     """The example of the documentation, submitted: names of secrets are in the pods, and their values nowhere."""
     topic = make_topic(1)
     kafka_broker.produce(topic, [Message(b"{}")])
-    pipeline = make_pipeline(kafka=sasl_config, layout=Layout(format=Format(kind="json")))
+    pipeline = make_pipeline(kafka=sasl_config, layout=Layout(format=JsonLines()))
     spec = pipeline.spec({topic: pipeline.plan(topic, "run")}, "run", tmp_path / "result.json")
     job_file = tmp_path / "job.json"
     spec.write(job_file)

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Format, Layout
+from airflow_provider_kafka_s3.config import MIB, JsonLines, Layout
 from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
@@ -49,7 +49,7 @@ def test_a_driver_killed_after_a_part_was_uploaded_leaves_nothing_and_the_next_o
     kafka_broker.produce(topic, sent)
     gate = Gate()
     with ThreadedS3Server(middleware=gate) as server:
-        pipeline = make_pipeline(endpoint=server.endpoint, layout=Layout(format=Format(kind="json"), part_size=5 * MIB))
+        pipeline = make_pipeline(endpoint=server.endpoint, layout=Layout(format=JsonLines(), part_size=5 * MIB))
         plan = pipeline.plan(topic, "run")
         spec = pipeline.spec({topic: plan}, "run", tmp_path / "result.json")
 
@@ -98,7 +98,7 @@ def _one_record(kafka_broker: KafkaBroker, make_topic: object, make_pipeline: Ma
     """A topic of one record, and a pipeline that has not landed it."""
     topic = make_topic(1)  # type: ignore[operator]
     kafka_broker.produce(topic, [Message(b"{}")])
-    return topic, make_pipeline(layout=Layout(format=Format(kind="json")))
+    return topic, make_pipeline(layout=Layout(format=JsonLines()))
 
 
 def _failed_outcome(pipeline: Pipeline, topic: str, folder: Path, **settings: str) -> TopicOutcome:
@@ -118,7 +118,7 @@ def test_a_driver_without_the_connector_says_how_to_get_it(
     """The result names the package; the exit code tells that the job failed."""
     topic, pipeline = _one_record(kafka_broker, make_topic, make_pipeline)
     outcome = _failed_outcome(pipeline, topic, tmp_path, spark_jars="")
-    assert outcome.error == "ConfigurationError"
+    assert outcome.kind == "configuration"
     assert "packages='org.apache.spark:spark-sql-kafka-0-10_2.13:4." in str(outcome.message)
     assert os.listdir(tmp_path) == ["result.json"]
 
@@ -133,7 +133,7 @@ def test_a_master_that_takes_connections_and_is_silent_is_named(
         listening.listen()
         master = f"spark://127.0.0.1:{listening.getsockname()[1]}"
         outcome = _failed_outcome(pipeline, topic, tmp_path, spark_master=master)
-    assert outcome.error == "SparkJobError"
+    assert outcome.kind == "spark_job"
     assert str(outcome.message).startswith("no answer from the Spark master: ")
     assert str(outcome.message).endswith(master)
     assert "did not answer for 20 s" in str(outcome.message)

@@ -4,36 +4,58 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Naming, Rotation
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 
 @pytest.mark.parametrize("most", [0, -1])
 def test_some_object_may_be_open(most: int) -> None:
     """Nothing could be written otherwise."""
-    with pytest.raises(ConfigurationError, match=f"max_open_objects={most} must be a positive number"):
+    with pytest.raises(ConfigurationError, match=f"max_open_objects={most} must be a positive whole number of objects"):
         Rotation(max_open_objects=most)
 
 
 def test_the_objects_open_at_once_are_bounded_unless_told_otherwise() -> None:
     """A slice whose records are out of order must fit into a worker."""
-    assert Layout(format=Format(kind="json")).rotation.max_open_objects == 400
+    assert Layout(format=JsonLines()).rotation.max_open_objects == 400
 
 
 def test_parts_fit_into_memory() -> None:
     """A task holds several at once."""
-    assert Layout(format=Format(kind="json"), part_size=512 * MIB).part_size == 512 * MIB
-    with pytest.raises(ConfigurationError, match=r"above 512 MiB.*use a smaller one"):
-        Layout(format=Format(kind="json"), part_size=512 * MIB + 1)
+    assert Layout(format=JsonLines(), part_size=512 * MIB).part_size == 512 * MIB
+    with pytest.raises(
+        ConfigurationError, match=r"from 5,242,880 to 536,870,912: .* a task holds several in memory; the default"
+    ):
+        Layout(format=JsonLines(), part_size=512 * MIB + 1)
 
 
-DAILY = Partitioner(kind="daily")
+@pytest.mark.parametrize("prefix", ["topic=", "=", "raw~", "a.b_c-1+", "é"])
+def test_a_prefix_of_topics_ends_in_what_no_topic_is_named_with(prefix: str) -> None:
+    """So that the prefix and a topic are never another topic."""
+    assert Naming(topic_prefix=prefix).topic_prefix == prefix
+
+
+@pytest.mark.parametrize("prefix", ["topic", "t_", "t-", "t.", "x=y", "x=1"])
+def test_a_prefix_that_makes_another_topic_is_refused(prefix: str) -> None:
+    """The objects of topics ``x`` and ``tx`` would have the same names."""
+    with pytest.raises(ConfigurationError, match=r"would be named as those of a topic.*'topic='"):
+        Naming(topic_prefix=prefix)
+
+
+@pytest.mark.parametrize("prefix", ["_", "_=", ".=", "a/=", "/", " =", "= ", "a\x00="])
+def test_a_prefix_that_readers_skip_or_that_makes_a_folder_is_refused(prefix: str) -> None:
+    """It would be no way out, or names that nobody can type."""
+    with pytest.raises(ConfigurationError, match="topic_prefix="):
+        Naming(topic_prefix=prefix)
+
+
+DAILY = Daily()
 
 
 @pytest.mark.parametrize("name", ["fail", "unknown", "__HIVE_DEFAULT_PARTITION__", "_bad", "no time", "0th", "n.a."])
 def test_a_partition_for_records_without_a_time_has_a_name(name: str) -> None:
     """Whatever a folder may be called."""
-    assert Layout(format=Format(kind="json"), partitioner=DAILY, on_bad_timestamp=name).on_bad_timestamp == name
+    assert Layout(format=JsonLines(), partitioner=DAILY, on_bad_timestamp=name).on_bad_timestamp == name
 
 
 @pytest.mark.parametrize(
@@ -42,12 +64,12 @@ def test_a_partition_for_records_without_a_time_has_a_name(name: str) -> None:
 def test_a_name_that_no_folder_should_have_is_refused(name: str) -> None:
     """Nor one that reads as a time, or as the folder of control documents."""
     with pytest.raises(ConfigurationError, match="on_bad_timestamp="):
-        Layout(format=Format(kind="json"), partitioner=DAILY, on_bad_timestamp=name)
+        Layout(format=JsonLines(), partitioner=DAILY, on_bad_timestamp=name)
 
 
 def test_a_partition_for_records_without_a_time_needs_a_partitioner_that_looks_at_times() -> None:
     """A setting without effect is a misunderstanding; so is a name that holds the delimiter of folders."""
     with pytest.raises(ConfigurationError, match="has no effect"):
-        Layout(format=Format(kind="json"), on_bad_timestamp="unknown")
+        Layout(format=JsonLines(), on_bad_timestamp="unknown")
     with pytest.raises(ConfigurationError, match="directory_delim"):
-        Layout(format=Format(kind="json"), partitioner=DAILY, directory_delim="-", on_bad_timestamp="no-time")
+        Layout(format=JsonLines(), partitioner=DAILY, naming=Naming(directory_delim="-"), on_bad_timestamp="no-time")

@@ -1,4 +1,4 @@
-"""Errors as a log shows them: lines that fit on a screen, and commands that can be copied."""
+"""Errors in a log: lines that fit on a screen, and commands that can be copied."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.submit.versions import reinstall
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
-LONG = "a-topic-with-a-name-that-somebody-has-made-as-long-as-kafka-allows." * 3
+LONG = "a-topic-with-a-name-that-is-as-long-as-kafka-allows." * 3
 
 
 def topic_log(topic: str = "orders", topics_dir: str = "topics") -> TopicLog:
-    """A log whose commands have all options that the operator gives them."""
+    """A log whose commands have all options of the operator."""
     options = ("--kafka-conn-id", "kafka_default", "--aws-conn-id", "aws_default")
     store = DurableStore(MemoryStore("lake"), Retrier(RetryPolicy()))
     return TopicLog(store, topics_dir=topics_dir, pipeline="to-lake", topic=topic, connection_options=options)
 
 
 def missing(log: TopicLog) -> str:
-    """The error about objects that somebody deleted: two commands, and URLs."""
+    """The error about deleted objects: two commands, and URLs."""
     committer = Committer(log, SimulatedKafka(), object_builder(log.store))
     return str(missing_objects(committer, [7, 8], [f"topics/{log.topic}/partition=0/{n:010}.json" for n in range(3)]))
 
@@ -49,23 +49,23 @@ REAL = {
 }
 
 
-def told_commands(message: str) -> list[str]:
-    """The commands of a message: what stands between backticks."""
+def commands_of(message: str) -> list[str]:
+    """The commands of a message, which are between backticks."""
     return message.split("`")[1::2]
 
 
 @pytest.mark.parametrize("message", REAL.values(), ids=REAL)
-def test_a_command_is_a_line_of_its_own_that_a_shell_takes(message: str) -> None:
-    """Whole, without backticks, however long; and it is all that stands out from the margin."""
+def test_a_command_is_a_line_of_its_own_that_a_shell_accepts(message: str) -> None:
+    """Whole, without backticks, however long; nothing else is indented."""
     lines = readable(message).splitlines()
-    assert told_commands(message)
-    assert [line.strip() for line in lines if line.startswith(" ")] == told_commands(message)
-    for command in told_commands(message):
+    assert commands_of(message)
+    assert [line.strip() for line in lines if line.startswith(" ")] == commands_of(message)
+    for command in commands_of(message):
         assert shlex.split(command)[0] in ("kafka-s3", "pip")
 
 
 @pytest.mark.parametrize("message", REAL.values(), ids=REAL)
-def test_prose_fits_on_a_screen_and_loses_no_word(message: str) -> None:
+def test_prose_fits_on_a_screen_and_no_word_is_lost(message: str) -> None:
     """Only a word that is longer than a line makes a longer line."""
     prose = [line for line in readable(message).splitlines() if not line.startswith(" ")]
     assert prose[0][:60] == message[: len(prose[0])][:60]
@@ -74,7 +74,7 @@ def test_prose_fits_on_a_screen_and_loses_no_word(message: str) -> None:
     assert words == {word.strip("`.,;:()") for word in readable(message).split()}
 
 
-def test_what_an_operator_logs_of_an_object_that_is_gone() -> None:
+def test_the_log_of_an_object_that_is_gone() -> None:
     """The layout of one message, word by word."""
     options = "--kafka-conn-id kafka_default --aws-conn-id aws_default --bucket lake --topics-dir topics"
     whose = "--pipeline to-lake --topic orders"
@@ -84,16 +84,16 @@ def test_what_an_operator_logs_of_an_object_that_is_gone() -> None:
 
 
 def test_quotes_in_a_name_neither_end_a_command_nor_hide_its_end() -> None:
-    """A backtick may be part of a name, which is quoted for the shell then."""
+    """A backtick may be part of a name, which then is quoted for the shell."""
     for name in ("a`b", "it's", "a\"b`c'd"):
-        told = topic_log(topics_dir=name).remedies.repair()
-        shown = readable(f"do {told}, then look").splitlines()
-        assert shown == ["do", f"    {told[1:-1]}", "then look"]
+        command = topic_log(topics_dir=name).remedies.repair()
+        shown = readable(f"do {command}, then look").splitlines()
+        assert shown == ["do", f"    {command[1:-1]}", "then look"]
         assert name in shlex.split(shown[1])
 
 
 def test_lines_of_a_driver_and_notes_stay_lines() -> None:
-    """The frames of a traceback are left as they are; a note follows the message."""
+    """The frames of a traceback are not changed; a note follows the message."""
     code = "    " + "x = " * 60
     error = SparkJobError(f"the Spark driver ended without a result. Cannot execute\nTraceback:\n{code}\nKilled")
     error.add_note("run `airflow tasks clear orders`")
@@ -108,24 +108,24 @@ def test_lines_of_a_driver_and_notes_stay_lines() -> None:
 
 @given(st.text())
 def test_any_text_is_readable(message: str) -> None:
-    """What servers say stands in messages, too."""
+    """Messages contain texts of servers."""
     readable(message)
 
 
 def test_other_code_is_not_broken() -> None:
-    """A command that is not ours is no line of its own, but stays in one."""
+    """Another command has no line of its own, and is not broken."""
     shown = readable("word " * 20 + "`make browser as root` and more").splitlines()
     assert shown == ["word " * 19 + "word", "`make browser as root` and more"]
 
 
 def test_counts_have_the_form_of_their_number() -> None:
-    """Also of nouns that take another ending."""
+    """Also of nouns with another ending."""
     assert [count(1, "batch"), count(2, "batch"), count(0, "object")] == ["1 batch", "2 batches", "0 objects"]
     assert [count(40_000, "record"), size(5 * 1024 * 1024), size(7)] == ["40,000 records", "5.0 MiB", "7 B"]
 
 
-def test_a_slip_has_a_nearest_name_and_what_is_known_is_a_list() -> None:
-    """What looks like nothing that is known has none."""
+def test_a_misspelt_name_has_a_nearest_name_and_choices_are_listed() -> None:
+    """A name that is similar to no known name has none."""
     known = ["kind", "path_format", "daily"]
     assert or_nearest("path_fromat", known, "it has more") == "; did you mean 'path_format'? It has more"
     assert or_nearest("Daily", known, "use this") == "; did you mean 'daily'? Use this"

@@ -1,4 +1,4 @@
-"""The retry loop: how long it waits, what it repeats, and what it says when it gives up."""
+"""The retry loop: its waits, the errors that it repeats, and its last error."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_attempt_ten_thousand_waits_the_cap(clock: Clock) -> None:
 
 
 def test_thirty_seconds_of_503_pass_with_the_defaults(clock: Clock) -> None:
-    """A store that throttles for 30 s costs waiting time, not the run."""
+    """A run survives a store that throttles for 30 s."""
     end = clock.now + 30
 
     def operation() -> str:
@@ -124,11 +124,11 @@ def test_thirty_seconds_of_503_pass_with_the_defaults(clock: Clock) -> None:
 
 
 def test_throttling_ends_at_its_deadline(clock: Clock) -> None:
-    """Throttling is retried until 180 s after the first throttled answer, with a last try exactly then."""
+    """Throttling is retried until 180 s after the first throttled response, with a last try exactly then."""
 
     def operation() -> str:
         if clock.now == 1_000:
-            clock.now += 7  # The first answer takes long; the deadline counts from it, not from the call.
+            clock.now += 7  # The first response takes long; the deadline counts from it, not from the call.
         raise ThrottledError("503")
 
     with pytest.raises(ThrottledError) as caught:
@@ -139,7 +139,7 @@ def test_throttling_ends_at_its_deadline(clock: Clock) -> None:
 
 
 def test_throttling_does_not_use_up_other_retries(clock: Clock) -> None:
-    """Throttled answers and failures are counted apart."""
+    """Throttled responses and failures are counted separately."""
     errors = [ThrottledError("503"), TransientError("x")] * 3
     assert make(clock).call(failing(*errors), what="w") == "done"
     assert clock.sleeps == [1.0, 0.2, 2.0, 0.4, 4.0, 0.8]
@@ -147,7 +147,7 @@ def test_throttling_does_not_use_up_other_retries(clock: Clock) -> None:
 
 @pytest.mark.parametrize("rng", [0.0, 1.0])
 def test_retry_after_is_the_shortest_wait(clock: Clock, rng: float) -> None:
-    """When the other side names a time, no try comes earlier."""
+    """If the server demands a wait, no try is made before its end."""
     assert make(clock, rng=rng).call(failing(ThrottledError("503", retry_after=11.0)), what="w") == "done"
     assert clock.sleeps == [11.0]
 
@@ -161,7 +161,7 @@ def test_retry_after_beyond_the_deadline_gives_up_at_once(clock: Clock) -> None:
 
 @pytest.mark.parametrize("error", [UnknownOutcomeError("x"), KafkaUnavailableError("x"), TransientError("x")])
 def test_retries_are_extra_tries(clock: Clock, error: TransientError) -> None:
-    """Three retries are four tries; then the last error comes out with a note about them."""
+    """Three retries are four tries; then the last error is raised with a note about them."""
     calls = 0
 
     def operation() -> str:
@@ -187,14 +187,23 @@ def test_no_retries_is_one_try(clock: Clock) -> None:
     [AccessDeniedError("x"), ConfigurationError("x"), PreconditionFailed("x"), UploadGone("x"), KeyError("x")],
 )
 def test_everything_else_is_raised_at_once(clock: Clock, error: Exception) -> None:
-    """Terminal errors, protocol answers and bugs are not retried."""
+    """Terminal errors, responses of the protocol and bugs are not retried."""
     with pytest.raises(type(error)):
         make(clock).call(failing(error), what="w")
     assert clock.sleeps == []
 
 
-def test_hook_and_log_tell_every_retry(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Each retry is announced before its wait: operation, attempt, delay, elapsed time and reason."""
+def test_an_error_that_is_not_repeatable_is_raised_at_once(clock: Clock) -> None:
+    """Its operation has made its own repetitions; nothing is noted on it."""
+    error = KafkaUnavailableError("no broker")
+    error.repeatable = False
+    with pytest.raises(KafkaUnavailableError) as caught:
+        make(clock).call(failing(error), what="w")
+    assert (clock.sleeps, getattr(caught.value, "__notes__", [])) == ([], [])
+
+
+def test_every_retry_is_logged_and_reported_to_the_hook(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """Before its wait, with operation, attempt, delay, elapsed time and reason."""
     seen: list[RetryDetails] = []
     retrier = make(clock, on_retry=seen.append)
     with caplog.at_level(logging.WARNING):
@@ -241,12 +250,12 @@ def test_pause_waits_with_the_same_jitter(clock: Clock) -> None:
     ],
 )
 def test_impossible_policies_are_refused(wrong: dict[str, Any]) -> None:
-    """A policy that makes no sense names the setting."""
+    """The error names the setting."""
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         RetryPolicy(**wrong)
 
 
-def test_policy_travels_between_processes() -> None:
+def test_policy_can_be_sent_between_processes() -> None:
     """Spark tasks get the same policy as the driver."""
     policy = RetryPolicy(max_retries=7)
     assert pickle.loads(pickle.dumps(policy)) == policy

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.airflow.run_window import RunWindow, resolve_window
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Window
 from airflow_provider_kafka_s3.documents.notation import parse_offsets as parse_option
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 
-LAYOUT = Layout(format=Format(kind="json"))
+LAYOUT = Layout(format=JsonLines())
 TOPIC = "orders"
 
 names = st.sampled_from([TOPIC, "payments", "_kafka_s3", "..", "../x", "a" * 250, "a b", "", ".*", "orders,payments"])
@@ -48,14 +48,17 @@ ranges = st.tuples(numbers, numbers).map(list) | anything
 offsets = (
     st.dictionaries(names | numbers, st.dictionaries(partitions, ranges, max_size=2) | anything, max_size=2) | anything
 )
-modes = st.sampled_from(["resume", "verify", "restore", "RESUME", "drop"]) | anything
+actions = st.sampled_from(["land", "verify", "restore", "LAND", "drop"]) | anything
 
 
 def conf_of(**parts: Any) -> Any:
     """What somebody types into the form of a run."""
-    ours = st.fixed_dictionaries({}, optional={"window": windows, "offsets": offsets, "topics": names}) | anything
+    ours = (
+        st.fixed_dictionaries({}, optional={"action": actions, "window": windows, "offsets": offsets, "topics": names})
+        | anything
+    )
     others = {"bucket": names, "topics": names, "window": windows, "offsets": offsets}
-    return st.fixed_dictionaries({}, optional={"mode": modes, "kafka_s3": ours, **others})
+    return st.fixed_dictionaries({}, optional={"action": actions, "kafka_s3": ours, **others})
 
 
 @settings(max_examples=400)
@@ -67,7 +70,7 @@ def test_any_conf_is_a_window_of_this_task_or_an_error_that_says_what_to_write(c
         resolved = resolve_window(
             context,  # type: ignore[arg-type]
             offsets="incremental" if incremental else "data_interval",
-            allow_open_window=True,
+            settings=Window(allow_open=True),
         )
         window = resolved.of_topic(TOPIC)
     except (ConfigurationError, TransientError):
@@ -78,8 +81,8 @@ def test_any_conf_is_a_window_of_this_task_or_an_error_that_says_what_to_write(c
     with contextlib.suppress(ConfigurationError):
         RunRequest(
             run="r",
-            mode="incremental" if window is None else "data_interval",
-            purpose=resolved.mode,
+            offsets="incremental" if window is None else "data_interval",
+            action=resolved.action,
             layout=LAYOUT,
             starting="earliest",
             window=window or None,

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 import pendulum
 import pytest
 
-from airflow_provider_kafka_s3.airflow.run_window import RunWindow, parse_offsets, require_length, resolve_window
-from airflow_provider_kafka_s3.config import Partitioner
+from airflow_provider_kafka_s3.airflow.run_window import RunWindow, parse_topic_offsets, resolve_window
+from airflow_provider_kafka_s3.config import ByPartition, Daily, Hourly, Partitioner, TimePattern, Window
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -57,10 +57,11 @@ def test_an_explicit_window_beats_everything(context: Any, offsets: str, said_by
 
 def test_conf_wins_over_params_as_a_whole() -> None:
     """With or without Airflow's own merging of the two: offsets in conf and a window in params are no contradiction."""
-    params = {"kafka_s3": {"window": JANUARY}, "mode": "verify"}
+    params = {"kafka_s3": {"window": JANUARY, "action": "verify"}}
     resolved = resolve(airflow_3(conf={"kafka_s3": {"offsets": {"orders": {"0": [5, 7]}}}}, params=params))
-    assert (resolved.source, resolved.mode, resolved.offsets) == ("conf", "verify", {"orders": {0: (5, 7)}})
-    assert resolve(airflow_3(conf={"mode": "restore"}, params=params)).mode == "restore"
+    assert (resolved.source, resolved.action, resolved.offsets) == ("conf", "land", {"orders": {0: (5, 7)}})
+    restored = resolve(airflow_3(conf={"kafka_s3": {"action": "restore"}}, params=params))
+    assert (restored.action, restored.source) == ("restore", "stored offsets")
 
 
 @pytest.mark.parametrize("nothing", [{}, {"kafka_s3": None}, {"kafka_s3": {}}, {"kafka_s3": {"window": None}}])
@@ -99,9 +100,9 @@ def test_offsets_are_taken_topic_by_topic() -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        (["x"], "must be a mapping; it knows 'window', 'offsets'"),
-        ({"windw": JANUARY}, "kafka_s3 has no 'windw'; did you mean 'window'. It knows 'window', 'offsets'$"),
-        ({"mode": "verify"}, "has no 'mode'.*mode stands beside kafka_s3, not in it"),
+        (["x"], "must be a mapping; it knows 'action', 'window', 'offsets'"),
+        ({"windw": JANUARY}, "kafka_s3 has no 'windw'; did you mean 'window'. It knows 'action', 'window', 'offsets'$"),
+        ({"mode": "verify"}, "kafka_s3 has no 'mode'; it knows 'action', 'window', 'offsets'$"),
         ({"window": JANUARY, "offsets": {"a": {"0": [0, 1]}}}, "says both window and offsets"),
         ({"window": JANUARY[0]}, r"must be two times, \[start, end\]"),
         ({"window": [*JANUARY, JANUARY[0]]}, "must be two times"),
@@ -144,7 +145,7 @@ def test_a_slip_in_what_is_said_is_told_and_never_passed_over(said: Any, message
 def test_offsets_that_cannot_be_are_refused_with_an_example(said: Any) -> None:
     """The error shows how it is written."""
     with pytest.raises(ConfigurationError, match=r'conf: kafka_s3.offsets: .*write .*"orders": \{"0": \[0, 100\]'):
-        parse_offsets("conf", said)
+        parse_topic_offsets("conf", said)
 
 
 # -- what a run does -----------------------------------------------------------------------------------------------
@@ -152,16 +153,19 @@ def test_offsets_that_cannot_be_are_refused_with_an_example(said: Any) -> None:
 
 def test_what_a_run_does_is_said_by_conf_then_params_then_the_operator() -> None:
     """A person who clears a task, or triggers it, has the last word."""
-    assert resolve(airflow_2()).mode == "resume"
-    assert resolve(airflow_2(), mode="verify").mode == "verify"
-    assert resolve(airflow_2(params={"mode": "resume"}), mode="verify").mode == "resume"
-    assert resolve(airflow_2(params={"mode": "resume"}, conf={"mode": "restore"}), mode="verify").mode == "restore"
+    land, restore = {"kafka_s3": {"action": "land"}}, {"kafka_s3": {"action": "restore"}}
+    assert resolve(airflow_2()).action == "land"
+    assert resolve(airflow_2(), action="verify").action == "verify"
+    assert resolve(airflow_2(params=land), action="verify").action == "land"
+    assert resolve(airflow_2(params=land, conf=restore), action="verify").action == "restore"
 
 
-def test_a_mode_that_is_not_known_is_refused() -> None:
+def test_an_action_that_is_not_known_is_refused() -> None:
     """Rather than that something else is done."""
-    with pytest.raises(ConfigurationError, match="conf: mode='repair' is not known; use 'resume', 'verify' or 'r"):
-        resolve(airflow_2(conf={"mode": "repair"}))
+    with pytest.raises(ConfigurationError, match=r"^conf: kafka_s3.action='repair' is not known; use 'land', 'ver"):
+        resolve(airflow_2(conf={"kafka_s3": {"action": "repair"}}))
+    with pytest.raises(ConfigurationError, match=r"^action='repair' is not known; use 'land', 'verify' or 'restore'$"):
+        resolve(airflow_2(), action="repair")
 
 
 # -- what the timetable says ---------------------------------------------------------------------------------------
@@ -172,7 +176,7 @@ def test_an_incremental_run_asks_no_timetable() -> None:
     for context in (airflow_2(), airflow_3(), airflow_3(partition_date=NOW, partition_key="x")):
         resolved = resolve(context, offsets="incremental")
         assert (resolved.source, resolved.window, resolved.to_xcom()) == ("stored offsets", None, None)
-        assert str(resolved) == "resume all records since the stored offsets"
+        assert str(resolved) == "land all records since the stored offsets"
 
 
 def test_a_data_interval_is_the_window() -> None:
@@ -247,7 +251,7 @@ def test_days_on_which_the_clocks_change_are_windows_of_23_and_25_hours(day: dat
     by_interval = resolve(airflow_2(interval=(run.start, run.end)), **said)
     assert by_interval.window is not None
     assert by_interval.window[1] - by_interval.window[0] == hours * HOUR
-    daily = Partitioner(kind="daily", timezone="Europe/Berlin")
+    daily = Daily(timezone="Europe/Berlin")
     by_partition = resolve(airflow_3(partition_date=run.start.in_timezone("UTC")), partitioner=daily, **said)
     assert by_partition.window == by_interval.window
 
@@ -261,24 +265,25 @@ def test_a_manual_run_without_a_logical_date_is_told_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("partitioner", "length", "hours"),
+    ("partitioner", "window", "hours"),
     [
-        (Partitioner(kind="hourly"), None, 1),
-        (Partitioner(kind="daily"), None, 24),
-        (Partitioner(kind="time", path_format="YYYY", duration_ms=15 * 60_000), None, 0.25),
-        (Partitioner(kind="time", path_format="YYYY", duration_ms=DAY, timezone="Europe/Berlin"), None, 25),
-        (Partitioner(kind="hourly"), timedelta(days=1), 24),
-        (Partitioner(kind="default"), timedelta(hours=6), 6),
-        (Partitioner(kind="default", timezone="Europe/Berlin"), timedelta(days=1), 25),
+        (Hourly(), Window(), 1),
+        (Daily(), Window(), 24),
+        (TimePattern(path_format="YYYY", duration_ms=15 * 60_000), Window(), 0.25),
+        (TimePattern(path_format="YYYY", duration_ms=DAY, timezone="Europe/Berlin"), Window(), 25),
+        (Hourly(), Window(partition_length=timedelta(days=1)), 24),
+        (ByPartition(), Window(partition_length=timedelta(hours=6)), 6),
+        (ByPartition(), Window(partition_length=timedelta(days=1)), 24),
+        (ByPartition(), Window(partition_length=timedelta(days=1), timezone="Europe/Berlin"), 25),
     ],
 )
 def test_a_partition_is_a_window_as_long_as_the_partitioner_s_or_as_said(
-    partitioner: Partitioner, length: timedelta | None, hours: float
+    partitioner: Partitioner, window: Window, hours: float
 ) -> None:
     """From the date of the partition on; the day of this one has 25 hours in Berlin."""
     start = datetime(2025, 10, 26, tzinfo=ZoneInfo("Europe/Berlin"))
     context = airflow_3(partition_date=pendulum.instance(start), partition_key="any name")
-    resolved = resolve(context, partitioner=partitioner, partition_length=length)
+    resolved = resolve(context, partitioner=partitioner, settings=window)
     begin = int(start.timestamp() * 1000)
     assert (resolved.source, resolved.window) == ("partition", (begin, begin + hours * HOUR))
 
@@ -286,7 +291,7 @@ def test_a_partition_is_a_window_as_long_as_the_partitioner_s_or_as_said(
 def test_partitions_of_a_zone_whose_midnight_is_missing_follow_one_another() -> None:
     """In Beirut clocks go from midnight to one: the day before ends where the day begins."""
     beirut = ZoneInfo("Asia/Beirut")
-    daily = Partitioner(kind="daily", timezone="Asia/Beirut")
+    daily = Daily(timezone="Asia/Beirut")
     dates = [datetime(2025, 3, day, tzinfo=beirut) for day in (29, 30, 31)]
     found = [resolve(airflow_3(partition_date=date.astimezone(UTC)), partitioner=daily).window for date in dates]
     windows = [window for window in found if window is not None]
@@ -296,7 +301,9 @@ def test_partitions_of_a_zone_whose_midnight_is_missing_follow_one_another() -> 
 
 def test_a_partition_without_a_length_is_refused() -> None:
     """Nobody guesses how long it is."""
-    with pytest.raises(ConfigurationError, match=r"^nothing says how long the partition .* is: .*Set partition_length"):
+    with pytest.raises(
+        ConfigurationError, match=r"^nothing says how long the partition .* is: .*window={'partition_length'"
+    ):
         resolve(airflow_3(partition_date=NOW, partition_key="k"))
 
 
@@ -310,7 +317,7 @@ def test_a_partition_without_a_length_is_refused() -> None:
 )
 def test_a_key_that_is_a_time_stands_in_for_the_date(key: str, start: datetime) -> None:
     """Without an offset it is a time of the partitioner's zone."""
-    hourly = Partitioner(kind="hourly", timezone="Europe/Berlin")
+    hourly = Hourly(timezone="Europe/Berlin")
     resolved = resolve(airflow_3(partition_key=key), partitioner=hourly)
     assert resolved.window == (start.timestamp() * 1000, start.timestamp() * 1000 + HOUR)
 
@@ -319,7 +326,7 @@ def test_a_key_that_is_a_time_stands_in_for_the_date(key: str, start: datetime) 
 def test_a_key_alone_is_read_as_the_timetable_wrote_it(zone: object) -> None:
     """Airflow 3.2 tells no date: pattern and zone are the timetable's, whatever those of the partitioner are."""
     dag = SimpleNamespace(timetable=SimpleNamespace(key_format="%d.%m.%Y %H h", timezone=zone))
-    resolved = resolve(airflow_3(partition_key="07.01.2026 03 h", dag=dag), partitioner=Partitioner(kind="hourly"))
+    resolved = resolve(airflow_3(partition_key="07.01.2026 03 h", dag=dag), partitioner=Hourly())
     start = datetime(2026, 1, 7, 8, tzinfo=UTC).timestamp() * 1000
     assert resolved.window == (start, start + HOUR)
 
@@ -328,14 +335,14 @@ def test_a_key_alone_is_read_as_the_timetable_wrote_it(zone: object) -> None:
 def test_a_key_that_is_no_time_is_refused(dag: object) -> None:
     """A partition by customer or region is no window of time."""
     with pytest.raises(ConfigurationError, match=r"^the partition key of this run is not a time: 'EMEA', .*schedule"):
-        resolve(airflow_3(partition_key="EMEA", dag=dag), partitioner=Partitioner(kind="hourly"))
+        resolve(airflow_3(partition_key="EMEA", dag=dag), partitioner=Hourly())
 
 
 @pytest.mark.parametrize("length", [timedelta(0), timedelta(hours=-1), 3600, "1h"])
-def test_a_length_that_is_none_is_refused(length: object) -> None:
+def test_a_length_that_is_none_is_refused(length: Any) -> None:
     """It is a positive timedelta."""
-    with pytest.raises(ConfigurationError, match="must be a positive timedelta, or None"):
-        require_length(length)
+    with pytest.raises(ConfigurationError, match=r"^partition_length=.* must be (positive|a timedelta .* or None)$"):
+        Window(partition_length=length)
 
 
 # -- the end of a window -------------------------------------------------------------------------------------------
@@ -353,10 +360,10 @@ ENDS_LATER = (pendulum.datetime(2026, 5, 31), pendulum.datetime(2026, 6, 1, 1))
 )
 def test_a_window_that_ends_in_the_future_is_refused_unless_it_may_be_open(context: Any, hint: str) -> None:
     """Wherever it comes from; the error names the parameter that allows it."""
-    hourly = Partitioner(kind="hourly")
-    with pytest.raises(ConfigurationError, match=f"{hint}.*allow_open_window=True"):
+    hourly = Hourly()
+    with pytest.raises(ConfigurationError, match=f"{hint}.*window=.'allow_open': True"):
         resolve(context, partitioner=hourly)
-    resolved = resolve(context, partitioner=hourly, allow_open_window=True)
+    resolved = resolve(context, partitioner=hourly, settings=Window(allow_open=True))
     assert resolved.window is not None
     assert resolved.window[1] == (NOW + timedelta(hours=1)).timestamp() * 1000
 
@@ -394,7 +401,8 @@ def test_a_window_is_in_whole_milliseconds(at: type[datetime]) -> None:
         ({"window": ["2026-01-01", "2026-01-02"]}, {"kafka_s3": {"window": ["2026-01-01", "2026-01-02"]}}),
         ({"offsets": {"orders": {"0": [0, 5]}}}, {"kafka_s3": {"offsets": {"orders": {"0": [0, 5]}}}}),
         ({"window": JANUARY, "kafka_s3": {}}, {"kafka_s3": {"window": JANUARY}}),
-        ({"window": JANUARY, "mode": "restore"}, {"kafka_s3": {"window": JANUARY}}),
+        ({"window": JANUARY, "kafka_s3": {"action": "restore"}}, {"kafka_s3": {"window": JANUARY}}),
+        ({"action": "restore"}, {"kafka_s3": {"action": "restore"}}),
     ],
 )
 @pytest.mark.parametrize("offsets", ["incremental", "data_interval"])
@@ -405,7 +413,7 @@ def test_a_window_beside_kafka_s3_is_an_error_that_shows_where_it_belongs(
     said = re.escape(json.dumps(write))
     for params in ({}, {"kafka_s3": {"window": JANUARY}}):
         with pytest.raises(
-            ConfigurationError, match=rf"^conf: '(window|offsets)' has to stand in 'kafka_s3': write {said}"
+            ConfigurationError, match=rf"^conf: '(action|window|offsets)' has to stand in 'kafka_s3': write {said}"
         ):
             resolve(airflow_3(conf=conf, params=params), offsets=offsets)
 
@@ -420,6 +428,8 @@ def test_a_window_beside_kafka_s3_is_an_error_that_shows_where_it_belongs(
         {"offsets": {}},
         {"offsets": {"a": 1}},
         {"offsets": [1, 2]},
+        {"action": "resume"},
+        {"action": 3},
     ],
 )
 def test_keys_of_other_tasks_are_left_alone(others: dict[str, Any]) -> None:
@@ -437,16 +447,17 @@ def test_another_spelling_of_kafka_s3_is_an_error(name: str) -> None:
         resolve(airflow_3(conf={name: {"window": JANUARY}}), offsets="incremental")
 
 
-@pytest.mark.parametrize("mode", ["verify", "restore"])
-def test_a_run_without_a_window_looks_back_at_all_that_is_landed(mode: str) -> None:
+@pytest.mark.parametrize("action", ["verify", "restore"])
+def test_a_run_without_a_window_looks_back_at_all_that_is_landed(action: str) -> None:
     """Also of a DAG of windows, triggered without a logical date or with an empty interval; landing needs a window."""
     empty = datetime(2026, 1, 1, tzinfo=UTC)
-    for context in (airflow_3(conf={"mode": mode}), airflow_2(conf={"mode": mode}, interval=(empty, empty))):
+    asked = {"kafka_s3": {"action": action}}
+    for context in (airflow_3(conf=asked), airflow_2(conf=asked, interval=(empty, empty))):
         found = resolve(context)
-        assert (found.mode, found.source, found.of_topic("orders")) == (mode, "stored offsets", None)
+        assert (found.action, found.source, found.of_topic("orders")) == (action, "stored offsets", None)
         assert (found.to_xcom(), str(found)) == (
             None,
-            f"{mode} what this run has landed; if it is a new run, all that is landed",
+            f"{action} what this run has landed; if it is a new run, all that is landed",
         )
         with pytest.raises(ConfigurationError, match="data interval"):
             resolve({**context, "dag_run": SimpleNamespace(conf={})})

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3 import __version__
-from airflow_provider_kafka_s3.config import Format, Layout, Rotation
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Rotation
 from airflow_provider_kafka_s3.documents.codec import FORMAT, Document, canonical, decode, digest, encode, write_stamp
 from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest, ObjectEntry, SliceResult
 from airflow_provider_kafka_s3.documents.marker import ClosedGeneration, Marker, PartitionState
@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import ControlError, CorruptControlError, UnsupportedFormatError
 
-LAYOUT = Layout(format=Format(kind="json", compression="gzip"), rotation=Rotation(flush_size=5))
+LAYOUT = Layout(format=JsonLines(compression="gzip"), rotation=Rotation(flush_size=5))
 
 ENTRY = ObjectEntry(
     key="topics/t/partition=0/t+0+0000000000.json.gz",
@@ -91,7 +91,7 @@ DOCUMENTS: list[Document] = [
     ),
     RunRecord(
         run="r",
-        mode="incremental",
+        offsets="incremental",
         params={},
         topic_id="id",
         generation=0,
@@ -242,7 +242,7 @@ def test_a_manifest_that_cannot_be_is_refused_although_its_checksum_fits(change:
     [
         (plan(), {"priority": 1}, "unknown field `priority`"),
         (plan(), {"slices": [{"id": 0, "partition": 0, "start": 0, "end": 5, "leader": 3}]}, "unknown field `leader`"),
-        (plan(), {"layout": {"format": {"kind": "parquet"}}}, "enum value 'parquet' - at `$.layout.format.kind`"),
+        (plan(), {"layout": {"format": {"kind": "parquet"}}}, "Invalid value 'parquet' - at `$.layout.format.kind`"),
         (plan(), {"layout": {"format": {"kind": "json", "schema": "x"}}}, "unknown field `schema`"),
         (plan(), {"type": "compaction"}, "enum value 'compaction'"),
         (plan(), {"isolation": "dirty"}, "enum value 'dirty'"),

@@ -59,7 +59,7 @@ def new_world() -> World:
 
 def first_run(world: World, store: FaultyStore) -> None:
     """A run of two batches."""
-    Engine(store, world.kafka).run("first", max_records_per_batch=9)
+    Engine(store, world.kafka).run("first", limits={"records_per_batch": 9})
 
 
 def abandoning(world: World, store: FaultyStore) -> None:
@@ -70,7 +70,7 @@ def abandoning(world: World, store: FaultyStore) -> None:
 
 def resetting(world: World, store: FaultyStore) -> None:
     """An operator resets a topic that was recreated while one batch was landed and another one was open."""
-    Engine(world.bucket, world.kafka).run("before", max_records_per_batch=9)
+    Engine(world.bucket, world.kafka).run("before", limits={"records_per_batch": 9})
     for i in range(4):
         world.kafka.append(TOPIC, i % 2, b"old %d" % i, timestamp=i)
     prepare_open_batch(world)
@@ -115,10 +115,10 @@ def test_after_a_fault_at_any_request_of_a_run_the_next_one_lands_every_record_o
         world, store = attempt(first_run, fault, number)
         if late_before:
             store.apply_late()
-        result = world.engine().run(retry, max_records_per_batch=9)
+        result = world.engine().run(retry, limits={"records_per_batch": 9})
         store.apply_late()
         assert result.status == "ok" or retry == "other"
-        world.engine().run("rest", mode="recover")
+        world.engine().run("rest", offsets="recover")
         world.check()
         before = snapshot(world.bucket)
         assert not world.engine().run(retry).wrote

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker, fold
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, cut_slices, layout_digest
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
 
-LAYOUT = Layout(format=Format(kind="json"))
+LAYOUT = Layout(format=JsonLines())
 
 Fate = Literal["commit", "debt", "lost"]
 

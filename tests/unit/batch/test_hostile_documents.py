@@ -133,8 +133,8 @@ def entry_points(engine: Engine) -> Iterator[Callable[[], object]]:
     yield lambda: owned_topics(engine.store, topics_dir=TOPICS_DIR)
     yield lambda: lag(log, source, "read_committed")
     yield lambda: gc.find_garbage(log, now=time.time() + 10**8)
-    yield lambda: engine.run("first", purpose="verify")
-    yield lambda: engine.run("new", "data_interval", window=window, purpose="verify")
+    yield lambda: engine.run("first", action="verify")
+    yield lambda: engine.run("new", "data_interval", window=window, action="verify")
     yield lambda: repair(committer, start={}, dry_run=True)
     yield lambda: absent(committer, COMMITTED)
     yield lambda: absent(committer, OPEN)
@@ -145,7 +145,7 @@ def entry_points(engine: Engine) -> Iterator[Callable[[], object]]:
     yield lambda: engine.run("interrupted")
     yield lambda: engine.run("planned", on_missing="restore")
     yield lambda: engine.run("another", "data_interval", window=window)
-    yield lambda: engine.run("late", purpose="restore")
+    yield lambda: engine.run("late", action="restore")
     yield lambda: recovery.recover(committer, operator="")
     yield lambda: accept_loss(committer, OPEN, reason="", operator="")
     yield lambda: abandon(committer, UNDECIDED, release="debt", reason="", operator="")
@@ -417,8 +417,7 @@ def test_a_plan_with_a_pattern_that_explodes_is_an_error_of_its_batch(scene: Sce
     body = scene.body(key)
     body["layout"] |= {
         "partitioner": {"kind": "time", "path_format": "S" * 1_000_000, "duration_ms": 1},
-        "directory_delim": "/(a+)+$",
-        "file_delim": "(a+)+$",
+        "naming": {"directory_delim": "/(a+)+$", "file_delim": "(a+)+$", "offset_pad_width": 10},
     }
     bucket = scene.with_document(key, signed(body))
     started = time.process_time()
@@ -474,7 +473,7 @@ def test_a_plan_far_away_is_a_hole_and_not_a_walk(scene: Scene) -> None:
     [
         (MINE, {"run": "another"}),
         (MINE, {"low": 10**9}),
-        (MINE, {"mode": "\x1b[31m"}),
+        (MINE, {"offsets": "\x1b[31m"}),
         (MINE, {"target": {"0": [[0, 2**62]]}}),
         (MINE, {"target": {"2147483647": [[0, 5]]}}),
         (MINE, {"generation": 10**9}),

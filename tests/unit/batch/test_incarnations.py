@@ -84,7 +84,7 @@ def test_a_deleted_object_from_before_the_upgrade_is_never_restored_from_a_topic
     world.kafka.create_topic(TOPIC, 2)
     world.records("bad", 2)
     with pytest.raises(BatchLossError):
-        world.engine().run("first", purpose="restore")
+        world.engine().run("first", action="restore")
     assert world.bucket.head(gone) is None
 
 
@@ -114,7 +114,9 @@ def test_another_cluster_is_named_and_no_topic_of_it_taken_for_one_that_was_crea
     world.engine().run("first")
     world.kafka = SimulatedKafka(cluster_id="another")
     world.kafka.create_topic(TOPIC, 2)
-    with pytest.raises(ConfigurationError, match=r"landed from another Kafka cluster, simulated: this one is another"):
+    with pytest.raises(
+        ConfigurationError, match=r"landed from another Kafka cluster, simulated: the Kafka connection leads to another"
+    ):
         world.engine().run("second")
 
 

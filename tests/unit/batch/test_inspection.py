@@ -57,13 +57,13 @@ class World:
     def _count(self, operation: str) -> None:
         self.polls += operation == "poll"
 
-    def run(self, run: str, mode: Any = "incremental", **settings: Any) -> TopicResult:
-        return Engine(self.bucket, self.kafka).run(run, mode, **({"max_slice_records": 100} | settings))
+    def run(self, run: str, offsets: Any = "incremental", **settings: Any) -> TopicResult:
+        return Engine(self.bucket, self.kafka).run(run, offsets, **({"limits": {"records_per_slice": 100}} | settings))
 
-    def inspects(self, purpose: str, run: str, mode: Any = "incremental", **settings: Any) -> Verification:
-        """As a run of another purpose, of which nothing but the objects that it creates may be new."""
+    def inspects(self, action: str, run: str, offsets: Any = "incremental", **settings: Any) -> Verification:
+        """As a run of another action, of which nothing but the objects that it creates may be new."""
         store = FaultyStore(self.bucket)
-        result = Engine(store, self.kafka).run(run, mode, purpose=purpose, **settings)
+        result = Engine(store, self.kafka).run(run, offsets, action=action, **settings)
         found = result.verification
         assert found is not None
         assert {(r.operation, r.key) for r in store.writes()} == {("put_new", key) for key in found.restored}
@@ -129,7 +129,7 @@ def test_verify_of_a_new_run_reads_a_window_that_others_landed(world: World) -> 
     by_time = world.inspects("verify", "new", "data_interval", window=(0, 20))
     assert by_time.objects == len({*world.of_run("hour-0"), *world.of_run("hour-1")})
     store = FaultyStore(world.bucket)
-    result = Engine(store, world.kafka).run("new", "data_interval", window={0: (0, 2)}, purpose="verify")
+    result = Engine(store, world.kafka).run("new", "data_interval", window={0: (0, 2)}, action="verify")
     read = {r.key for r in store.requests if r.operation == "get" and r.key.startswith(DATA)}
     assert read
     assert all("+0+00000000" in key for key in read)
@@ -159,9 +159,9 @@ def test_verify_reports_what_of_a_window_is_not_landed(caplog: pytest.LogCapture
     world = World(land=False)
     world.run("hour-0", "data_interval", window=(0, 10))
     before = snapshot(world.bucket)
-    for purpose in ("verify", "restore"):
+    for action in ("verify", "restore"):
         with caplog.at_level(logging.WARNING):
-            found = world.inspects(purpose, "new", "data_interval", window={0: (0, 9), 1: (0, 5)})
+            found = world.inspects(action, "new", "data_interval", window={0: (0, 9), 1: (0, 5)})
         assert found.uncovered == Offsets({0: [(5, 9)]})
         assert found.objects == len(world.keys())
     assert "4 offsets of the window are not landed: 0: [5, 9)" in caplog.text
@@ -173,7 +173,9 @@ def test_verify_names_missing_objects_and_both_ways_out(world: World) -> None:
     gone = world.of_run("hour-2")
     for key in gone:
         world.bucket.delete(key)
-    with pytest.raises(MissingObjectError, match=rf"{len(gone)} objects .*mode='restore'.*on_missing='ignore'") as told:
+    with pytest.raises(
+        MissingObjectError, match=rf"{len(gone)} objects .*action='restore'.*on_missing='ignore'"
+    ) as told:
         world.inspects("verify", "hour-2", "data_interval", window=(20, 30))
     assert all(key in str(told.value) for key in gone)
     found = world.inspects("verify", "hour-2", "data_interval", window=(20, 30), on_missing="ignore")
@@ -183,7 +185,7 @@ def test_verify_names_missing_objects_and_both_ways_out(world: World) -> None:
 def test_an_error_names_ten_objects_and_counts_the_others() -> None:
     """A message stays readable, however many are gone."""
     world = World(land=False)
-    world.run("first", max_slice_records=2)
+    world.run("first", limits={"records_per_slice": 2})
     assert len(world.keys()) > 12
     everything = world.keys()
     for key in everything:
@@ -202,22 +204,22 @@ DAMAGES: dict[str, Callable[[World, str], None]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-@pytest.mark.parametrize("purpose", ["verify", "restore"])
+@pytest.mark.parametrize("action", ["verify", "restore"])
 def test_an_object_with_other_content_is_named_and_never_overwritten(
-    world: World, damage: Callable[[World, str], None], purpose: str
+    world: World, damage: Callable[[World, str], None], action: str
 ) -> None:
     """Size, checksum and metadata are compared; what is missing beside it is restored nevertheless."""
     bad, gone, *_ = world.of_run("hour-1")
     damage(world, bad)
     before = world.bucket.get(bad)
     world.bucket.delete(gone)
-    with pytest.raises(ForeignObjectError, match=r"Move them away, then run again with mode='restore'") as told:
-        world.inspects(purpose, "hour-1", "data_interval", window=(10, 20))
+    with pytest.raises(ForeignObjectError, match=r"Move them away, then run again with action='restore'") as told:
+        world.inspects(action, "hour-1", "data_interval", window=(10, 20))
     assert bad in str(told.value)
     assert world.bucket.get(bad) == before
-    assert (world.bucket.get(gone) is not None) == (purpose == "restore")
-    assert ("1 other objects were written again" in str(told.value)) == (purpose == "restore")
-    assert (gone in str(told.value)) == (purpose == "verify")
+    assert (world.bucket.get(gone) is not None) == (action == "restore")
+    assert ("1 other objects were written again" in str(told.value)) == (action == "restore")
+    assert (gone in str(told.value)) == (action == "verify")
 
 
 def test_a_large_object_is_read_in_pieces(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +277,7 @@ def test_many_batches_are_read_in_groups(world: World, monkeypatch: pytest.Monke
     everything = world.inspects("verify", "new")
     monkeypatch.setattr(inspection, "_GROUP", 1)
     engine = Engine(world.bucket, world.kafka)
-    assert engine.run("new", purpose="verify").verification == everything
+    assert engine.run("new", action="verify").verification == everything
     assert not any(name.endswith(".manifest.json") for name in engine.log._cache)
 
 
@@ -382,7 +384,7 @@ def test_restore_of_what_came_to_lie_there_meanwhile_leaves_it(world: World) -> 
             return super().put_new(key, body, metadata=metadata)
 
     with pytest.raises(ForeignObjectError, match="came to lie there meanwhile"):
-        Engine(Meddler(world.bucket), world.kafka).run("new", purpose="restore")
+        Engine(Meddler(world.bucket), world.kafka).run("new", action="restore")
     now = world.bucket.get(gone)
     assert now is not None
     assert now.body == b"mine"
@@ -391,13 +393,13 @@ def test_restore_of_what_came_to_lie_there_meanwhile_leaves_it(world: World) -> 
 def test_an_accepted_loss_is_neither_missing_nor_restored() -> None:
     """Somebody said so, for the record; the result counts it."""
     world = World(land=False)
-    crash_after("*.manifest.json", world.bucket, world.kafka, "died", max_slice_records=100)
+    crash_after("*.manifest.json", world.bucket, world.kafka, "died", limits={"records_per_slice": 100})
     world.bucket.expire_uploads()
     world.kafka.delete_records(TOPIC, 0, 3)
     accepted = accept_loss(Engine(world.bucket, world.kafka).committer, 1, reason="gone", operator="me")
     assert accepted
-    for purpose in ("verify", "restore"):
-        found = world.inspects(purpose, "died")
+    for action in ("verify", "restore"):
+        found = world.inspects(action, "died")
         assert (sorted(found.accepted), found.objects) == (sorted(accepted), len(world.keys()))
 
 
@@ -429,26 +431,26 @@ def test_other_bytes_of_the_same_records_are_verified_by_their_own_checksum(worl
         world.kafka,
         build=lambda store: lambda *what: {key: _Otherwise(b, engine, key) for key, b in builder(store)(*what).items()},
     )
-    engine.run("new", purpose="restore")
+    engine.run("new", action="restore")
     assert world.inspects("verify", "new").objects == len(world.keys())
     world.replace(gone, b"y" * len(world.body(gone)))
     with pytest.raises(ForeignObjectError, match="CRC32"):
         world.inspects("verify", "new")
 
 
-# -- resume, over a window that others landed -------------------------------------------------------------------------
+# -- land, over a window that others landed -------------------------------------------------------------------------
 
 
 def test_a_new_run_over_a_landed_window_looks_whether_its_objects_are_there(world: World) -> None:
     """It fails if one is gone, with both ways out, and can ignore or restore it."""
     mine = [*world.of_run("hour-0"), *world.of_run("hour-1")]
-    window: dict[str, Any] = {"mode": "data_interval", "window": (0, 20)}
+    window: dict[str, Any] = {"offsets": "data_interval", "window": (0, 20)}
     store = FaultyStore(world.bucket)
     result = Engine(store, world.kafka).run("new", **window)
     assert (result.verified, result.wrote, result.verification) == (len(mine), False, None)
     assert store.writes() == []
     world.bucket.delete(mine[1])
-    with pytest.raises(MissingObjectError, match=r"mode='restore'.*on_missing='ignore'") as told:
+    with pytest.raises(MissingObjectError, match=r"action='restore'.*on_missing='ignore'") as told:
         world.run("new", **window)
     assert mine[1] in str(told.value)
     assert world.run("new", "data_interval", window=(20, 30)).status == "ok"
@@ -483,7 +485,7 @@ def test_after_a_fault_at_any_request_of_a_restore_the_next_one_ends_it(fault: F
             world.bucket.delete(key)
         store = FaultyStore(world.bucket, choose=lambda r, n=number: fault if r.number == n else None)  # type: ignore[misc]
         with contextlib.suppress(SimulatedCrash, TransientError):
-            Engine(store, world.kafka).run("new", purpose="restore")
+            Engine(store, world.kafka).run("new", action="restore")
         assert {r.operation for r in store.writes()} <= {"put_new"}
         world.inspects("restore", "new")
         store.apply_late()
@@ -504,7 +506,7 @@ def test_verify_writes_nothing_whatever_goes_wrong(world: World, fault: Fault) -
         number += 1
         store = FaultyStore(world.bucket, choose=lambda r, n=number: fault if r.number == n else None)  # type: ignore[misc]
         with contextlib.suppress(SimulatedCrash, TransientError, TerminalError):
-            Engine(store, world.kafka).run("new", purpose="verify")
+            Engine(store, world.kafka).run("new", action="verify")
         assert store.writes() == []
         check_unchanged(before, snapshot(world.bucket))
         if len(store.requests) < number:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import MIB, Hourly, Layout, RawBytes, Upload
 from airflow_provider_kafka_s3.exceptions import ForeignObjectError, MissingObjectError
 from airflow_provider_kafka_s3.inspect import verify as inspection
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
@@ -21,17 +21,15 @@ from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from dev.s3_server import S3Server
 
 HOUR = 3_600_000
-LAYOUT = Layout(
-    format=Format(kind="bytes", separator=""), partitioner=Partitioner(kind="hourly"), part_size=5 * MIB, topics_dir="t"
-)
+LAYOUT = Layout(format=RawBytes(separator=""), partitioner=Hourly(), part_size=5 * MIB, topics_dir="t")
 
 
 def run(store: DurableStore, kafka: SimulatedKafka, key: str, **settings: Any) -> TopicResult:
     """A run with the product's tasks, in this process."""
     pipeline = TopicPipeline(
-        store, kafka, topics_dir="t", pipeline="p", topic="films", build=object_builder(store, memory=12 * MIB)
+        store, kafka, topics_dir="t", pipeline="p", topic="films", build=object_builder(store, Upload(memory=12 * MIB))
     )
-    return pipeline.land(RunRequest(run=key, mode="incremental", layout=LAYOUT, starting="earliest", **settings))
+    return pipeline.land(RunRequest(run=key, offsets="incremental", layout=LAYOUT, starting="earliest", **settings))
 
 
 def test_objects_of_many_parts_and_of_one_are_read_back_and_restored_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +52,7 @@ def test_objects_of_many_parts_and_of_one_are_read_back_and_restored_over_http(m
         objects = {info.key: info for info in store.list("t/films/")}
         assert len(objects) == 8
 
-        found = run(store, kafka, "other", purpose="verify").verification
+        found = run(store, kafka, "other", action="verify").verification
         assert found is not None
         assert (found.objects, found.size) == (8, sum(info.size for info in objects.values()))
         assert found.size == landed.batches[0].size > 12 * MIB
@@ -64,17 +62,17 @@ def test_objects_of_many_parts_and_of_one_are_read_back_and_restored_over_http(m
         for key in before:
             client.delete_object(Bucket="films", Key=key)
         with pytest.raises(MissingObjectError, match="2 objects"):
-            run(store, kafka, "other", purpose="verify")
+            run(store, kafka, "other", action="verify")
         metadata = client.head_object(Bucket="films", Key=foreign)["Metadata"]
         original = client.get_object(Bucket="films", Key=foreign)["Body"].read()
         client.put_object(Bucket="films", Key=foreign, Body=b"x" * len(original), Metadata=metadata)
         with pytest.raises(ForeignObjectError, match=r"CRC32 .* 2 other objects were written again"):
-            run(store, kafka, "other", purpose="restore")
+            run(store, kafka, "other", action="restore")
         assert {key: client.get_object(Bucket="films", Key=key)["Body"].read() for key in before} == before
         assert client.get_object(Bucket="films", Key=foreign)["Body"].read() == b"x" * len(original)
 
         client.delete_object(Bucket="films", Key=foreign)
-        found = run(store, kafka, "other", purpose="restore").verification
+        found = run(store, kafka, "other", action="restore").verification
         assert found is not None
         assert (found.restored, found.objects) == ((foreign,), 8)
         assert client.get_object(Bucket="films", Key=foreign)["Body"].read() == original

@@ -356,7 +356,9 @@ def _land_without_a_look_below(engine: Engine) -> None:
         "generation": 0,
         "layout_sha256": layout_digest(LAYOUT),
     }
-    engine.log.create_run(RunRecord(mode="data_interval", params={}, target=offsets((10, 12)), low=view.next, **shared))
+    engine.log.create_run(
+        RunRecord(offsets="data_interval", params={}, target=offsets((10, 12)), low=view.next, **shared)
+    )
     plan = Plan(
         batch=view.next,
         type="data",

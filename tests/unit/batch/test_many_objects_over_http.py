@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.encode import object_builder, write_slice
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Rotation
+from airflow_provider_kafka_s3.config import MIB, Layout, RawBytes, Rotation, Upload
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.submit.topic_runs import land_topics
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from dev.s3_server import S3Server
 
-LAYOUT = Layout(format=Format(kind="bytes"), rotation=Rotation(flush_size=1), part_size=5 * MIB, topics_dir="t")
+LAYOUT = Layout(format=RawBytes(), rotation=Rotation(flush_size=1), part_size=5 * MIB, topics_dir="t")
 OBJECTS = 66
 
 
@@ -34,12 +34,12 @@ def test_two_topics_of_many_objects_land_without_a_warning(caplog: pytest.LogCap
         settings = S3Settings(endpoint_url=server.endpoint, region="us-east-1")
         client = make_client(settings, S3Credentials(access_key_id="any", secret_access_key="any"))
         store = DurableStore(S3Store(client, "lake"), Retrier())
-        build = object_builder(store, memory=12 * MIB)
+        build = object_builder(store, Upload(memory=12 * MIB))
         pipelines = {
             topic: TopicPipeline(store, kafka, topics_dir="t", pipeline="p", topic=topic, build=build)
             for topic in ("films", "books")
         }
-        request = RunRequest(run="r", mode="incremental", layout=LAYOUT, starting="earliest")
+        request = RunRequest(run="r", offsets="incremental", layout=LAYOUT, starting="earliest")
 
         def submit(plans: object) -> dict[str, Exception]:
             assert isinstance(plans, dict)

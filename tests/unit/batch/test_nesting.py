@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch import log
+from airflow_provider_kafka_s3.config import Naming
 from airflow_provider_kafka_s3.exceptions import PipelineConflictError
 from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -31,8 +32,11 @@ class World:
     def engine(self, topics_dir: str, topic: str, store: FaultyStore | None = None) -> Engine:
         return Engine(store or self.bucket, self.kafka, topics_dir=topics_dir, pipeline=f"to-{topic}", topic=topic)
 
-    def lands(self, topics_dir: str, topic: str, *, delim: str = "/", store: FaultyStore | None = None) -> None:
-        layout = msgspec.structs.replace(LAYOUT, topics_dir=topics_dir, directory_delim=delim)
+    def lands(
+        self, topics_dir: str, topic: str, *, delim: str = "/", prefix: str = "", store: FaultyStore | None = None
+    ) -> None:
+        naming = Naming(directory_delim=delim, topic_prefix=prefix)
+        layout = msgspec.structs.replace(LAYOUT, topics_dir=topics_dir, naming=naming)
         assert self.engine(topics_dir, topic, store).run("run", layout=layout).status == "ok"
 
     def check(self, topics_dir: str, topic: str) -> int:
@@ -65,6 +69,21 @@ def test_a_topics_dir_in_the_folder_of_a_topic_is_refused(outer: tuple[str, str]
         assert repr(first[0]) in str(told.value)
         assert str(told.value).endswith(f"{first[0]}/_kafka_s3/_owners/{first[1]}.json".removeprefix("/"))
         check_unchanged(before, snapshot(world.bucket))
+
+
+@pytest.mark.parametrize("prefix", ["topic=", "~"])
+def test_the_folder_of_a_topic_with_a_prefix_is_no_topics_dir_either(prefix: str) -> None:
+    """Whichever of the two comes second."""
+    inner = f"x/{prefix}y/deep"
+    world = World()
+    world.lands("x", "y", prefix=prefix)
+    with pytest.raises(PipelineConflictError, match="that is a folder of topic 'y' of pipeline 'to-y'"):
+        world.lands(inner, "z")
+    world = World()
+    world.lands(inner, "z", prefix=prefix)
+    with pytest.raises(PipelineConflictError, match="holds another topics_dir"):
+        world.lands("x", "y", prefix=prefix)
+    assert world.check(inner, "z") == 4
 
 
 @pytest.mark.parametrize(
@@ -110,24 +129,27 @@ def test_what_another_tool_has_written_into_the_folder_is_looked_through_for_one
         world.lands("x", "y")
 
 
-@pytest.mark.parametrize("inner", ["x/y", "x/y/deep/er"])
+@pytest.mark.parametrize("prefix", ["", "topic="])
+@pytest.mark.parametrize("below", ["", "/deep/er"])
 def test_where_topics_dirs_are_nested_gc_and_checks_leave_the_other_s_objects_alone(
-    monkeypatch: pytest.MonkeyPatch, inner: str
+    monkeypatch: pytest.MonkeyPatch, below: str, prefix: str
 ) -> None:
     """As a version without the refusal has left it: the inner one's decided upload is named as the outer's would be."""
+    named = f"{prefix}y"
+    inner = f"x/{named}{below}"
     monkeypatch.setattr(log, "refuse_nesting", lambda *_, **__: None)
     world = World()
-    world.lands("x", "y")
+    world.lands("x", "y", prefix=prefix)
     store = FaultyStore(world.bucket)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.manifest.json")
     with pytest.raises(SimulatedCrash):
-        world.lands(inner, "y", store=store)
+        world.lands(inner, "y", prefix=prefix, store=store)
     decided = {upload.upload_id for upload in world.bucket.pending_uploads("")}
-    orphan = world.bucket.create_upload("x/y/parity=0/y+0+0000000000.bin")
+    orphan = world.bucket.create_upload(f"x/{named}/parity=0/{named}+0+0000000000.bin")
     outer_log = world.engine("x", "y").log
     found = gc.find_garbage(outer_log, now=EIGHT_DAYS)
     assert [upload.upload_id for upload in found.garbage] == [orphan]
     gc.collect(outer_log, found)
     assert {upload.upload_id for upload in world.bucket.pending_uploads("")} == decided
-    world.lands(inner, "y")
+    world.lands(inner, "y", prefix=prefix)
     assert (world.check("x", "y"), world.check(inner, "y")) == (4, 4)

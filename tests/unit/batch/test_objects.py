@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.encode import object_builder, write_slice
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import (
+    MIB,
+    ByPartition,
+    Hourly,
+    JsonLines,
+    Layout,
+    Partitioner,
+    RawBytes,
+    Rotation,
+    Upload,
+)
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
@@ -30,7 +40,7 @@ from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
 
 DAY = 86_400_000
-HOURLY = Layout(format=Format(kind="json"), partitioner=Partitioner(kind="hourly"))
+HOURLY = Layout(format=JsonLines(), partitioner=Hourly())
 PART = 5 * MIB
 
 
@@ -137,8 +147,8 @@ def test_uploads_bear_batch_and_a_nonce_of_their_own() -> None:
 
 
 ROTATED = Layout(
-    format=Format(kind="json", compression="gzip"),
-    partitioner=Partitioner(kind="hourly"),
+    format=JsonLines(compression="gzip"),
+    partitioner=Hourly(),
     rotation=Rotation(flush_size=17, max_bytes=40),
 )
 
@@ -180,7 +190,7 @@ def test_a_slice_without_records_has_no_objects() -> None:
 
 def test_ignored_nulls_are_counted() -> None:
     """Tombstones that the layout leaves out are in no object and in the count of ignored ones."""
-    layout = Layout(format=Format(kind="json", on_null="ignore"))
+    layout = Layout(format=JsonLines(on_null="ignore"))
     written = Bucket().write(plan_of(layout, (2, 0, 9)), [batch_of([(0, DAY, None), (1, DAY, b"1"), (5, DAY, None)])])
     assert (written.result.records, written.result.ignored) == (1, 2)
     assert [(e.min_offset, e.max_offset) for e in written.objects] == [(1, 1)]
@@ -195,7 +205,7 @@ def test_a_bad_record_is_named() -> None:
 def test_a_key_that_s3_refuses_is_refused_before_anything_is_uploaded() -> None:
     """No upload is begun for an object whose key is too long."""
     bucket = Bucket()
-    layout = Layout(topics_dir="d" * 1000, format=Format(kind="bytes"))
+    layout = Layout(topics_dir="d" * 1000, format=RawBytes())
     with pytest.raises(ConfigurationError, match="1024"):
         bucket.write(plan_of(layout, (2, 0, 9)), [batch_of([(0, DAY, b"x" * (PART + 1))])])
     assert not list(bucket.memory.pending_uploads(""))
@@ -210,12 +220,12 @@ def test_a_slice_of_too_many_objects_ends_before_it_begins_one_more(monkeypatch:
         Bucket().write(plan_of(HOURLY, (4, 10, 60)), [batch_of(records(10, 60, hours=4))])
 
 
-BERLIN = Partitioner(kind="hourly", timezone="Europe/Berlin")
+BERLIN = Hourly(timezone="Europe/Berlin")
 
 
 def test_a_plan_of_another_time_zone_database_is_not_executed() -> None:
     """Local time may be another: the error names both versions and the ways out, and nothing is opened."""
-    layout = Layout(format=Format(kind="json"), partitioner=BERLIN, zone_database="1999c")
+    layout = Layout(format=JsonLines(), partitioner=BERLIN, zone_database="1999c")
     bucket = Bucket()
     plan = plan_of(layout, (4, 0, 9))
     mine = zone_database_version()
@@ -232,14 +242,14 @@ def test_a_plan_of_another_time_zone_database_is_not_executed() -> None:
     [
         (BERLIN, zone_database_version()),
         (BERLIN, ""),
-        (Partitioner(kind="hourly"), "1999c"),
-        (Partitioner(timezone="Europe/Berlin"), "1999c"),
+        (Hourly(), "1999c"),
+        (ByPartition(), "1999c"),
     ],
     ids=["the-same", "unknown", "utc", "no-time"],
 )
 def test_a_time_zone_database_that_cannot_matter_is_none_to_match(partitioner: Partitioner, database: str) -> None:
     """UTC is the same in all of them, and paths without time need none."""
-    layout = Layout(format=Format(kind="json"), partitioner=partitioner, zone_database=database)
+    layout = Layout(format=JsonLines(), partitioner=partitioner, zone_database=database)
     assert Bucket().write(plan_of(layout, (4, 0, 9)), [batch_of(records(0, 9))]).objects
 
 
@@ -297,7 +307,7 @@ def test_a_lost_object_comes_back_the_same() -> None:
 def test_a_lost_object_larger_than_a_part_is_uploaded_in_parts() -> None:
     """It does not fit into one request, so it takes several, and again only if its key is free."""
     rows: list[tuple[int, int, bytes | None]] = [(o, DAY, bytes([o]) * MIB) for o in range(12)]
-    layout = Layout(format=Format(kind="bytes"), part_size=PART)
+    layout = Layout(format=RawBytes(), part_size=PART)
     for entry, body, bucket, rebuilt in rebuilt_like(rows, layout):
         assert rebuilt.size == entry.size == len(body)
         rebuilt.put({"kafka-s3-content": entry.content})
@@ -309,7 +319,7 @@ def test_a_lost_object_larger_than_a_part_is_uploaded_in_parts() -> None:
 def test_an_upload_whose_completion_failed_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can bring the object to light later, whatever the store answered."""
     rows: list[tuple[int, int, bytes | None]] = [(o, DAY, bytes([o]) * MIB) for o in range(12)]
-    layout = Layout(format=Format(kind="bytes"), part_size=PART)
+    layout = Layout(format=RawBytes(), part_size=PART)
     for _, _, bucket, rebuilt in rebuilt_like(rows, layout):
 
         def refuse(*_: object) -> None:
@@ -349,8 +359,8 @@ def test_the_lost_objects_of_a_slice_come_back_by_one_read_of_it() -> None:
 
 def test_nothing_stays_behind_when_building_fails_or_is_given_up(tmp_path: Any) -> None:
     """Temporary files have no names, and are closed with the object or by the error."""
-    plan = plan_of(Layout(format=Format(kind="json"), part_size=PART), (4, 0, 60))
-    build = object_builder(Bucket().store, spill_dir=str(tmp_path))
+    plan = plan_of(Layout(format=JsonLines(), part_size=PART), (4, 0, 60))
+    build = object_builder(Bucket().store, Upload(spill_dir=str(tmp_path)))
     large = json.dumps("x" * PART * 2).encode()
     with pytest.raises(RecordError):
         build(plan, plan.slices[0], [KEY], iter([batch_of([(0, 0, large), (1, 0, b"{")])]))

@@ -21,14 +21,14 @@ from airflow_provider_kafka_s3.batch.planning import (
     recovery_target,
 )
 from airflow_provider_kafka_s3.batch.view import View
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, cut_slices, fair_share, layout_digest
 from airflow_provider_kafka_s3.exceptions import DataLossError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "planning.json").read_text())["cases"]
-LAYOUT = Layout(format=Format(kind="json"))
+LAYOUT = Layout(format=JsonLines())
 
 
 def offsets(*ranges: tuple[int, int], partition: int = 0) -> Offsets:

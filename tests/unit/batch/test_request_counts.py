@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from airflow_provider_kafka_s3.batch.request import Mode, TopicResult
+from airflow_provider_kafka_s3.batch.request import TargetOffsets, TopicResult
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.marker import PartitionState
@@ -93,11 +93,11 @@ def upload(engine: Engine, plan: Plan, objects: int, parts: int) -> SliceRows:
 
 
 def land(
-    world: World, run: str, mode: Mode = "incremental", *, objects: int, parts: int = 1, **settings: Any
+    world: World, run: str, offsets: TargetOffsets = "incremental", *, objects: int, parts: int = 1, **settings: Any
 ) -> tuple[TopicResult, FaultyStore, FaultyStore]:
     """A run of one batch; the requests of the operator and of the driver."""
     operator, asked = world.engine()
-    attempt = operator.topic_run(operator.request(run, mode, max_slice_records=10**6, **settings))
+    attempt = operator.topic_run(operator.request(run, offsets, limits={"records_per_slice": 10**6}, **settings))
     plan = attempt.advance()
     assert isinstance(plan, Plan)
     driver, driven = world.engine()
@@ -192,7 +192,7 @@ def test_a_batch_that_stays_open_makes_later_runs_dearer_by_its_own_plan_only() 
     world.bucket.put_new(keys.marker_key(CONTROL), encode(opened, {}))
     world.fill(3)
     window = {0: (2 * BATCHES, 2 * BATCHES + 3)}
-    result, asked, driven = land(world, "next", objects=3, mode="data_interval", window=window)
+    result, asked, driven = land(world, "next", objects=3, offsets="data_interval", window=window)
     assert [b.batch for b in result.batches] == [BATCHES + 1]
     # Both times the open plan is looked at it is remembered.
     assert (count(asked)["get"], count(driven)["get"]) == (9 + 1, 4)
@@ -210,7 +210,7 @@ def test_a_marker_grows_with_the_gaps_in_its_coverage_only() -> None:
     assert 100_000 < len(marker.body) < 250_000
     world.kafka.ends = lambda *_: {0: 40_003}  # type: ignore[method-assign]
     engine, store = world.engine()
-    attempt = engine.topic_run(engine.request("next", max_slice_records=10**6))
+    attempt = engine.topic_run(engine.request("next", limits={"records_per_slice": 10**6}))
     assert isinstance(attempt.advance(), Plan)
     assert count(store) == {"get": 5, "put_new": 2}
 
@@ -266,7 +266,7 @@ def test_a_new_run_over_the_latest_window_reads_one_plan(history: World) -> None
 def test_a_verification_of_everything_reads_each_document_once_side_by_side(history: World) -> None:
     """Plan, manifest and object of each batch, and nothing twice."""
     world = copy_of(history)
-    result, store, rounds = over(world, (0, 2 * BATCHES), purpose="verify")
+    result, store, rounds = over(world, (0, 2 * BATCHES), action="verify")
     assert result.verified == BATCHES
     asked = Counter(request.key for request in store.requests if request.operation == "get")
     assert len(asked) == 3 * BATCHES + 2
@@ -315,7 +315,7 @@ def test_a_window_with_many_gaps_becomes_batches_that_spark_can_plan() -> None:
     """At most 200 slices of a partition in one batch; the run goes on with the next until all is landed."""
     world = World(2 * 205)
     engine, _ = world.engine()
-    result = engine.run("small slices", max_slice_records=2)
+    result = engine.run("small slices", limits={"records_per_slice": 2})
     assert [b.offsets.count for b in result.batches] == [400, 10]
     read = first_slices(Offsets({0: [(0, 2**62)], 1: [(5, 6), (8, 9), (20, 40)]}), max_records=10, most=3)
     assert read == Offsets({0: [(0, 30)], 1: [(5, 6), (8, 9), (20, 30)]})

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.config import Naming
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
@@ -48,14 +49,14 @@ class World:
             offset = self.kafka.bounds(TOPIC, partition)[1]
             self.kafka.append(TOPIC, partition, b"%d/%d" % (partition, offset), timestamp)
 
-    def run(self, run: str, mode: Any = "incremental", **settings: Any) -> TopicResult:
-        return Engine(self.bucket, self.kafka).run(run, mode, **settings)
+    def run(self, run: str, offsets: Any = "incremental", **settings: Any) -> TopicResult:
+        return Engine(self.bucket, self.kafka).run(run, offsets, **settings)
 
-    def dies_after_planning(self, run: str, mode: Any = "incremental", **settings: Any) -> None:
-        self.dies_after("*.plan.json", run, mode, **settings)
+    def dies_after_planning(self, run: str, offsets: Any = "incremental", **settings: Any) -> None:
+        self.dies_after("*.plan.json", run, offsets, **settings)
 
-    def dies_after(self, document: str, run: str, mode: Any = "incremental", **settings: Any) -> None:
-        crash_after(document, self.bucket, self.kafka, run, mode, **settings)
+    def dies_after(self, document: str, run: str, offsets: Any = "incremental", **settings: Any) -> None:
+        crash_after(document, self.bucket, self.kafka, run, offsets, **settings)
 
     def a_user_deletes(self, result: TopicResult) -> list[str]:
         """All objects of a run's batches."""
@@ -186,7 +187,7 @@ def test_brokers_that_begin_to_tell_topic_ids_land_nothing_again_and_are_believe
     assert [log.require_plan(n)[0].topic_id for n in (1, 2)] == ["", live]
     assert log.require_marker()[0].topic_id == live
     assert not reset(Engine(world.bucket, world.kafka).committer, operator="")
-    assert world.run("first", purpose="verify").status == "ok"
+    assert world.run("first", action="verify").status == "ok"
     assert repair(Engine(world.bucket, world.kafka).committer, start={}).was == "right"
     world.check()
     world.kafka.create_topic(TOPIC)
@@ -203,7 +204,7 @@ def test_objects_from_before_the_upgrade_of_the_brokers_can_be_restored() -> Non
     world.records(2)
     world.run("second")
     gone = world.a_user_deletes(result)
-    restored = world.run("third", purpose="restore").verification
+    restored = world.run("third", action="restore").verification
     assert restored is not None
     assert sorted(restored.restored) == sorted(gone)
 
@@ -227,7 +228,7 @@ def test_a_target_above_the_cap_is_landed_in_several_batches() -> None:
     world = World(2)
     world.records(9, 0)
     world.records(4, 1)
-    result = world.run("first", max_records_per_batch=5)
+    result = world.run("first", limits={"records_per_batch": 5})
     assert [b.offsets.count for b in result.batches] == [5, 5, 3]
     assert sum(b.records for b in result.batches) == 13
     assert all(b.mine for b in result.batches)
@@ -240,7 +241,7 @@ def test_a_cap_per_run_leaves_the_rest_to_the_next_run() -> None:
     world = World(2)
     world.records(9, 0)
     world.records(9, 1)
-    assert world.run("first", max_records_per_run=6).target.count == 6
+    assert world.run("first", limits={"records_per_run": 6}).target.count == 6
     assert world.run("second").target.count == 12
     world.check()
 
@@ -315,15 +316,15 @@ def test_what_is_asked_differently_at_a_retry_is_ignored_with_a_warning(caplog: 
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"max_records_per_batch": 0}, "max_records_per_batch=0"),
-        ({"mode": "data_interval"}, "does not go with the window None"),
+        ({"limits": {"records_per_batch": 0}}, "records_per_batch=0"),
+        ({"offsets": "data_interval"}, "does not go with the window None"),
         ({"window": (1, 2)}, "does not go with the window"),
-        ({"mode": "data_interval", "window": (2, 2)}, "empty or reversed"),
-        ({"mode": "data_interval", "window": {}}, "names no partition"),
-        ({"mode": "data_interval", "window": {1: (5, 5)}}, r"partition 1, offsets \[5, 5\), is empty"),
-        ({"mode": "data_interval", "window": {0: (-1, 5)}}, "negative"),
+        ({"offsets": "data_interval", "window": (2, 2)}, "empty or reversed"),
+        ({"offsets": "data_interval", "window": {}}, "names no partition"),
+        ({"offsets": "data_interval", "window": {1: (5, 5)}}, r"partition 1, offsets \[5, 5\), is empty"),
+        ({"offsets": "data_interval", "window": {0: (-1, 5)}}, "negative"),
         ({"window": {0: (1, 5)}}, "does not go with the window"),
-        ({"mode": "recover", "max_records_per_run": 5}, "use max_records_per_batch"),
+        ({"offsets": "recover", "limits": {"records_per_run": 5}}, "use records_per_batch"),
     ],
     ids=lambda v: str(v)[:40],
 )
@@ -399,9 +400,35 @@ def test_a_batch_keeps_the_layout_it_was_planned_with() -> None:
     world = World()
     world.records(2)
     world.dies_after_planning("first")
-    world.run("first", layout=msgspec.structs.replace(LAYOUT, file_delim="-"))
+    world.run("first", layout=msgspec.structs.replace(LAYOUT, naming=Naming(file_delim="-")))
     assert [i.key for i in world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")] == [
         f"{TOPICS_DIR}/{TOPIC}/parity=0/{TOPIC}+0+0000000000.bin"
+    ]
+
+
+def test_a_topic_that_readers_skip_is_warned_about_once_in_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    """Before its first plan, not at the next try; with a prefix there is nothing to warn about."""
+    kafka, bucket = SimulatedKafka(), MemoryStore()
+    for topic in ("_hidden", "plain"):
+        kafka.create_topic(topic)
+
+    def warnings(topic: str, run: str, **naming: str) -> list[str]:
+        kafka.append(topic, 0, b"1", 0)
+        caplog.clear()
+        for _ in range(2):
+            layout = msgspec.structs.replace(LAYOUT, naming=Naming(**naming))
+            result = Engine(bucket, kafka, topic=topic).run(run, layout=layout)
+            assert result.status == "ok"
+        return [record.getMessage() for record in caplog.records if "nobody reads them" in record.getMessage()]
+
+    (told,) = warnings("_hidden", "first")
+    assert f"{TOPICS_DIR}/_hidden/…" in told
+    assert "topic_prefix" in told
+    assert len(warnings("_hidden", "second")) == 1
+    assert warnings("_hidden", "third", topic_prefix="topic=") == []
+    assert warnings("plain", "first") == []
+    assert [info.key for info in bucket.list(f"{TOPICS_DIR}/topic=")] == [
+        f"{TOPICS_DIR}/topic=_hidden/parity=0/topic=_hidden+0+0000000002.bin"
     ]
 
 
@@ -474,7 +501,7 @@ def test_a_rerun_of_an_intact_run_looks_at_every_object_and_writes_nothing() -> 
     world = World(2)
     for p in (0, 1):
         world.records(5, p)
-    first = world.run("first", max_records_per_batch=4)
+    first = world.run("first", limits={"records_per_batch": 4})
     world.records(5)
     world.run("second")
     before = snapshot(world.bucket)
@@ -492,7 +519,7 @@ def test_a_rerun_names_objects_that_are_gone_and_writes_nothing() -> None:
     world.records(3)
     gone = world.a_user_deletes(world.run("first"))
     store = FaultyStore(world.bucket)
-    with pytest.raises(MissingObjectError, match=r"mode='restore'.*on_missing='ignore'") as error:
+    with pytest.raises(MissingObjectError, match=r"action='restore'.*on_missing='ignore'") as error:
         Engine(store, world.kafka).run("first")
     assert all(key in str(error.value) for key in gone)
     assert store.writes() == []
@@ -635,9 +662,9 @@ def test_a_retry_keeps_the_isolation_that_the_run_was_pinned_with(
     world.records(2)
     world.kafka.open_transaction(TOPIC, 0)
     world.records(3)
-    world.dies_after(document, "first", isolation="read_uncommitted", max_records_per_batch=2)
+    world.dies_after(document, "first", isolation="read_uncommitted", limits={"records_per_batch": 2})
     with caplog.at_level(logging.WARNING):
-        result = world.run("first", max_records_per_batch=2)
+        result = world.run("first", limits={"records_per_batch": 2})
     assert (result.status, result.target, len(result.batches)) == ("ok", offsets((0, 5)), 3)
     log = Engine(world.bucket, world.kafka).log
     assert {log.require_plan(n)[0].isolation for n in (1, 2, 3)} == {"read_uncommitted"}
@@ -693,6 +720,6 @@ def test_a_rerun_with_another_layout_says_so(caplog: pytest.LogCaptureFixture) -
     world.records(3)
     world.dies_after_planning("first")
     with caplog.at_level(logging.WARNING):
-        world.run("first", layout=msgspec.structs.replace(LAYOUT, file_delim="-"))
+        world.run("first", layout=msgspec.structs.replace(LAYOUT, naming=Naming(file_delim="-")))
     assert "the layout has changed" in caplog.text
     world.check()

@@ -97,7 +97,9 @@ def test_a_gap_below_a_window_is_read_too_and_its_size_is_said_before_anything_i
     store.inject(Fault.CRASH_BEFORE, operation="put_new")
     caplog.clear()
     with caplog.at_level(logging.INFO), pytest.raises(SimulatedCrash):
-        Engine(store, world.kafka).run("above", "data_interval", window=(4000, 4100), max_slice_records=10_000)
+        Engine(store, world.kafka).run(
+            "above", "data_interval", window=(4000, 4100), limits={"records_per_slice": 10_000}
+        )
     assert "2000 of these offsets lie below the window and were never landed" in caplog.text
     assert "1,995 of partition 0, 5 of partition 1" in caplog.text
     assert len(list(world.bucket.list(f"{CONTROL}batches/"))) == 2
@@ -150,7 +152,10 @@ class Lane:
     def begin(self) -> None:
         self.engine = Engine(self.world.bucket, self.world.kafka)
         self.request = self.engine.request(
-            self.run, "data_interval", window=self.window, max_records_per_batch=7, max_slice_records=3
+            self.run,
+            "data_interval",
+            window=self.window,
+            limits={"records_per_batch": 7, "records_per_slice": 3},
         )
         self.attempt = self.engine.topic_run(self.request)
         self.plan: Plan | None = None

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.request import Mode, RunRequest, TopicResult
+from airflow_provider_kafka_s3.batch.request import RunRequest, TargetOffsets, TopicResult
 from airflow_provider_kafka_s3.cli import access, main
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits, RawBytes
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -25,8 +25,8 @@ from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Simulat
 
 # A prefix that a shell would split.
 TOPIC, PIPELINE, TOPICS_DIR = "orders", "orders-to-lake", "raw topics"
-BYTES = Layout(topics_dir=TOPICS_DIR, format=Format(kind="bytes"))
-JSON = Layout(topics_dir=TOPICS_DIR, format=Format(kind="json"))
+BYTES = Layout(topics_dir=TOPICS_DIR, format=RawBytes())
+JSON = Layout(topics_dir=TOPICS_DIR, format=JsonLines())
 
 
 def no_wait() -> Retrier:
@@ -91,11 +91,12 @@ class World:
         return self.pipeline(store).committer
 
     def run(
-        self, run: str, mode: Mode = "incremental", *, store: ObjectStore | None = None, **settings: Any
+        self, run: str, offsets: TargetOffsets = "incremental", *, store: ObjectStore | None = None, **settings: Any
     ) -> TopicResult:
         """A run from beginning to end, as operator and Spark job share it."""
-        said: dict[str, Any] = {"layout": BYTES, "starting": "earliest", "max_slice_records": 3, "adopt_wait": 0.0}
-        return self.pipeline(store).land(RunRequest(run=run, mode=mode, **(said | settings)))
+        said: dict[str, Any] = {"layout": BYTES, "starting": "earliest", "adopt_wait": 0.0}
+        limits = Limits(**({"records_per_slice": 3} | settings.pop("limits", {})))
+        return self.pipeline(store).land(RunRequest(run=run, offsets=offsets, limits=limits, **(said | settings)))
 
     def die(self, at: str, run: str = "died", **settings: Any) -> None:
         """A run that dies after it created a document."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.execute import execute
+from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.exceptions import LogTamperedError, SparkJobError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance import gc
@@ -57,7 +57,7 @@ def test_a_recovery_that_dies_leaves_what_the_next_one_finishes(world: World) ->
     committer = world.committer(store)
     plan, _ = committer.log.require_plan(1)
     with pytest.raises(SimulatedCrash):
-        execute(committer, plan, run="operator")
+        execute_plan(committer, plan, run="operator")
     assert world.data_keys() == []
     assert world.about("recover").code == 0
     world.check()
@@ -77,7 +77,7 @@ def test_a_read_that_fails_leaves_no_uploads(world: World, monkeypatch: pytest.M
 
     monkeypatch.setattr(world.kafka, "read", broken)
     with pytest.raises(SparkJobError):
-        execute(committer, plan, run="operator")
+        execute_plan(committer, plan, run="operator")
     assert list(world.bucket.pending_uploads("")) == []
 
 

@@ -9,15 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.cli import access, main
+from airflow_provider_kafka_s3.cli.findings import Finding, guarded
 from airflow_provider_kafka_s3.cli.machine_checks import check_jars, pyspark_findings
 from airflow_provider_kafka_s3.cli.store_checks import clock_finding, lifecycle_findings
+from airflow_provider_kafka_s3.config import Naming
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError
 from airflow_provider_kafka_s3.spark.connector import connector_package
-from airflow_provider_kafka_s3.storage.s3 import S3Settings, make_client
+from airflow_provider_kafka_s3.storage.s3 import S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from dev.s3_server import S3Server
+from tests.protocol.engine import LAYOUT, PIPELINE, TOPICS_DIR, Engine
 
 BUCKET = "doctor"
 ABORT = {"ID": "abort", "Status": "Enabled", "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}}
@@ -29,6 +34,16 @@ ABORT = {"ID": "abort", "Status": "Enabled", "AbortIncompleteMultipartUpload": {
 def levels(*rules: dict[str, Any]) -> list[str]:
     """What is found about a pipeline in ``topics``."""
     return [finding.level for finding in lifecycle_findings(rules, "topics")]
+
+
+def test_an_error_of_a_check_is_a_finding_with_its_kind() -> None:
+    """Programs compare the kind, people read class and message."""
+
+    def fail() -> list[Finding]:
+        raise AccessDeniedError("403 of s3://lake")
+
+    (found,) = guarded("uploads", fail)
+    assert (found.level, found.kind, found.message) == ("error", "access_denied", "AccessDeniedError: 403 of s3://lake")
 
 
 def test_a_bucket_whose_only_rule_aborts_uploads_after_a_week_is_fine() -> None:
@@ -203,6 +218,27 @@ def test_a_store_that_is_fit_is_told_so_and_nothing_stays_pending(
     keys = [entry["Key"] for entry in client.list_objects_v2(Bucket=BUCKET)["Contents"]]
     assert keys == ["topics/_kafka_s3/_doctor/probe.json"]
     assert "Uploads" not in client.list_multipart_uploads(Bucket=BUCKET)
+
+
+def test_a_topic_that_readers_skip_is_found_until_its_batches_have_a_prefix(
+    kafka: SimulatedKafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark and Athena read nothing of it, and say nothing."""
+    kafka.create_topic("_hidden")
+
+    def names(**naming: str) -> tuple[str, str]:
+        kafka.append("_hidden", 0, b"1")
+        store = S3Store(make_client(S3Settings(endpoint_url=server.endpoint, region="us-east-1")), BUCKET)
+        engine = Engine(store, kafka, topic="_hidden")
+        engine.run(f"run{len(naming)}", layout=msgspec.structs.replace(LAYOUT, naming=Naming(**naming)))
+        return doctor(
+            server.endpoint, capsys, "--topics-dir", TOPICS_DIR, "--pipeline", PIPELINE, "--topic", "_hidden"
+        )["names"]
+
+    with S3Server(buckets=[BUCKET]) as server:
+        level, message = names()
+        assert (level, f"{TOPICS_DIR}/_hidden/…" in message) == ("warning", True)
+        assert names(topic_prefix="topic=")[0] == "ok"
 
 
 def test_a_bucket_that_is_not_there_and_a_topic_that_is_not_there_are_findings(

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_kafka_s3.cli import access
-from airflow_provider_kafka_s3.config import Format, Layout, Rotation
+from airflow_provider_kafka_s3.config import Layout, RawBytes, Rotation
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.unit.cli.conftest import TOPIC, TOPICS_DIR, World, commands_in
 
-ONE_EACH = Layout(topics_dir=TOPICS_DIR, format=Format(kind="bytes"), rotation=Rotation(flush_size=1))
+ONE_EACH = Layout(topics_dir=TOPICS_DIR, format=RawBytes(), rotation=Rotation(flush_size=1))
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_the_loss_of_many_objects_is_accepted_by_one_look_and_one_rebuild(
 ) -> None:
     """A slice is read once for eight of its objects, and once in all if its records are gone; one amend names these."""
     world.fill(58)
-    world.die("*.manifest.json", layout=ONE_EACH, max_slice_records=32)
+    world.die("*.manifest.json", layout=ONE_EACH, limits={"records_per_slice": 32})
     world.bucket.expire_uploads()
     world.kafka.delete_records(TOPIC, 0, 1)
     reads.clear()
@@ -120,7 +120,7 @@ def test_without_kafka_a_lost_upload_is_told_and_other_batches_are_completed(
     world.die("*.manifest.json")
     world.bucket.expire_uploads()
     world.fill(2)
-    world.die("*02.manifest.json", "second", mode="data_interval", window={0: (6, 8)})
+    world.die("*02.manifest.json", "second", offsets="data_interval", window={0: (6, 8)})
     monkeypatch.delenv("KAFKA_S3_BOOTSTRAP_SERVER")
     said = world.about("recover", "--decided-only")
     assert (said.code, len(world.data_keys())) == (2, 1)

@@ -95,7 +95,8 @@ def test_what_may_succeed_later_has_an_exit_code_of_its_own(world: World, monkey
 
     monkeypatch.setattr(world.kafka, "describe", away)
     said = world.about("status", "--json")
-    error = {"type": "KafkaUnavailableError", "message": "no broker answers", "terminal": False}
+    kind, name = "kafka_unavailable", "KafkaUnavailableError"
+    error = {"kind": kind, "type": name, "message": "no broker answers", "terminal": False}
     assert (said.code, said.data) == (4, {"error": error})
 
 

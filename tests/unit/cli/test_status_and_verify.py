@@ -122,6 +122,9 @@ def test_verify_finds_what_is_gone_and_names_it(world: World) -> None:
         said = world.about("verify", *more)
         assert (said.code, key in said.out) == (1, True), more
     assert key not in world.data_keys()
+    error = world.about("verify", "--json").data["topics"][TOPIC]["error"]
+    assert (error["kind"], error["type"], error["terminal"]) == ("missing_object", "MissingObjectError", True)
+    assert key in error["message"]
 
 
 def test_verify_of_one_batch_leaves_the_others_out(world: World) -> None:

@@ -2,71 +2,45 @@
 
 from __future__ import annotations
 
-import http.client
 import ssl
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
+from werkzeug import Request, Response
 
 from dev.certificates import Authority
 from dev.fault_proxy import FaultProxy
 from dev.faults import Answer, Delay, Fault, Flip, Hang, Lose, Reset, ResetInBody, Truncate, Twice, operation_of
+from dev.wsgi_server import WsgiServer
 
+IMPATIENT = httpx.Timeout(10, read=0.1)
 ANSWER = b"<UploadId>u-1</UploadId>"
 
 
-class _Recorder(BaseHTTPRequestHandler):
-    """A server that writes down what it gets whole."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    got: list[tuple[str, str, str, bytes]]
-
-    def serve(self) -> None:
-        size = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(size)
-        if len(body) < size:
-            self.close_connection = True
-            return
-        self.got.append((self.command, self.path, self.headers["Host"], body))
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(ANSWER)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(ANSWER)
-
-    do_GET = do_HEAD = do_PUT = do_POST = serve  # noqa: N815 - names of the base class
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
-        """Say nothing."""
-
-    def handle(self) -> None:
-        try:
-            super().handle()
-        except OSError:
-            self.close_connection = True
+Got = list[tuple[str, str, str, bytes]]
 
 
 @pytest.fixture
-def got() -> list[tuple[str, str, str, bytes]]:
-    """What the server got."""
+def got() -> Got:
+    """The requests that the server got whole: method, path, Host and body."""
     return []
 
 
 @pytest.fixture
-def upstream(got: list[tuple[str, str, str, bytes]]) -> Iterator[str]:
+def upstream(got: Got) -> Iterator[str]:
     """The server's address."""
-    handler = type("Handler", (_Recorder,), {"got": got})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+
+    @Request.application
+    def record(request: Request) -> Response:
+        got.append((request.method, request.environ["RAW_URI"], request.host, request.get_data()))
+        return Response(ANSWER)
+
+    with WsgiServer(record) as server:
+        yield server.endpoint
 
 
 @pytest.fixture(params=["http", "https"])
@@ -78,30 +52,21 @@ def proxy(request: pytest.FixtureRequest, upstream: str, tmp_path: Path) -> Iter
 
 
 @pytest.fixture
-def client(proxy: FaultProxy, tmp_path: Path) -> Iterator[http.client.HTTPConnection]:
-    """A connection to the proxy."""
-    address = urlsplit(proxy.endpoint)
-    if address.scheme == "https":
-        context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            str(address.hostname), address.port, timeout=10, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=10)
-    yield connection
-    connection.close()
+def client(proxy: FaultProxy, tmp_path: Path) -> Iterator[httpx.Client]:
+    """A client of the proxy, which keeps its connection."""
+    authority = tmp_path / "ca.pem"
+    verify = ssl.create_default_context(cafile=str(authority)) if authority.exists() else False
+    with httpx.Client(base_url=proxy.endpoint, verify=verify, trust_env=False, timeout=10) as started:
+        yield started
 
 
-def put(client: http.client.HTTPConnection, body: bytes = b"0123456789") -> tuple[int, bytes]:
+def put(client: httpx.Client, body: bytes = b"0123456789") -> tuple[int, bytes]:
     """Status and body of the answer to a PUT."""
-    client.request("PUT", "/bucket/folder/key?partNumber=1&uploadId=u-1", body)
-    response = client.getresponse()
-    return response.status, response.read()
+    response = client.put("/bucket/folder/key?partNumber=1&uploadId=u-1", content=body)
+    return response.status_code, response.content
 
 
-def test_requests_pass_unchanged_over_one_connection(
-    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]]
-) -> None:
+def test_requests_pass_unchanged_over_one_connection(proxy: FaultProxy, client: httpx.Client, got: Got) -> None:
     """With the client's own Host, which is signed."""
     assert [put(client), put(client, b"")] == [(200, ANSWER)] * 2
     host = urlsplit(proxy.endpoint).netloc
@@ -130,8 +95,8 @@ def test_requests_pass_unchanged_over_one_connection(
 )
 def test_a_fault_hits_one_request_and_the_next_one_passes(
     proxy: FaultProxy,
-    client: http.client.HTTPConnection,
-    got: list[tuple[str, str, str, bytes]],
+    client: httpx.Client,
+    got: Got,
     fault: Fault,
     seen: tuple[int, bytes] | None,
     applied: int,
@@ -141,9 +106,8 @@ def test_a_fault_hits_one_request_and_the_next_one_passes(
 
     put(client)
     if seen is None:
-        with pytest.raises((OSError, http.client.HTTPException)):
+        with pytest.raises(httpx.TransportError):
             put(client)
-        client.close()
     else:
         status, body = put(client)
         assert status == seen[0]
@@ -157,22 +121,21 @@ def test_a_fault_hits_one_request_and_the_next_one_passes(
     assert [c.fault for c in proxy.calls] == ["", type(fault).__name__, ""]
 
 
-def test_a_hang_lasts_until_the_client_has_had_enough(
-    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]]
-) -> None:
+def test_a_hang_lasts_until_the_client_has_had_enough(proxy: FaultProxy, client: httpx.Client, got: Got) -> None:
     """The server has done what was asked."""
     proxy.add(Hang(), operation="UploadPart")
-    client.timeout = 0.1
+    client.timeout = IMPATIENT
 
-    with pytest.raises(TimeoutError):
+    with pytest.raises(httpx.ReadTimeout):
         put(client)
+    proxy.wait_until_idle()
 
     assert len(got) == 1
 
 
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_held_request_goes_on_when_it_is_released(
-    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]], applied: bool
+    proxy: FaultProxy, client: httpx.Client, got: Got, applied: bool
 ) -> None:
     """Until then the server has or has not got it, as asked for."""
     held = proxy.hold("UploadPart", applied=applied)
@@ -189,47 +152,40 @@ def test_a_held_request_goes_on_when_it_is_released(
 
 
 def test_a_late_request_arrives_when_nobody_waits_for_it_any_more(
-    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]]
+    proxy: FaultProxy, client: httpx.Client, got: Got
 ) -> None:
     """The network may keep it for as long as it likes."""
     proxy.add(Delay(1.0, applied=False), operation="UploadPart")
-    client.timeout = 0.1
+    client.timeout = IMPATIENT
 
-    with pytest.raises(TimeoutError):
+    with pytest.raises(httpx.ReadTimeout):
         put(client)
-    client.close()
 
     assert got == []
     client.timeout = 10
-    client.request("GET", "/bucket/folder/other")
-    client.getresponse().read()
+    client.get("/bucket/folder/other")
     proxy.wait_until_idle()
     assert [method for method, *_ in got] == ["GET", "PUT"]
 
 
-def test_a_held_request_outlives_its_client(
-    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]]
-) -> None:
+def test_a_held_request_outlives_its_client(proxy: FaultProxy, client: httpx.Client, got: Got) -> None:
     """A request that a dead process has sent may still be applied."""
     held = proxy.hold("UploadPart")
-    client.timeout = 0.1
-    with pytest.raises(TimeoutError):
+    client.timeout = IMPATIENT
+    with pytest.raises(httpx.ReadTimeout):
         put(client)
-    client.close()
 
     held.release()
 
     assert len(got) == 1
 
 
-def test_a_dropped_request_never_arrives(
-    proxy: FaultProxy, client: http.client.HTTPConnection, got: list[tuple[str, str, str, bytes]]
-) -> None:
+def test_a_dropped_request_never_arrives(proxy: FaultProxy, client: httpx.Client, got: Got) -> None:
     """Its client learns nothing."""
     held = proxy.hold("UploadPart")
     held.drop()
 
-    with pytest.raises((OSError, http.client.HTTPException)):
+    with pytest.raises(httpx.TransportError):
         put(client)
 
     assert got == []

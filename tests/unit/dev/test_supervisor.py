@@ -1,4 +1,4 @@
-"""Servers of the tests end with whoever started them."""
+"""Servers of the tests start whole or not at all, and end with the process that started them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dev.supervisor import supervised
+from dev.supervisor import Startable, supervised
+from dev.waiting import wait_until
 
 STARTER = """
 import subprocess, sys, pathlib
@@ -19,6 +20,44 @@ process = subprocess.Popen(supervised("server", folder, ["sleep", "600"]), stdin
 print(process.pid, flush=True)
 sys.stdin.read()
 """
+
+
+class Server(Startable):
+    """Its starts fail with some errors, one after another, before one succeeds."""
+
+    def __init__(self, *errors: str) -> None:
+        self.errors = list(errors)
+        self.runs = False
+
+    def _start(self) -> None:
+        self.runs = True
+        if self.errors:
+            raise RuntimeError(self.errors.pop(0))
+
+    def stop(self) -> None:
+        """End the server."""
+        self.runs = False
+
+
+def test_a_start_that_fails_leaves_nothing_behind() -> None:
+    """It is not tried again."""
+    server = Server("no such file", "no such file")
+
+    with pytest.raises(RuntimeError, match="no such file"):
+        server.start()
+
+    assert not server.runs
+    assert len(server.errors) == 1
+
+
+@pytest.mark.parametrize("said", ["bind: address already in use", "Java:\n  BindException: Address already in use"])
+def test_a_server_whose_port_was_taken_is_started_again(said: str) -> None:
+    """Twice at most: then something else is wrong."""
+    with Server(said, said) as server:
+        assert server.runs
+    assert not server.runs
+    with pytest.raises(RuntimeError, match="already in use"):
+        Server(said, said, said).start()
 
 
 def test_a_server_ends_and_its_folder_goes_when_its_starter_is_killed(tmp_path: Path) -> None:
@@ -33,10 +72,12 @@ def test_a_server_ends_and_its_folder_goes_when_its_starter_is_killed(tmp_path: 
     ) as starter:
         assert starter.stdout is not None
         supervisor = psutil.Process(int(starter.stdout.readline()))
-        tree: list[psutil.Process] = []
-        while not any(child.name() == "sleep" for child in tree):
-            assert supervisor.is_running()
+
+        def whole_tree() -> list[psutil.Process]:
             tree = supervisor.children(recursive=True)
+            return tree if "sleep" in {process.name() for process in tree} else []
+
+        tree = wait_until(whole_tree, "the server to run")
         starter.kill()
     assert psutil.wait_procs([supervisor, *tree], timeout=10)[1] == []
     assert not folder.exists()

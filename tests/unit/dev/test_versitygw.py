@@ -52,5 +52,5 @@ def test_without_a_binary_the_error_names_the_target_that_builds_it(
 
 def test_what_keeps_it_from_starting_is_told(tmp_path: Path) -> None:
     """In its own words."""
-    with pytest.raises(RuntimeError, match=r"did not get ready \(exit status 1\):\s(.*\s)*.*no such file"):
+    with pytest.raises(RuntimeError, match=r"(?s)did not start \(exit status 1\); .*no such file"):
         VersityGateway(folder=tmp_path / "absent").start()

@@ -75,8 +75,11 @@ def test_the_image_is_built_from_the_lock_and_the_pom(dockerfile: list[list[str]
 
 def test_the_jars_of_the_image_are_those_of_the_connector(dockerfile: list[list[str]]) -> None:
     """Each by the name that Maven gives it when it leaves its version out."""
-    (line,) = [line[1] for line in dockerfile if line[0] == "ENV" and line[1].startswith("SPARK_KAFKA_JARS=")]
-    named = {Path(jar).stem for jar in line.partition("=")[2].split(",")}
+    ((_, source, target),) = [line for line in dockerfile if line[0] == "COPY" and "spark-defaults.conf" in line[-1]]
+    assert ["ENV", f"SPARK_CONF_DIR={Path(target).parent}"] in dockerfile
+    setting, jars = (ROOT / source).read_text().split()
+    assert setting == "spark.jars"
+    named = {Path(jar).stem for jar in jars.split(",")}
     copied = {re.sub(r"-\d+(\.\d+)+\.jar$", "", jar.name) for jar in SPARK_JARS.glob("*.jar")}
     assert named == copied
 

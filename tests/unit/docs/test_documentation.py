@@ -84,14 +84,6 @@ def test_the_registry_lists_what_the_provider_has() -> None:
             assert entry["description"].strip()
 
 
-def test_the_connector_of_the_readme_is_that_of_the_spark_which_its_extra_installs() -> None:
-    """Spark loads no connector of another version."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
-    versions = {requirement.partition("==")[2] for requirement in extras}
-    (dag,) = snippets(README, "python")
-    assert versions == set(re.findall(r"spark-sql-kafka-0-10_2\.13:([\d.]+)", dag))
-
-
 def test_the_locks_of_the_readme_hold_what_its_extra_installs() -> None:
     """Both, and each an Airflow of the version that the text names."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]

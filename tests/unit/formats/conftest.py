@@ -1,4 +1,4 @@
-"""The loop that turns batches into objects, as short as the engine's, with dictionaries in place of uploads."""
+"""Writes batches to objects like the engine, with dictionaries instead of uploads."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _write_objects(
     partition: int = PARTITION,
     generation: int = 0,
 ) -> dict[str, Written]:
-    """Write batches as a task does, into memory."""
+    """Write batches like a task, to memory."""
     record_format = make_format(layout.format)
     splitter = Splitter(layout, topic=topic, partition=partition, generation=generation)
     writers: dict[str, ObjectWriter] = {}
@@ -110,7 +110,7 @@ def write_objects() -> WriteObjects:
 
 @pytest.fixture(scope="session")
 def recut() -> Callable[[pa.RecordBatch, Sequence[int]], list[pa.RecordBatch]]:
-    """Cut a batch at some rows: the same records in other batches."""
+    """Split a batch at some rows: the same records in other batches."""
 
     def cut(batch: pa.RecordBatch, rows: Sequence[int]) -> list[pa.RecordBatch]:
         edges = np.unique([0, *(r % (batch.num_rows + 1) for r in rows), batch.num_rows]).tolist()

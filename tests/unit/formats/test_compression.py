@@ -1,4 +1,4 @@
-"""Promises of compression: one plain gzip member whose bytes depend on nothing but the data and the level."""
+"""Compression: one gzip member whose bytes depend on nothing but the data and the level."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import Hourly, Layout, Rotation, parse_format
 from airflow_provider_kafka_s3.formats.compression import BLOCK_SIZE, make_compression
 
 HEADER = bytes.fromhex("1f8b08000000000000ff")
@@ -31,13 +31,13 @@ def compress(pieces: Sequence[bytes], level: int = 1) -> bytes:
 
 @pytest.mark.parametrize("level", range(4))
 @pytest.mark.parametrize("size", [0, 1, BLOCK_SIZE - 1, BLOCK_SIZE, BLOCK_SIZE + 1, 3 * BLOCK_SIZE])
-def test_others_can_read_it(level: int, size: int) -> None:
-    """Python's gzip gives back what was written, at sizes around the blocks."""
+def test_python_s_gzip_reads_it(level: int, size: int) -> None:
+    """It returns what was written, at sizes around the block size."""
     assert gzip.decompress(compress([DATA[:size]], level)) == DATA[:size]
 
 
 def test_zcat_reads_it(tmp_path: Any) -> None:
-    """The tool at hand everywhere finds a valid file."""
+    """For the common tool, the file is valid."""
     zcat = shutil.which("zcat")
     assert zcat is not None
     path = tmp_path / "x.json.gz"
@@ -56,14 +56,14 @@ def test_it_is_one_member_with_a_fixed_header() -> None:
 
 
 @given(st.lists(st.integers(0, len(DATA)), max_size=6), st.integers(0, 3))
-def test_bytes_do_not_depend_on_how_the_data_comes(cuts: list[int], level: int) -> None:
+def test_bytes_do_not_depend_on_the_sizes_of_the_writes(cuts: list[int], level: int) -> None:
     """The same data in other pieces is the same file."""
     edges = [0, *sorted(cuts), len(DATA)]
     assert compress([DATA[a:b] for a, b in itertools.pairwise(edges)], level) == compress([DATA], level)
 
 
-def test_data_that_comes_byte_by_byte_makes_the_same_file() -> None:
-    """The smallest pieces there are."""
+def test_data_that_is_written_byte_by_byte_makes_the_same_file() -> None:
+    """The smallest pieces."""
     data = DATA[: BLOCK_SIZE + 100]
     assert compress([data[i : i + 1] for i in range(len(data))]) == compress([data])
 
@@ -74,8 +74,8 @@ def test_levels_are_used() -> None:
     assert len({compress([data], level) for level in (0, 1, 3)}) == 3
 
 
-def test_plain_data_passes_without_a_copy() -> None:
-    """What goes in comes out, and nothing is held back."""
+def test_plain_data_is_not_copied() -> None:
+    """The output is the input, without a buffer."""
     compressor = make_compression("none", 1)()
     data = memoryview(b"abc")
     assert [d is data for d in compressor.write(data)] == [True]
@@ -88,14 +88,14 @@ def test_plain_data_passes_without_a_copy() -> None:
 def test_objects_are_the_same_whatever_the_batches(
     kind: Any, make_batch: Any, write_objects: Any, recut: Any, cuts: list[int], shuffled: bool
 ) -> None:
-    """Names and bytes of compressed objects, hourly and rotated both ways, do not depend on batch edges."""
+    """Names and bytes of compressed objects, hourly and rotated both ways, do not depend on the batches."""
     times = [i * 60_000 for i in range(400)]
     if shuffled:
         random.Random(1).shuffle(times)
     batch = make_batch([b'{"i":%d}' % i for i in range(400)], first=1000, timestamps=times)
     layout = Layout(
-        format=Format(kind=kind, compression="gzip"),
-        partitioner=Partitioner(kind="hourly"),
+        format=parse_format({"kind": kind, "compression": "gzip"}),
+        partitioner=Hourly(),
         rotation=Rotation(flush_size=150, max_bytes=300),
     )
     once, again = write_objects(layout, [batch]), write_objects(layout, recut(batch, cuts))

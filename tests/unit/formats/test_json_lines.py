@@ -1,4 +1,4 @@
-"""Promises of JSON lines: valid JSON passes untouched, on one line; anything else is refused by name."""
+"""JSON lines: valid JSON is written unchanged, in one line; for anything else the error names the record."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format
+from airflow_provider_kafka_s3.config import JsonLines
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.formats.frames import contents
 from airflow_provider_kafka_s3.formats.jsonlines import _TOKENS, JsonLinesFormat
 
-FORMAT = JsonLinesFormat(Format(kind="json"))
+FORMAT = JsonLinesFormat(JsonLines())
 GOOD = b'{"good":1}'
 
 VALID = [
@@ -80,29 +80,29 @@ INVALID = [
 
 
 def frames(batch: Any, fmt: JsonLinesFormat = FORMAT) -> bytes:
-    """What a batch's records are in a file."""
+    """The encoded records of a batch."""
     return bytes(contents(fmt.prepare(batch, topic="flights", partition=3).payload))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", VALID, ids=lambda v: v[:20].decode())
-def test_valid_json_passes_byte_for_byte(value: bytes, make_batch: Any) -> None:
-    """Spaces, digits, escapes and order stay, whether the block is fine or has to be looked at one by one."""
+def test_valid_json_is_written_byte_for_byte(value: bytes, make_batch: Any) -> None:
+    """Spaces, digits, escapes and order stay, whether the batch is checked at once or one by one."""
     assert frames(make_batch([GOOD, value, GOOD])) == GOOD + b"\n" + value + b"\n" + GOOD + b"\n"
     assert frames(make_batch([b"1\n", value])) == b"1\n" + value + b"\n"
 
 
 @pytest.mark.parametrize(("value", "why"), INVALID, ids=lambda v: repr(v[:20]))
 def test_anything_else_is_refused_by_topic_partition_and_offset(value: bytes, why: str, make_batch: Any) -> None:
-    """The message says which record it is, why, and what to do; it never quotes the record."""
+    """The message names the record, the cause and what to do; it never quotes the record."""
     with pytest.raises(RecordError, match=rf"topic 'flights', partition 3, offset 43: .*JSON.*\(.*{why}") as e:
         FORMAT.prepare(make_batch([GOOD, value, GOOD], first=42), topic="flights", partition=3)
-    assert "land the topic with Format(kind='bytes')" in str(e.value)
+    assert "land the topic with format='bytes'" in str(e.value)
     assert "good" not in str(e.value)
     assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)
 
 
 def test_the_first_bad_record_is_the_one_that_is_named(make_batch: Any) -> None:
-    """Two bad records: the error does not depend on what was found how."""
+    """Of two invalid records, the first is named, whatever their errors."""
     with pytest.raises(RecordError, match="offset 1:"):
         frames(make_batch([GOOD, b"{", b""]))
 
@@ -122,7 +122,7 @@ def test_the_first_bad_record_is_the_one_that_is_named(make_batch: Any) -> None:
 def test_values_with_raw_newlines_become_one_line_and_keep_their_tokens(
     value: bytes, line: bytes, make_batch: Any
 ) -> None:
-    """Only the space between tokens goes; numbers and escapes are spelled as before."""
+    """Only the space between tokens is left out; numbers and escapes are not changed."""
     assert frames(make_batch([GOOD, value])) == GOOD + b"\n" + line + b"\n"
 
 
@@ -138,14 +138,14 @@ def test_values_with_raw_newlines_become_one_line_and_keep_their_tokens(
     ],
     ids=repr,
 )
-def test_a_block_that_only_adds_up_as_a_whole_is_refused(values: list[bytes], make_batch: Any) -> None:
-    """As many documents as lines is not enough: no document may cross from one record to the next."""
+def test_a_batch_that_is_valid_only_as_a_whole_is_refused(values: list[bytes], make_batch: Any) -> None:
+    """As many documents as lines are not enough: no document may continue in the next record."""
     with pytest.raises(RecordError):
         frames(make_batch(values))
 
 
 def strict(value: bytes) -> bool:
-    """Whether the standard library, told to be strict, takes the value for JSON."""
+    """Whether the value is JSON for the standard library in strict mode."""
 
     def refuse(constant: str) -> None:
         raise ValueError(constant)
@@ -190,7 +190,7 @@ values_of_all_kinds = st.one_of(written, pieces, mutated, st.binary(max_size=4))
 @settings(max_examples=500)
 @given(values_of_all_kinds)
 def test_what_is_accepted_is_what_the_standard_library_accepts(make_batch: Any, value: bytes) -> None:
-    """One value alone: strict JSON in UTF-8, nothing more and nothing less."""
+    """A single value: strict JSON in UTF-8, nothing more and nothing less."""
     try:
         made = frames(make_batch([value]))
     except RecordError:
@@ -206,8 +206,8 @@ def test_what_is_accepted_is_what_the_standard_library_accepts(make_batch: Any, 
 @settings(max_examples=500)
 @given(st.lists(values_of_all_kinds, min_size=1, max_size=6))
 @example([b"1 2", b'{"a":', b"1}"])
-def test_a_block_is_accepted_exactly_if_each_record_is(make_batch: Any, values: list[bytes]) -> None:
-    """Neighbours never decide about a record, and never change its bytes."""
+def test_a_batch_is_accepted_exactly_if_each_record_is(make_batch: Any, values: list[bytes]) -> None:
+    """The result of a record and its bytes never depend on other records."""
     alone = []
     for value in values:
         try:
@@ -223,7 +223,7 @@ def test_a_block_is_accepted_exactly_if_each_record_is(make_batch: Any, values: 
 
 @given(written)
 def test_both_ways_of_compacting_write_the_same(value: bytes) -> None:
-    """What the decoder formats and what is joined from tokens are the same bytes."""
+    """The decoder's output and the joined tokens are the same bytes."""
     try:
         compact = msgspec.json.format(value, indent=-1)
     except msgspec.DecodeError:  # lone surrogates: only the tokens are left
@@ -232,14 +232,14 @@ def test_both_ways_of_compacting_write_the_same(value: bytes) -> None:
 
 
 def test_null_values_are_refused_by_name(make_batch: Any) -> None:
-    """The default: a tombstone is not silently lost."""
+    """By default, a tombstone is not silently lost."""
     with pytest.raises(RecordError, match=r"partition 3, offset 7: the value is null.*on_null='ignore'"):
         frames(make_batch([GOOD, None, None], first=6))
 
 
 def test_ignored_null_values_are_left_out_and_counted(make_batch: Any) -> None:
     """Records, sizes and payload stay parallel."""
-    fmt = JsonLinesFormat(Format(kind="json", on_null="ignore"))
+    fmt = JsonLinesFormat(JsonLines(on_null="ignore"))
     prepared = fmt.prepare(make_batch([None, b"1", None, b"[2]", None]), topic="t", partition=0)
     assert prepared.records.column("offset").to_pylist() == [1, 3]
     assert prepared.sizes.tolist() == [2, 4]
@@ -247,21 +247,21 @@ def test_ignored_null_values_are_left_out_and_counted(make_batch: Any) -> None:
     assert bytes(contents(prepared.take(slice(1, 2)))) == b"[2]\n"  # type: ignore[arg-type]
 
 
-def test_a_batch_of_null_values_only_leaves_nothing(make_batch: Any) -> None:
-    """And is no error."""
-    fmt = JsonLinesFormat(Format(kind="json", on_null="ignore"))
+def test_a_batch_of_null_values_alone_has_no_frames(make_batch: Any) -> None:
+    """It is no error."""
+    fmt = JsonLinesFormat(JsonLines(on_null="ignore"))
     prepared = fmt.prepare(make_batch([None, None]), topic="t", partition=0)
     assert (prepared.records.num_rows, prepared.sizes.tolist(), prepared.ignored) == (0, [], 2)
 
 
 def test_an_empty_batch_is_prepared(make_batch: Any) -> None:
-    """A reader may hand over nothing."""
+    """A reader may return an empty batch."""
     assert frames(make_batch([])) == b""
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_slices_of_batches_are_read_where_they_are(make_batch: Any, large: bool) -> None:
-    """A slice keeps the buffers of the whole batch; only its own records count, and others cannot fail it."""
+def test_slices_of_batches_are_read_at_their_offset(make_batch: Any, large: bool) -> None:
+    """A slice shares the buffers of the whole batch; only its own records are checked."""
     batch = make_batch([b"{", b"1", b"[2]", '"é"'.encode(), b"}"], large=large)
     prepared = FORMAT.prepare(batch.slice(1, 3), topic="t", partition=0)
     assert bytes(contents(prepared.payload)) == '1\n[2]\n"é"\n'.encode()  # type: ignore[arg-type]
@@ -269,8 +269,8 @@ def test_slices_of_batches_are_read_where_they_are(make_batch: Any, large: bool)
     assert bytes(contents(prepared.take(np.array([0, 2])))) == '1\n"é"\n'.encode()  # type: ignore[arg-type]
 
 
-def test_large_values_pass(make_batch: Any) -> None:
-    """A megabyte is a value like any other, on one line or not."""
+def test_large_values_are_written(make_batch: Any) -> None:
+    """A value of a megabyte, in one line or several."""
     long = b'{"a":"' + b"x" * 2**20 + b'"}'
     broken = b'{"a":\n"' + b"x" * 2**20 + b'"}'
     assert frames(make_batch([long, GOOD])) == long + b"\n" + GOOD + b"\n"

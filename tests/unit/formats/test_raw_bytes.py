@@ -1,4 +1,4 @@
-"""Promises of the bytes format: values as they are, each followed by the separator."""
+"""The bytes format: unchanged values, each followed by the separator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format
+from airflow_provider_kafka_s3.config import RawBytes
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.formats.frames import contents
 from airflow_provider_kafka_s3.formats.registry import make_format
@@ -16,12 +16,12 @@ from airflow_provider_kafka_s3.formats.registry import make_format
 
 def prepare(batch: Any, **settings: Any) -> Any:
     """Prepare a batch with some settings."""
-    return make_format(Format(kind="bytes", **settings)).prepare(batch, topic="flights", partition=3)
+    return make_format(RawBytes(**settings)).prepare(batch, topic="flights", partition=3)
 
 
 @given(st.lists(st.binary(max_size=5), max_size=6), st.sampled_from(["\n", "", "SEPARATOR", "é", "\r\n"]))
 def test_every_value_is_followed_by_the_separator(make_batch: Any, values: list[bytes], separator: str) -> None:
-    """K13: the last included; nothing is escaped, and an empty value is a value."""
+    """K13: also the last one; nothing is escaped, and an empty value is a value."""
     prepared = prepare(make_batch(values), separator=separator)
     assert bytes(contents(prepared.payload)) == b"".join(v + separator.encode() for v in values)
     assert prepared.sizes.tolist() == [len(v) + len(separator.encode()) for v in values]
@@ -33,7 +33,7 @@ def test_without_a_separator_nothing_is_copied(make_batch: Any) -> None:
     assert prepare(batch, separator="").payload.buffers()[2].address == batch.column("value").buffers()[2].address
 
 
-def test_null_values_are_refused_or_ignored_as_told(make_batch: Any) -> None:
+def test_null_values_are_refused_or_ignored_as_configured(make_batch: Any) -> None:
     """As in every format."""
     with pytest.raises(RecordError, match="topic 'flights', partition 3, offset 1: the value is null"):
         prepare(make_batch([b"a", None]))
@@ -42,7 +42,7 @@ def test_null_values_are_refused_or_ignored_as_told(make_batch: Any) -> None:
     assert prepared.ignored == 1
 
 
-def test_a_separator_that_utf8_cannot_hold_is_refused() -> None:
-    """Found when the format is made, not at the first record."""
+def test_a_separator_that_utf8_cannot_encode_is_refused() -> None:
+    """When the format is made, not at the first record."""
     with pytest.raises(ConfigurationError, match=r"separator=.*UTF-8"):
-        make_format(Format(kind="bytes", separator="\udcff"))
+        make_format(RawBytes(separator="\udcff"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.formats.registry import make_format
 
 CASES = json.loads((Path(__file__).parents[2] / "vectors" / "rotation.json").read_text())["cases"]
@@ -25,8 +25,8 @@ def test_the_vectors_are_used_as_far_as_settings_exist() -> None:
 
 @pytest.mark.parametrize("case", APPLICABLE, ids=lambda c: c["id"])
 def test_ignored_null_values_leave_no_object(case: dict[str, Any], make_batch: Any, write_objects: Any) -> None:
-    """W12: nothing is written, and the count of what was left out is known."""
-    settings = Format(kind="json", on_null=case["behavior_on_null_values"])
+    """W12: nothing is written, and the number of values that were left out is returned."""
+    settings = JsonLines(on_null=case["behavior_on_null_values"])
     batch = make_batch(case["values"])
     assert write_objects(Layout(format=settings), [batch]) == {}
     assert make_format(settings).prepare(batch, topic="t", partition=0).ignored == len(case["values"])

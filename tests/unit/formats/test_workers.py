@@ -1,4 +1,4 @@
-"""Promises about what a Python worker has to carry."""
+"""The memory of a Python worker."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pyarrow as pa
 SCRIPT = """
 import sys
 import pyarrow as pa
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import Layout, Rotation, JsonLines, Hourly
 from airflow_provider_kafka_s3.formats.registry import make_format
 from airflow_provider_kafka_s3.layout.split import Append, Splitter
 
 layout = Layout(
-    format=Format(kind="json", on_null="ignore"),
-    partitioner=Partitioner(kind="hourly"),
+    format=JsonLines(on_null="ignore"),
+    partitioner=Hourly(),
     rotation=Rotation(flush_size=3, max_bytes=8),
 )
 json = make_format(layout.format)
@@ -34,7 +34,7 @@ print(size, "pandas" in sys.modules)
 
 
 def test_writing_objects_does_not_import_pandas(make_batch: Any) -> None:
-    """A worker saves the second and the 50 MB: slices, mixed hours, nulls, non-ASCII text and newlines included."""
+    """It would need a second and 50 MB; with slices, mixed hours, nulls, non-ASCII text and newlines."""
     times = [0, 0, 7_200_000, 0, 7_200_000, 0]
     batch = make_batch([b'{"a":1}', None, '"é"'.encode(), b"[\n1]", b"2", b"3"], timestamps=times)
     stream = io.BytesIO()

@@ -1,4 +1,4 @@
-"""librdkafka's failures, said in the package's errors; against its own mock cluster and against nobody."""
+"""librdkafka's failures as errors of the package: with its mock cluster, and without any broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONCE = Retrier(RetryPolicy(max_retries=0))
 
 @pytest.fixture
 def silent() -> Iterator[dict[str, object]]:
-    """The configuration of a client of a broker that takes connections and never answers."""
+    """The configuration of a client of a broker that accepts connections and never responds."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -40,7 +40,7 @@ def silent() -> Iterator[dict[str, object]]:
 
 @pytest.fixture
 def mock_cluster() -> Iterator[Any]:
-    """A producer with librdkafka's in-process mock cluster; its topics make themselves, with four partitions."""
+    """A producer with librdkafka's in-process mock cluster; topics are created automatically, with four partitions."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": "mock:1", "test.mock.num.brokers": 1, "log_level": 3})
@@ -55,7 +55,7 @@ def servers(producer: Any) -> dict[str, object]:
 
 
 def test_offsets_and_records_of_the_mock_cluster(mock_cluster: Any) -> None:
-    """The same code works without a JVM, which is what fast tests of other rooms rely on."""
+    """The code works without a JVM, which fast tests of other layers depend on."""
     for n in range(3):
         mock_cluster.produce("t", b"v%d" % n, partition=1)
     mock_cluster.flush()
@@ -70,7 +70,7 @@ def test_offsets_and_records_of_the_mock_cluster(mock_cluster: Any) -> None:
 
 
 def test_brokers_that_are_not_there_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transient: where, and why the connection failed, which librdkafka's own answer leaves out."""
+    """Transient, with the address and the reason of the failed connection; librdkafka's own error lacks the reason."""
     monkeypatch.setattr(records, "_LOOK", 0.5)
     cluster = KafkaCluster(NOBODY, timeout=0.5, retrier=ONCE)
 
@@ -92,8 +92,8 @@ def test_a_host_name_that_nobody_knows_is_transient() -> None:
 
 
 @pytest.mark.parametrize("servers", ["127.0.0.1:1", "kafka.invalid:9092", "127.0.0.1:1,kafka.invalid:9092"])
-def test_brokers_of_which_none_takes_a_connection_are_looked_for_once(servers: str) -> None:
-    """For the time limit in all, however often requests are repeated and whatever is asked next; each is named."""
+def test_connections_to_brokers_that_refuse_them_are_tried_for_the_time_limit_once(servers: str) -> None:
+    """For the time limit in all, however often requests are repeated and whatever is requested next; each is named."""
     retried: list[RetryDetails] = []
     retrier = Retrier(RetryPolicy(max_retries=50), on_retry=retried.append)
     cluster = KafkaCluster({"bootstrap.servers": servers}, timeout=1.0, retrier=retrier)
@@ -106,37 +106,37 @@ def test_brokers_of_which_none_takes_a_connection_are_looked_for_once(servers: s
     assert retried == []
 
 
-def test_a_broker_that_takes_connections_again_has_its_time_to_answer(
+def test_a_broker_that_accepts_connections_again_has_the_time_limit_to_respond(
     silent: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That it refused them before does not count against it: it is asked as often as the policy says."""
+    """That it refused them before has no effect: requests are repeated as often as the policy allows."""
     monkeypatch.setattr("airflow_provider_kafka_s3.kafka.client._FRESH", 0.1)
-    told: list[RetryDetails] = []
-    retrier = Retrier(RetryPolicy(max_retries=1), sleep=lambda _: None, on_retry=told.append)
+    retries: list[RetryDetails] = []
+    retrier = Retrier(RetryPolicy(max_retries=1), sleep=lambda _: None, on_retry=retries.append)
     cluster = KafkaCluster(NOBODY, timeout=1.0, retrier=retrier)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(cluster.describe, "t")
-        # As if the name of the broker led to another address now.
+        described = pool.submit(cluster.describe, "t")
+        # As if the name of the broker had another address now.
         cluster._config |= silent
         with pytest.raises(KafkaUnavailableError, match="Timed out"):
-            asked.result()
-    assert len(told) == 1
+            described.result()
+    assert len(retries) == 1
 
 
-def test_questions_are_repeated_by_the_retrier(silent: dict[str, object]) -> None:
-    """As often as its policy says, and told to its hook."""
-    told: list[RetryDetails] = []
-    retrier = Retrier(RetryPolicy(max_retries=2), sleep=lambda _: None, on_retry=told.append)
+def test_requests_are_repeated_by_the_retrier(silent: dict[str, object]) -> None:
+    """As often as its policy allows, and reported to its hook."""
+    retries: list[RetryDetails] = []
+    retrier = Retrier(RetryPolicy(max_retries=2), sleep=lambda _: None, on_retry=retries.append)
 
     with pytest.raises(KafkaUnavailableError):
         KafkaCluster(silent, timeout=0.2, retrier=retrier).describe("t")
 
-    assert [d.attempt for d in told] == [1, 2]
-    assert str(silent["bootstrap.servers"]) in told[0].what
+    assert [d.attempt for d in retries] == [1, 2]
+    assert str(silent["bootstrap.servers"]) in retries[0].what
 
 
-def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatch, silent: dict[str, object]) -> None:
-    """What it knows of the cluster may be a controller that is dead: the next try asks from the beginning."""
+def test_a_client_that_gets_no_response_is_replaced(monkeypatch: pytest.MonkeyPatch, silent: dict[str, object]) -> None:
+    """Its metadata may name a controller that is down: the next try uses a new client."""
     made: list[object] = []
 
     def make(config: dict[str, object], events: ClientEvents) -> object:
@@ -151,23 +151,23 @@ def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("ask", ["earliest", "ends", "at_timestamp"])
-def test_no_offset_is_no_answer(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
-    """What librdkafka returns for a leader that is silent would read as the end of the partition: nothing new."""
+def test_a_result_without_an_offset_is_an_error(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+    """The result for a leader that does not respond is not taken for the end of the partition."""
     from confluent_kafka.admin import ListOffsetsResultInfo
 
     offsets = {0: 5, 1: -1001}
 
     class SilentLeader:
-        def list_offsets(self, asked: Iterable[Any], **_: object) -> dict[Any, Future[object]]:
-            answers = {tp: Future[object]() for tp in asked}
-            for tp, future in answers.items():
+        def list_offsets(self, requested: Iterable[Any], **_: object) -> dict[Any, Future[object]]:
+            results = {tp: Future[object]() for tp in requested}
+            for tp, future in results.items():
                 future.set_result(ListOffsetsResultInfo(offsets[tp.partition], -1, -1))
-            return answers
+            return results
 
     monkeypatch.setattr("airflow_provider_kafka_s3.kafka.offsets.admin_client", lambda *_: SilentLeader())
     cluster = KafkaCluster(NOBODY, retrier=ONCE)
     more = {"earliest": (), "ends": ("read_committed",), "at_timestamp": (1_000,)}[ask]
-    with pytest.raises(KafkaUnavailableError, match=r"^no answer from the leaders of partition 1: .* 't' "):
+    with pytest.raises(KafkaUnavailableError, match=r"^no response from the leaders of partition 1: .* 't' "):
         getattr(cluster, ask)("t", [0, 1], *more)
     assert getattr(cluster, ask)("t", [0], *more) == {0: (5, -1) if ask == "at_timestamp" else 5}
 
@@ -181,7 +181,7 @@ def test_no_offset_is_no_answer(monkeypatch: pytest.MonkeyPatch, ask: str) -> No
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.username"),
     ],
 )
-def test_a_wrong_setting_is_named_before_anybody_is_asked(settings: dict[str, object], named: str) -> None:
+def test_a_wrong_setting_is_named_before_any_request(settings: dict[str, object], named: str) -> None:
     """By both clients."""
     for make in (
         lambda: KafkaCluster({**NOBODY, **settings}),
@@ -212,7 +212,7 @@ def test_a_wrong_setting_is_named_before_anybody_is_asked(settings: dict[str, ob
     ],
 )
 def test_errors_are_grouped_by_what_to_do(name: str, kind: type[KafkaS3Error]) -> None:
-    """Terminal where a person has to act, transient where time helps; all are picklable and name the question."""
+    """Terminal where a person has to act, transient where time helps; all are picklable and name the request."""
     from confluent_kafka import KafkaError
 
     error = to_error(KafkaError(getattr(KafkaError, name)), ClientEvents(), what="ask 'x' at host:1")
@@ -241,8 +241,10 @@ def test_errors_are_grouped_by_what_to_do(name: str, kind: type[KafkaS3Error]) -
         ),
     ],
 )
-def test_what_tls_and_logins_say_is_told_apart(name: str, reason: str, kind: type[KafkaS3Error]) -> None:
-    """A refusal stays one; a connection that broke in a handshake and a provider that is down pass by themselves."""
+def test_refusals_by_tls_and_logins_are_distinguished_from_broken_connections(
+    name: str, reason: str, kind: type[KafkaS3Error]
+) -> None:
+    """A refusal is terminal; a connection that broke in a handshake and a provider that is down are transient."""
     from confluent_kafka import KafkaError
 
     events = ClientEvents()
@@ -266,8 +268,8 @@ def test_a_refusal_explains_every_later_failure() -> None:
     assert "Invalid username or password" in str(error)
 
 
-def test_the_log_says_everything_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A client that cannot connect repeats itself twenty times a second; no line is an error of ours."""
+def test_each_message_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that cannot connect logs the same line twenty times a second; no line has the level ERROR."""
     caplog.set_level(logging.DEBUG)
     events = ClientEvents()
 

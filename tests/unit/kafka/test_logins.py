@@ -1,4 +1,4 @@
-"""Logins by token and by IAM: one connection, told to two clients that name everything differently."""
+"""Logins by token and by IAM: one connection configures two clients whose settings have different names."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ MSK: dict[str, object] = {
 
 @pytest.fixture
 def signer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A package that signs, and the regions that it was asked for."""
-    asked: list[str] = []
+    """A package that signs tokens, and the regions that it was called with."""
+    regions: list[str] = []
 
     class Provider:
         @staticmethod
         def generate_auth_token(region: str) -> tuple[str, int]:
-            asked.append(region)
+            regions.append(region)
             return f"token-{region}", 1_700_000_000_500
 
     module: Any = types.ModuleType("aws_msk_iam_sasl_signer")
     module.MSKAuthTokenProvider = Provider
     module.__spec__ = importlib.util.spec_from_loader("aws_msk_iam_sasl_signer", None)
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", module)
-    return asked
+    return regions
 
 
 def test_a_token_login_becomes_a_jaas_configuration_and_a_handler() -> None:
-    """Librdkafka gets the settings as they are, Java its own; the secret is in one option that counts as secret."""
+    """Librdkafka gets the settings as they are, Java its own; the secret is in one option, marked as secret."""
     options = spark_options({**OIDC, "sasl.oauthbearer.scope": "kafka", "sasl.oauthbearer.extensions": "a=1,b-c=2"})
 
     assert {name: value for name, value in options.items() if name.startswith("kafka.sasl.")} == {
@@ -64,8 +64,8 @@ def test_a_token_login_becomes_a_jaas_configuration_and_a_handler() -> None:
     assert client_config(OIDC) == OIDC
 
 
-def test_the_second_names_of_librdkafka_are_known() -> None:
-    """As those of its later versions are called."""
+def test_the_second_names_of_librdkafka_are_accepted() -> None:
+    """Those of its later versions."""
     prefix = "sasl.oauthbearer.client.credentials.client"
     renamed = {name: value for name, value in OIDC.items() if ".client." not in name}
     login = {
@@ -79,7 +79,7 @@ def test_the_second_names_of_librdkafka_are_known() -> None:
     )
 
 
-def test_the_authority_of_the_provider_travels_with_the_job(tmp_path: Path) -> None:
+def test_the_authority_of_the_provider_is_sent_with_the_job(tmp_path: Path) -> None:
     """As a file or as text; its lines cannot break the configuration."""
     authority = Authority(tmp_path)
     by_file = spark_options({**OIDC, "https.ca.location": str(authority.certificate)})
@@ -108,8 +108,8 @@ def test_half_a_token_login_is_refused(missing: str) -> None:
         {"sasl.oauthbearer.assertion.private.key.file": "/key"},
     ],
 )
-def test_grants_that_only_one_client_knows_are_refused(settings: dict[str, object]) -> None:
-    """With the exit; an override of the login settles it."""
+def test_grants_that_only_one_client_supports_are_refused(settings: dict[str, object]) -> None:
+    """With the override that replaces the login, which works."""
     with pytest.raises(ConfigurationError, match=r"kafka\.sasl\.login\.callback\.handler\.class"):
         spark_options({**OIDC, **settings})
     options = spark_options({**OIDC, **settings}, overrides={"kafka.sasl.jaas.config": "mine"})
@@ -118,24 +118,24 @@ def test_grants_that_only_one_client_knows_are_refused(settings: dict[str, objec
 
 @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "AWS_MSK_IAM"])
 def test_iam_is_signed_in_python_and_by_a_jar_in_java(signer: list[str], mechanism: str) -> None:
-    """By the mechanism's name, or by the servers' as Airflow's own provider has it; region and end are told."""
+    """By the mechanism's name or, as with Airflow's provider, the servers' names; with the region and the expiry."""
     config = {**MSK, "sasl.mechanism": mechanism}
 
-    options, told = spark_options(config), client_config(config)
+    options, librdkafka = spark_options(config), client_config(config)
 
     assert options["kafka.sasl.mechanism"] == "AWS_MSK_IAM"
     assert options["kafka.sasl.jaas.config"] == "software.amazon.msk.auth.iam.IAMLoginModule required;"
     handler = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
     assert options["kafka.sasl.client.callback.handler.class"] == handler
-    assert told["sasl.mechanism"] == "OAUTHBEARER"
-    assert told["oauth_cb"]("") == ("token-eu-north-1", 1_700_000_000.5)
+    assert librdkafka["sasl.mechanism"] == "OAUTHBEARER"
+    assert librdkafka["oauth_cb"]("") == ("token-eu-north-1", 1_700_000_000.5)
     assert signer == ["eu-north-1"]
 
 
 def test_the_region_of_servers_with_other_names_is_that_of_the_environment(
     signer: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind a private name; without any region the error says where to put it."""
+    """For private names; without any region the error names the variable to set."""
     config = {**MSK, "bootstrap.servers": "kafka.internal:9098", "sasl.mechanism": "AWS_MSK_IAM"}
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
@@ -146,8 +146,8 @@ def test_the_region_of_servers_with_other_names_is_that_of_the_environment(
     assert client_config(config)["oauth_cb"]("")[0] == "token-us-west-2"
 
 
-def test_iam_without_the_package_that_signs_says_what_to_install() -> None:
-    """Before anybody is asked."""
+def test_iam_without_the_package_that_signs_names_the_package_to_install() -> None:
+    """Before any request."""
     with pytest.raises(ConfigurationError, match="install aws-msk-iam-sasl-signer-python"):
         client_config(MSK)
 
@@ -162,7 +162,7 @@ def test_iam_without_the_package_that_signs_says_what_to_install() -> None:
     ],
 )
 def test_other_tokens_are_not_taken_for_iam(settings: dict[str, object]) -> None:
-    """Librdkafka gets what was said, and Spark is refused."""
+    """Librdkafka gets the settings as they are; for Spark they are refused."""
     config = {**MSK, **settings}
 
     assert client_config(config) == config

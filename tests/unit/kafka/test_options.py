@@ -1,4 +1,4 @@
-"""The settings of a Kafka connection, as librdkafka and as Spark want them."""
+"""The settings of a Kafka connection, for librdkafka and for Spark."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_servers_alone_give_a_tuned_reader() -> None:
         ("check.crcs", False, "kafka.check.crcs", "false"),
     ],
 )
-def test_a_setting_is_said_in_java(setting: str, value: object, option: str, translated: str) -> None:
-    """Names and values that differ between the clients; the connection wins over our tuning."""
+def test_a_setting_is_translated_for_java(setting: str, value: object, option: str, translated: str) -> None:
+    """Names and values that differ between the clients; the connection overrides the defaults."""
     assert spark_options({**SERVERS, setting: value})[option] == translated
 
 
@@ -66,14 +66,14 @@ def test_the_older_name_of_the_servers_counts_too() -> None:
     "config", [{}, {"bootstrap.servers": ""}, {"bootstrap.servers": None}, {"bootstrap.servers": 1}]
 )
 def test_a_connection_without_servers_is_refused(config: dict[str, object]) -> None:
-    """By both, with an example of what to write."""
+    """For both clients, with an example of the setting."""
     for function in (spark_options, client_config):
         with pytest.raises(ConfigurationError, match=r"bootstrap\.servers=.*broker-1:9092"):
             function(config)
 
 
-def test_every_setting_stands_in_one_table() -> None:
-    """Nothing is both translated and ignored, or protected and passed on."""
+def test_every_setting_is_in_one_table() -> None:
+    """Nothing is both translated and ignored, or protected and translated."""
     tables: list[Any] = [
         translations.TRANSLATIONS,
         translations.LOGIN,
@@ -119,7 +119,7 @@ def test_a_login_becomes_a_jaas_configuration(name: str, mechanism: str, module:
     ],
 )
 def test_a_password_cannot_break_out_of_its_quotes(password: str, quoted: str) -> None:
-    """Java's tokenizer reads back exactly what was typed; nothing in it becomes another option."""
+    """Java's tokenizer reads the same password; no part of it becomes another option."""
     options = spark_options({**SASL, "sasl.mechanism": "PLAIN", "sasl.password": password})
 
     assert options["kafka.sasl.jaas.config"] == f'{PLAIN} required username="u" password={quoted};'
@@ -127,7 +127,7 @@ def test_a_password_cannot_break_out_of_its_quotes(password: str, quoted: str) -
 
 @pytest.mark.parametrize("missing", ["sasl.username", "sasl.password"])
 def test_half_a_login_is_refused(missing: str) -> None:
-    """The message names the half that is missing, and not the other's value."""
+    """The message names the missing half, without the value of the other."""
     config = {**SASL, "sasl.mechanism": "PLAIN", "sasl.password": "secret"}
     del config[missing]
 
@@ -146,7 +146,7 @@ def test_half_a_login_is_refused(missing: str) -> None:
     ],
 )
 def test_other_logins_need_an_override(settings: dict[str, object]) -> None:
-    """Refused with the exit; with the override in place it is all the login there is."""
+    """The error names the override; with the override, nothing else of the login is used."""
     config = {**SASL, **settings}
 
     with pytest.raises(ConfigurationError, match=r"kafka\.sasl\.jaas\.config"):
@@ -156,7 +156,7 @@ def test_other_logins_need_an_override(settings: dict[str, object]) -> None:
 
 
 def test_an_unused_login_is_left_out() -> None:
-    """Credentials of a listener without logins stay where they are."""
+    """Credentials for a listener without logins are not sent."""
     assert "kafka.sasl.jaas.config" not in spark_options({**SASL, "security.protocol": "SSL"})
 
 
@@ -164,7 +164,7 @@ def test_an_unused_login_is_left_out() -> None:
 
 
 def test_certificates_of_files_become_part_of_the_options(tmp_path: Path) -> None:
-    """Executors need no files; text given directly is taken as it is."""
+    """Executors need no files; text in the setting is used as it is."""
     for name, text in (("ca.pem", CERTIFICATE), ("me.pem", CERTIFICATE), ("me.key", KEY)):
         (tmp_path / name).write_text(text)
     files = {
@@ -197,12 +197,12 @@ def test_a_pkcs12_store_stays_a_file() -> None:
 
 
 def test_the_certificates_of_the_machine_are_those_of_the_jvm() -> None:
-    """`probe` asks librdkafka to find them; Java has its own."""
+    """With `probe`, librdkafka finds the machine's; Java uses its own."""
     assert not any("truststore" in name for name in spark_options({**SERVERS, "ssl.ca.location": "probe"}))
 
 
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A missing file, and a folder of certificates, which only OpenSSL understands."""
+    """A missing file, and a folder of certificates, which only OpenSSL supports."""
     for path in (tmp_path / "missing.pem", tmp_path):
         with pytest.raises(ConfigurationError, match=f"ssl.ca.location='{path}'"):
             spark_options({**SERVERS, "ssl.ca.location": str(path)})
@@ -245,7 +245,7 @@ def test_a_key_that_java_cannot_read_is_converted(form: str, password: str | Non
 
 @pytest.mark.parametrize("password", [None, "wrong"])
 def test_a_key_whose_password_is_wrong_is_refused(password: str | None) -> None:
-    """Here, and not by a stack trace of every executor; neither the key nor the password is in the message."""
+    """Before the job, not by a stack trace of every executor; neither key nor password is in the message."""
     pem = private_key("PKCS8", "right")
     config = {**SERVERS, "ssl.certificate.pem": CERTIFICATE, "ssl.key.pem": pem}
     if password is not None:
@@ -258,13 +258,13 @@ def test_a_key_whose_password_is_wrong_is_refused(password: str | None) -> None:
 
 
 def test_a_certificate_without_its_key_is_refused() -> None:
-    """Java would start and be turned away by the broker."""
+    """Otherwise Java would start, and the broker refuse it."""
     with pytest.raises(ConfigurationError, match="belong together"):
         spark_options({**SERVERS, "ssl.certificate.pem": CERTIFICATE})
 
 
 def test_stores_given_as_overrides_replace_the_translation() -> None:
-    """Then nothing of the connection's certificates is even read."""
+    """Then the connection's certificates are not even read."""
     store = {"kafka.ssl.truststore.location": "/jks", "kafka.ssl.truststore.password": "k"}
 
     options = spark_options({**SERVERS, "ssl.ca.location": "/missing"}, overrides=store)
@@ -296,7 +296,7 @@ def test_settings_for_others_are_left_out_with_a_log_line(caplog: pytest.LogCapt
         ("allow.auto.create.topics", True, "never created"),
     ],
 )
-def test_what_the_package_decides_is_refused(setting: str, value: object, advice: str) -> None:
+def test_protected_settings_are_refused(setting: str, value: object, advice: str) -> None:
     """In the connection, for both clients, and as an override; the message says what to do instead."""
     for function in (spark_options, client_config):
         with pytest.raises(ConfigurationError, match=rf"{setting}.*protected.*{advice}"):
@@ -309,14 +309,14 @@ def test_what_the_package_decides_is_refused(setting: str, value: object, advice
     ("setting", "value"),
     [("enable.auto.commit", False), ("enable.auto.commit", "False"), ("auto.offset.reset", "error")],
 )
-def test_what_agrees_with_the_package_passes(setting: str, value: object) -> None:
-    """No reason to refuse a connection that says what happens anyway."""
+def test_protected_settings_without_effect_are_accepted(setting: str, value: object) -> None:
+    """A connection may contain the value that is used in any case."""
     assert spark_options({**SERVERS, setting: value}) == spark_options(SERVERS)
     assert client_config({**SERVERS, setting: value}) == client_config(SERVERS)
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "told"),
+    ("setting", "value", "message"),
     [
         ("error_cb", print, "callback"),
         ("enable.ssl.certificate.verification", False, "ssl.ca.location"),
@@ -326,26 +326,26 @@ def test_what_agrees_with_the_package_passes(setting: str, value: object) -> Non
         ("client.id", {"a": 1}, "a dict"),
     ],
 )
-def test_what_has_no_translation_is_refused(setting: str, value: object, told: str) -> None:
-    """A job that reads with half of its settings is worse than one that does not start."""
-    with pytest.raises(ConfigurationError, match=rf"{setting}.*{told}"):
+def test_a_setting_without_a_translation_is_refused(setting: str, value: object, message: str) -> None:
+    """No job reads with a part of its settings."""
+    with pytest.raises(ConfigurationError, match=rf"{setting}.*{message}"):
         spark_options({**SERVERS, setting: value})
 
 
-def test_an_override_settles_what_has_no_translation() -> None:
-    """The exit that the message names does work."""
+def test_an_override_replaces_a_setting_without_a_translation() -> None:
+    """The override that the message names works."""
     options = spark_options({**SERVERS, "ssl.cipher.suites": "x"}, overrides={"kafka.ssl.cipher.suites": "TLS_AES"})
 
     assert options["kafka.ssl.cipher.suites"] == "TLS_AES"
 
 
-def test_verified_certificates_are_what_java_does_anyway() -> None:
-    """Saying so is no error."""
+def test_the_verification_of_certificates_may_be_set_explicitly() -> None:
+    """It is what Java does in any case."""
     assert spark_options({**SERVERS, "enable.ssl.certificate.verification": True}) == spark_options(SERVERS)
 
 
 def test_overrides_win() -> None:
-    """Over the connection and over our tuning; the source's options are known in any case of letters."""
+    """Over the connection and the defaults; the names of the source's options are not case-sensitive."""
     options = spark_options(
         {**SERVERS, "client.id": "connection"},
         isolation="read_uncommitted",
@@ -369,13 +369,13 @@ def test_overrides_win() -> None:
     ["startingOffsets", "assign", "failOnDataLoss", "failondataloss", "minPartitions", "includeHeaders", "linger"],
 )
 def test_overrides_cannot_change_what_is_read(name: str) -> None:
-    """That is the plan's; above all nothing may be skipped silently."""
+    """The plan determines that; above all, nothing may be skipped silently."""
     with pytest.raises(ConfigurationError, match=f"{name} is refused"):
         spark_options(SERVERS, overrides={name: "x"})
 
 
-def test_secrets_are_known_by_name() -> None:
-    """Every option that carries one of the connection's secrets is listed."""
+def test_secret_options_are_listed() -> None:
+    """Every option that contains a secret of the connection."""
     config = {
         **SASL,
         "sasl.mechanism": "PLAIN",
@@ -396,8 +396,8 @@ def test_secrets_are_known_by_name() -> None:
         assert carriers <= SECRET_OPTIONS
 
 
-def test_a_client_that_reads_gets_what_is_for_reading() -> None:
-    """The rest of the connection, callbacks included, is librdkafka's to check; the caller's mapping is left alone."""
+def test_a_client_that_reads_gets_the_settings_for_reading() -> None:
+    """Callbacks included; librdkafka checks them, and the caller's mapping is not changed."""
     config = {**SASL, "sasl.mechanism": "PLAIN", "group.id": "g", "linger.ms": 5, "oauth_cb": print, "bogus": 1}
     before = dict(config)
 

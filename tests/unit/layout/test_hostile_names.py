@@ -1,4 +1,4 @@
-"""Names that Kafka, a DAG author or whoever triggers a run may choose: none leaves its prefix, no two share a key."""
+"""Names that Kafka, a DAG author or a trigger of a run may contain: none leaves its prefix, no two share a key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import (
+    JsonLines,
+    Layout,
+    Naming,
+    RawBytes,
+    TimePattern,
+    parse_partitioner,
+)
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
@@ -45,6 +52,7 @@ pipelines = (legal | st.sampled_from([n.strip("_-.") or "x" for n in NASTY])).fi
     lambda name: name[0].isalnum() and len(name) <= 128
 )
 prefixes = st.sampled_from(["topics", "", "a/b", "raw topics"])
+topic_prefixes = st.sampled_from(["", "topic=", "=", "t+", "a_=", "a=b-é", "1~"])
 numbers = st.integers(0, 2**31 - 1)
 offsets = st.integers(0, 2**63 - 1)
 
@@ -64,7 +72,7 @@ def control_keys(topics_dir: str, pipeline: str, topic: str) -> set[str]:
 def test_no_two_topics_of_no_two_pipelines_share_a_control_document(
     topics_dir: str, pipeline: str, topic: str, other_pipeline: str, other_topic: str
 ) -> None:
-    """And none is an owner's or the doctor's, or lies outside its own folder."""
+    """And none is an owner's or the doctor's, or is outside of its own folder."""
     mine, theirs = control_keys(topics_dir, pipeline, topic), control_keys(topics_dir, other_pipeline, other_topic)
     assert (mine == theirs) if (pipeline, topic) == (other_pipeline, other_topic) else not mine & theirs
     prefix = keys.control_prefix(topics_dir, pipeline, topic)
@@ -78,8 +86,9 @@ def test_no_two_topics_of_no_two_pipelines_share_a_control_document(
     topics_dir=prefixes,
     topic=topics,
     other=topics,
-    kind=st.sampled_from(["default", "daily", "hourly", "time"]),
+    kind=st.sampled_from(["partition", "daily", "hourly", "time"]),
     delims=st.sampled_from([("/", "+"), ("/", "-"), ("/x/", "."), ("=", "+"), ("_", "#")]),
+    topic_prefix=topic_prefixes,
     where=st.tuples(numbers, offsets, st.integers(0, 9), numbers, offsets, st.integers(0, 9)),
 )
 def test_no_two_topics_share_an_object(
@@ -88,16 +97,16 @@ def test_no_two_topics_share_an_object(
     other: str,
     kind: str,
     delims: tuple[str, str],
+    topic_prefix: str,
     where: tuple[int, int, int, int, int, int],
 ) -> None:
-    """Under one layout; and each is read back as what it is, by its own topic only, and lies below its prefix."""
+    """Under one layout; each key is below its prefix, and is parsed correctly, with its own topic only."""
     own = {"path_format": "'a-x'/'a'YYYY", "duration_ms": 1} if kind == "time" else {}
     layout = Layout(
         topics_dir=topics_dir,
-        format=Format(kind="json"),
-        partitioner=Partitioner(kind=kind, **own),  # type: ignore[arg-type]
-        directory_delim=delims[0],
-        file_delim=delims[1],
+        format=JsonLines(),
+        partitioner=parse_partitioner({"kind": kind, **own}),
+        naming=Naming(directory_delim=delims[0], file_delim=delims[1], topic_prefix=topic_prefix),
     )
     path = make_partitioner(layout).longest
     made = {}
@@ -119,6 +128,34 @@ def test_no_two_topics_share_an_object(
         assert keys.parse_data_key(layout, other, made[topic, *where[:3]]) is None
 
 
+@given(topics, topic_prefixes, topics, topic_prefixes, st.sampled_from(["+", "-", "=", "_x"]))
+def test_no_two_topics_share_an_object_whatever_prefix_each_has(
+    topic: str, prefix: str, other: str, other_prefix: str, delim: str
+) -> None:
+    """Two pipelines may name the objects of their topics differently under one ``topics_dir``."""
+    one, two = (
+        Layout(format=JsonLines(), naming=Naming(file_delim=delim, topic_prefix=chosen))
+        for chosen in (prefix, other_prefix)
+    )
+    mine, theirs = keys.data_prefix(one, topic), keys.data_prefix(two, other)
+    assert (mine == theirs) == ((prefix, topic) == (other_prefix, other))
+    assert not theirs.startswith(mine) or mine == theirs
+    assert keys.topic_of_folder(mine.rstrip("/").rpartition("/")[2]) == topic
+    key = keys.data_key(one, topic=topic, encoded_partition="x", partition=1, first_offset=2, generation=3)
+    assert keys.parse_data_key(one, topic, key) == (1, 2, 3)
+    assert (keys.parse_data_key(two, other, key) is None) == (mine != theirs)
+
+
+@given(topics, topic_prefixes)
+def test_readers_skip_no_object_of_a_topic_with_a_prefix(topic: str, prefix: str) -> None:
+    """Neither its folder nor its file; without one they skip those of topics that begin with ``_`` or ``.``."""
+    layout = Layout(format=JsonLines(), naming=Naming(topic_prefix=prefix))
+    key = keys.data_key(layout, topic=topic, encoded_partition="x=1", partition=0, first_offset=0, generation=0)
+    skipped = [part for part in key.split("/") if part.startswith(("_", "."))]
+    assert len(skipped) == (2 if prefix == "" and topic[0] in "_." else 0)
+    assert keys.is_hidden(layout, topic) == bool(skipped)
+
+
 @given(
     st.text("'/._-+x\\ \x00\u202eYMdHS", max_size=20)
     | st.sampled_from(["'../../x'", "'_kafka_s3'/YYYY", "'%2e%2e'", "/"]),
@@ -130,14 +167,13 @@ def test_no_two_topics_share_an_object(
 def test_a_layout_names_objects_below_its_prefix_or_is_refused(
     pattern: str, delim: str, file_delim: str, topics_dir: str, extension: str
 ) -> None:
-    """Patterns, delimiters, prefixes and extensions: whatever they hold, a key is a safe one or an error."""
+    """Patterns, delimiters, prefixes and extensions: whatever they contain, a key is safe, or there is an error."""
     try:
         layout = Layout(
             topics_dir=topics_dir,
-            format=Format(kind="bytes", extension=extension),
-            partitioner=Partitioner(kind="time", path_format=pattern, duration_ms=3_600_000),
-            directory_delim=delim,
-            file_delim=file_delim,
+            format=RawBytes(extension=extension),
+            partitioner=TimePattern(path_format=pattern, duration_ms=3_600_000),
+            naming=Naming(directory_delim=delim, file_delim=file_delim),
         )
         path = make_partitioner(layout).longest
         key = keys.data_key(layout, topic="events", encoded_partition=path, partition=0, first_offset=0, generation=0)
@@ -149,17 +185,17 @@ def test_a_layout_names_objects_below_its_prefix_or_is_refused(
     assert key.isprintable() or "\u202e" in key
 
 
-def test_names_that_look_alike_stay_apart() -> None:
-    """Case, dots and dashes count: no two of these share anything."""
+def test_similar_names_have_different_keys() -> None:
+    """Case, dots and dashes matter: no two of these share a key."""
     for one, other in itertools.combinations(NASTY, 2):
         assert not control_keys("topics", "p", one) & control_keys("topics", "p", other)
         assert keys.owner_key("topics", one) != keys.owner_key("topics", other)
 
 
 @pytest.mark.parametrize("topic", [".", "..", "_kafka_s3", "_kafka_s3x", "a" * 250, "", "a/b", "a\n", "ä", "a b"])
-def test_names_that_are_no_topics_or_ours_are_refused_everywhere(topic: str) -> None:
+def test_illegal_and_reserved_names_are_refused_everywhere(topic: str) -> None:
     """Before a key is made of them."""
-    layout = Layout(format=Format(kind="json"))
+    layout = Layout(format=JsonLines())
     for make in (
         lambda: keys.control_prefix("topics", "p", topic),
         lambda: keys.owner_key("topics", topic),

@@ -1,4 +1,4 @@
-"""Promises of the object keys: Connect's names, no two objects under one name, nothing outside its prefix."""
+"""Object keys: Connect's names, no two objects with one name, nothing outside of its prefix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Naming, RawBytes
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage import port
@@ -29,7 +29,7 @@ extensions = st.sampled_from(["", ".bin", ".g1", ".g1.bin", ".json", ".0"])
 
 def layout(**settings: Any) -> Layout:
     """A layout with some settings."""
-    return Layout(**{"format": Format(kind="json"), **settings})
+    return Layout(**{"format": JsonLines(), **settings})
 
 
 def key(settings: Layout | None = None, **changes: Any) -> str:
@@ -58,8 +58,8 @@ def test_the_acceptance_vectors_are_all_accounted_for() -> None:
 
 @pytest.mark.parametrize("case", [c for c in KEY_CASES if c.get("format") == "avro"], ids=lambda c: c["id"])
 def test_keys_are_those_of_the_acceptance_vectors(case: dict[str, Any]) -> None:
-    """Prefix, delimiters, padding and offsets are where Kafka Connect has them (the extension is our format's)."""
-    settings = layout(**{k: case[k] for k in ("directory_delim", "file_delim") if k in case})
+    """Prefix, delimiters, padding and offsets are those of Kafka Connect; the extension is that of the format."""
+    settings = layout(naming=Naming(**{k: case[k] for k in ("directory_delim", "file_delim") if k in case}))
     starts = [case["start_offset"]] if "start_offset" in case else range(0, case["records"], case["flush_size"])
     made = [
         key(
@@ -79,34 +79,34 @@ def test_an_empty_topics_dir_drops_the_prefix() -> None:
     assert key(layout(topics_dir=""), topic="t") == "t/partition=0/t+0+0000000005.json"
 
 
-def test_a_topic_that_holds_an_extension_stays_as_it_is() -> None:
-    """K12: nothing of the topic's name is taken for an extension."""
+def test_a_topic_that_contains_an_extension_is_not_changed() -> None:
+    """K12: no part of the topic's name is taken for an extension."""
     assert key(topic="this.is.json.dir").startswith("topics/this.is.json.dir/partition=0/this.is.json.dir+0+")
 
 
 @pytest.mark.parametrize(("compression", "ending"), [("none", ".custom"), ("gzip", ".custom.gz")])
 def test_a_custom_extension_ends_the_key(compression: Any, ending: str) -> None:
     """K13: the extension of ``bytes`` comes last, followed by ``.gz`` if compressed."""
-    settings = layout(format=Format(kind="bytes", extension=".custom", compression=compression))
+    settings = layout(format=RawBytes(extension=".custom", compression=compression))
     assert key(settings) == f"topics/flights/partition=0/flights+0+0000000005{ending}"
 
 
 @pytest.mark.parametrize(("width", "name"), [(0, "5"), (2, "05"), (20, "00000000000000000005")])
 def test_offsets_are_padded_to_the_width(width: int, name: str) -> None:
     """Padding is zeros on the left; width 0 pads nothing."""
-    assert key(layout(offset_pad_width=width)).endswith(f"+0+{name}.json")
+    assert key(layout(naming=Naming(offset_pad_width=width))).endswith(f"+0+{name}.json")
 
 
 def test_offsets_wider_than_the_padding_are_not_cut() -> None:
-    """The largest offset keeps its 19 digits."""
+    """The largest offset has all its 19 digits."""
     assert key(first_offset=2**63 - 1).endswith("+9223372036854775807.json")
 
 
 def test_a_later_generation_is_part_of_the_name_and_the_first_is_not() -> None:
-    """After a reset offsets begin again, so names carry the generation."""
+    """After a reset offsets begin at 0 again, so names contain the generation."""
     assert key(generation=0) == "topics/flights/partition=0/flights+0+0000000005.json"
     assert key(generation=2) == "topics/flights/partition=0/flights+0+0000000005+g2.json"
-    assert key(layout(file_delim="-"), generation=1).endswith("/flights-0-0000000005-g1.json")
+    assert key(layout(naming=Naming(file_delim="-")), generation=1).endswith("/flights-0-0000000005-g1.json")
 
 
 @given(
@@ -121,9 +121,9 @@ def test_a_later_generation_is_part_of_the_name_and_the_first_is_not() -> None:
 def test_names_differ_whenever_partition_offset_or_generation_differ(
     topic: str, delimiter: str, extension: str, width: int, one: tuple[int, ...], other: tuple[int, ...]
 ) -> None:
-    """No two objects of one directory share a file name, whatever the delimiters and extension are."""
+    """No two objects of a folder have the same file name, whatever the delimiters and the extension."""
     assume(one != other)
-    settings = layout(file_delim=delimiter, offset_pad_width=width, format=Format(kind="bytes", extension=extension))
+    settings = layout(naming=Naming(file_delim=delimiter, offset_pad_width=width), format=RawBytes(extension=extension))
 
     def name(of: tuple[int, ...]) -> str:
         return key(settings, topic=topic, encoded_partition="p", partition=of[0], first_offset=of[1], generation=of[2])
@@ -133,9 +133,9 @@ def test_names_differ_whenever_partition_offset_or_generation_differ(
 
 @pytest.mark.parametrize("delimiter", ["1", "+0", "0+", "٣"])
 def test_delimiters_with_digits_are_refused(delimiter: str) -> None:
-    """Partition 1 offset 11 and partition 11 offset 1 would share a name."""
+    """Partition 1 offset 11 and partition 11 offset 1 would have the same name."""
     with pytest.raises(ConfigurationError, match=r"file_delim.*digit.*use '\+'"):
-        key(layout(file_delim=delimiter))
+        key(layout(naming=Naming(file_delim=delimiter)))
 
 
 @given(topic=st.text(max_size=30), encoded=st.text(max_size=40), topics_dir=st.sampled_from(["", "topics", "a/b"]))
@@ -143,7 +143,7 @@ def test_delimiters_with_digits_are_refused(delimiter: str) -> None:
 @example(topic="_kafka_s3", encoded="p/batches", topics_dir="")
 @example(topic="t", encoded="_kafka_s3/p", topics_dir="")
 def test_no_name_leaves_its_prefix_or_enters_the_control_folder(topic: str, encoded: str, topics_dir: str) -> None:
-    """Hostile names are refused or stay below their topic's folder; control documents are out of reach."""
+    """Hostile names are refused, or stay below their topic's folder and outside of control documents."""
     try:
         made = key(layout(topics_dir=topics_dir), topic=topic, encoded_partition=encoded)
     except ConfigurationError:
@@ -164,14 +164,14 @@ def test_topics_that_kafka_does_not_allow_are_refused(topic: str) -> None:
 
 @pytest.mark.parametrize("topic", ["_kafka_s3", "_kafka_s3_flights"])
 def test_topics_named_like_the_control_folder_are_refused(topic: str) -> None:
-    """Their objects would lie among control documents."""
+    """Their objects would be among control documents."""
     with pytest.raises(ConfigurationError, match="rename the topic or mirror it"):
         keys.validate_topic(topic)
 
 
 @pytest.mark.parametrize("topic", ["flights", "__consumer_offsets", "a.b-c_D9", "...", "a" * 249])
 def test_legal_topics_pass_unchanged(topic: str) -> None:
-    """Whatever Kafka allows, and is not our control folder, can be landed."""
+    """Every name that Kafka allows can be landed, except that of the control folder."""
     assert keys.validate_topic(topic) == topic
 
 
@@ -202,7 +202,7 @@ def test_illegal_pipeline_names_are_refused(pipeline: str) -> None:
     ],
 )
 def test_unsafe_keys_are_refused_with_the_reason(bad: str, reason: str) -> None:
-    """Nothing reaches the store under a name that a tool could drop, resolve or fail to list."""
+    """No object has a key that a tool could remove, resolve or fail to list."""
     with pytest.raises(ConfigurationError, match=reason):
         keys.validate_key(bad)
 
@@ -212,8 +212,8 @@ def test_the_longest_legal_key_passes() -> None:
     assert keys.validate_key("é" * 512) == "é" * 512
 
 
-def test_keys_are_as_long_as_stores_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long a key may be is said once, by the store's port."""
+def test_keys_are_as_long_as_stores_accept_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of a key's length is defined once, in the interface to the store."""
     monkeypatch.setattr(port, "MAX_KEY_BYTES", 300)
     assert keys.validate_key("a" * 300) == "a" * 300
     with pytest.raises(ConfigurationError, match="301 bytes where 1 to 300"):
@@ -223,7 +223,7 @@ def test_keys_are_as_long_as_stores_take_them(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_control_documents_have_the_names_of_the_protocol() -> None:
-    """Every control key, spelled out."""
+    """Every control key, literally."""
     prefix = keys.control_prefix("topics", "lake", "flights")
     assert prefix == "topics/_kafka_s3/lake/flights/"
     assert keys.marker_key(prefix) == "topics/_kafka_s3/lake/flights/marker.json"
@@ -248,7 +248,7 @@ def test_a_topics_dir_without_room_for_control_documents_is_refused() -> None:
 
 
 def test_every_control_key_fits_below_the_longest_prefix() -> None:
-    """The room that a prefix leaves is enough for the longest document name."""
+    """The bytes that a prefix reserves are enough for the longest document name."""
     prefix = "x" * (1024 - 256)
     run = keys.run_name(dag_id="d" * 250, task_id="t" * 250, run_id="r" * 250, map_index=10**9)
     names = [keys.run_key(prefix, run), keys.plan_key(prefix, 2**63), keys.amend_key(prefix, 2**63, 2**63)]
@@ -261,7 +261,7 @@ def test_every_control_key_fits_below_the_longest_prefix() -> None:
 @example("\ud800")
 @example("a/../../b")
 def test_any_run_stays_one_document_in_its_folder(run: str) -> None:
-    """A run's text may hold anything; its record is always one file below ``runs/``."""
+    """A run's name may be any text; its record is always one object below ``runs/``."""
     name = keys.run_key("c/", run).removeprefix("c/runs/")
     assert "/" not in name
     assert name.endswith(".json")
@@ -270,7 +270,7 @@ def test_any_run_stays_one_document_in_its_folder(run: str) -> None:
 
 @given(st.text(max_size=10), st.text(max_size=10))
 def test_encoding_keeps_different_texts_different(one: str, other: str) -> None:
-    """Two names never meet in one key."""
+    """Two names never have the same key."""
     assert (keys.encode_part(one) == keys.encode_part(other)) == (one == other)
 
 
@@ -284,8 +284,8 @@ def test_a_run_has_one_name_for_all_its_tries() -> None:
     assert keys.encode_part(name) == name
 
 
-def test_runs_that_read_alike_have_different_names() -> None:
-    """The readable part may repeat; the digest after it does not."""
+def test_runs_with_the_same_readable_part_have_different_names() -> None:
+    """The readable part may be the same; the digest behind it is not."""
     names = {
         keys.run_name(dag_id=d, task_id=t, run_id=r, map_index=m)
         for d, t, r, m in [("a", "b.c", "r", -1), ("a.b", "c", "r", -1), ("a", "b", "c.r", -1), ("a", "b.c", "r", 0)]

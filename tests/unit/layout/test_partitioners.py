@@ -1,4 +1,4 @@
-"""Promises of the partitioners: Connect's paths, the same whatever the batch, and no record in a wrong place."""
+"""Partitioners: Connect's paths, the same whatever the batch, and no record in a wrong partition."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ ZONES = [
 def partitioner(
     kind: Any = "hourly", timezone: str = "UTC", delim: str = "/", on_bad: str = "fail", **more: Any
 ) -> Partitioner:
-    """A partitioner of these settings."""
+    """A partitioner of these settings; ``partition`` has no time zone."""
+    zone = {} if kind == "partition" else {"timezone": timezone}
     return make_partitioner(
         config.Layout(
-            format=config.Format(kind="json"),
-            partitioner=config.Partitioner(kind=kind, timezone=timezone, **more),
-            directory_delim=delim,
+            format=config.JsonLines(),
+            partitioner=config.parse_partitioner({"kind": kind, **zone, **more}),
+            naming=config.Naming(directory_delim=delim),
             on_bad_timestamp=on_bad,
         )
     )
@@ -68,7 +69,7 @@ def paths(of: Partitioner, times: list[int]) -> list[str]:
 
 
 def settings_of(case: dict[str, Any]) -> dict[str, Any]:
-    """What a vector says about the partitioner, by our names."""
+    """The settings of a vector's partitioner, by the package's names."""
     if "partitioner" in case:
         return {"kind": case["partitioner"], "timezone": case["tz"]}
     return {
@@ -81,7 +82,7 @@ def settings_of(case: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda c: c["id"])
 def test_paths_are_those_of_the_acceptance_vectors(case: dict[str, Any]) -> None:
-    """Alone (one bucket) and among others (many)."""
+    """Alone (one bucket) and with others (many)."""
     made = partitioner(**settings_of(case))
     assert paths(made, [case["ms"]]) == [case["expect"]]
     assert paths(made, [0, case["ms"], 10**12])[1] == case["expect"]
@@ -99,13 +100,13 @@ ERRORS = [c for c in VECTORS["errors"] if not {"record_field", "field_name"} & c
 
 
 def test_the_errors_of_the_vectors_that_exist_here_are_all_run() -> None:
-    """The others are about timestamps in fields of the value."""
+    """The others have timestamps in fields of the value."""
     assert [c["id"] for c in ERRORS] == ["TE1", "TE2", "TE3", "TE4", "TE5"]
 
 
 @pytest.mark.parametrize("case", ERRORS, ids=lambda c: c["id"])
-def test_wrong_settings_are_refused_as_the_vectors_say(case: dict[str, Any]) -> None:
-    """The message names what is wrong: it is empty, a duration, a time zone or a pattern."""
+def test_wrong_settings_are_refused_as_in_the_vectors(case: dict[str, Any]) -> None:
+    """The message names the cause: it is empty, a duration, a time zone or a pattern."""
     with pytest.raises(ConfigurationError, match=case["error"]):
         partitioner(**settings_of(case))
 
@@ -117,20 +118,20 @@ def test_a_blank_pattern_is_refused(path_format: str) -> None:
         partitioner("time", path_format=path_format, duration_ms=HOUR)
 
 
-def test_a_duration_of_no_sense_is_refused() -> None:
-    """Nanoseconds, most likely; and it would not fit the arithmetic."""
-    with pytest.raises(ConfigurationError, match=r"duration_ms=\d+ is longer than 10,000 years"):
+def test_a_duration_out_of_range_is_refused() -> None:
+    """Probably nanoseconds; and it would overflow."""
+    with pytest.raises(ConfigurationError, match=r"duration_ms=\d+ must be .* to 315,360,000,000,000: .* a day has"):
         partitioner("time", path_format="YYYY", duration_ms=10**18)
 
 
-def test_one_trailing_delimiter_is_dropped() -> None:
-    """Connect's users end the pattern with it."""
+def test_one_trailing_delimiter_is_removed() -> None:
+    """Connect's users end patterns with it."""
     assert paths(partitioner("time", path_format="YYYY/MM/", duration_ms=HOUR), [0]) == ["1970/01"]
 
 
 @pytest.mark.parametrize("delim", ["/", "|", "_", "d", "'", "x'y"])
 def test_daily_and_hourly_use_the_delimiter_whatever_it_is(delim: str) -> None:
-    """Letters and quotes in it are no pattern."""
+    """Letters and quotes in it are not interpreted."""
     assert paths(partitioner("hourly", delim=delim), [0]) == [
         delim.join(["year=1970", "month=01", "day=01", "hour=00"])
     ]
@@ -139,12 +140,12 @@ def test_daily_and_hourly_use_the_delimiter_whatever_it_is(delim: str) -> None:
 
 def test_the_default_is_the_kafka_partition() -> None:
     """Timestamps do not matter, and may be missing."""
-    codes, distinct = partitioner("default").encode(batch([-1, 5]), topic="flights", partition=12)
+    codes, distinct = partitioner("partition").encode(batch([-1, 5]), topic="flights", partition=12)
     assert (codes.tolist(), distinct) == ([0, 0], ["partition=12"])
 
 
 def slow_path(kind: str, zone: str, time: int, duration: int, path_format: str) -> str:
-    """One record's path, computed the plain way with the standard library."""
+    """One record's path, computed with the standard library."""
     tz = load_zone(zone)
     offset = (EPOCH + timedelta(milliseconds=time)).astimezone(tz).utcoffset()
     assert offset is not None
@@ -192,7 +193,7 @@ shapes = st.sampled_from(
 def test_every_record_gets_its_own_path_in_whatever_batch(
     zone: str, shape: tuple[int, str], stamps: list[int], rows: int
 ) -> None:
-    """Vectorised, cached or alone: the path is that of the plain computation."""
+    """Vectorised, cached or alone: the path is that of the standard library."""
     duration, path_format = shape
     made = partitioner("time", zone, path_format=path_format, duration_ms=duration)
     expected = [slow_path("time", zone, t, duration, path_format) for t in stamps]
@@ -204,15 +205,15 @@ def test_every_record_gets_its_own_path_in_whatever_batch(
 @given(st.sampled_from(ZONES), st.sampled_from(CHANGES))
 @example("Pacific/Apia", 1_325_239_200_000)
 def test_batches_in_order_get_the_same_paths_as_single_records(zone: str, around: int) -> None:
-    """Stretches of known time end where the clocks change, or the bucket does."""
+    """The cached interval ends where the UTC offset or the bucket changes."""
     stamps = np.arange(around - 4 * HOUR, around + 4 * HOUR, HOUR // 6).tolist()
     made = partitioner("hourly", zone)
     together = [p for i in range(0, len(stamps), 5) for p in paths(made, stamps[i : i + 5])]
     assert together == [paths(partitioner("hourly", zone), [t])[0] for t in stamps]
 
 
-def test_times_before_1970_are_cut_down_not_towards_zero() -> None:
-    """Unlike in Connect, the hour before 1970 is no part of the first hour of 1970."""
+def test_times_before_1970_are_rounded_down_not_towards_zero() -> None:
+    """Unlike in Connect, the hour before 1970 is not part of the first hour of 1970."""
     assert paths(partitioner("hourly"), [-2, 0]) == [
         "year=1969/month=12/day=31/hour=23",
         "year=1970/month=01/day=01/hour=00",
@@ -229,7 +230,7 @@ def test_a_record_without_timestamp_is_refused_by_name() -> None:
 
 
 def test_a_record_without_timestamp_is_refused_among_neighbours_of_its_number() -> None:
-    """-1 means none, also after records of the last hour of 1969, whose path is known by then."""
+    """-1 means none, also after records of the last hour of 1969, whose path is cached by then."""
     for before, after in ([-2], [-2, -1]), ([0], [-1, 0]):
         made = partitioner("hourly", "Europe/Berlin")
         made.encode(batch(before), topic="flights", partition=3)
@@ -239,7 +240,7 @@ def test_a_record_without_timestamp_is_refused_among_neighbours_of_its_number() 
 
 @pytest.mark.parametrize("time", [2**63 - 1, -(2**63), 253_402_300_800_000, 1_500_000_000_000_000, -62_135_596_800_001])
 def test_a_timestamp_outside_the_calendar_is_refused_by_name(time: int) -> None:
-    """Microseconds taken for milliseconds, most likely; alone or among others."""
+    """Probably microseconds instead of milliseconds; alone or with others."""
     for stamps, offset in ([time], 0), ([0, time], 1):
         with pytest.raises(RecordError, match=rf"offset {offset}: the record's timestamp {time} .* outside the years"):
             partitioner("hourly", "Asia/Tokyo").encode(batch(stamps), topic="flights", partition=3)
@@ -249,7 +250,7 @@ BAD = [-1, 2**63 - 1, -(2**63), 253_402_300_800_000, 1_500_000_000_000_000, -62_
 
 
 def test_records_without_a_time_go_to_the_named_partition_and_no_others() -> None:
-    """None, nanoseconds, and both ends of the numbers; 0, 1970 minus five and the years 1 to 9999 are times."""
+    """None, nanoseconds, and both ends of the numbers; 0, 1970 minus five and the years 1 to 9999 are valid."""
     made = partitioner("daily", on_bad="unknown")
     unknown = "year=unknown/month=unknown/day=unknown"
     assert paths(made, BAD) == [unknown] * len(BAD)
@@ -261,8 +262,8 @@ def test_records_without_a_time_go_to_the_named_partition_and_no_others() -> Non
     assert paths(made, good) == expected
 
 
-def test_a_bucket_before_the_calendar_is_no_time_either() -> None:
-    """The record of year 1969 lies in a bucket of 5,000 years that begins before the year 1."""
+def test_a_bucket_before_the_calendar_is_invalid_as_well() -> None:
+    """The record of the year 1969 is in a bucket of 5,000 years that begins before the year 1."""
     made = partitioner("time", on_bad="unknown", path_format="YYYY", duration_ms=5_000 * 365 * 24 * HOUR)
     assert paths(made, [10**12, -5, -1, 0]) == ["1970", "unknown", "unknown", "1970"]
 
@@ -279,8 +280,8 @@ def test_a_bucket_before_the_calendar_is_no_time_either() -> None:
         ("'all'", "/", "all"),
     ],
 )
-def test_every_folder_that_tells_a_time_gets_the_name(path_format: str, delim: str, expected: str) -> None:
-    """As deep as its neighbours, behind its key; folders of text alone stay."""
+def test_every_folder_with_a_time_gets_the_name(path_format: str, delim: str, expected: str) -> None:
+    """With the same depth as the others, behind its key; folders of text alone are not changed."""
     made = partitioner("time", delim=delim, on_bad="none", path_format=path_format, duration_ms=HOUR)
     assert paths(made, [-1]) == [expected]
     assert len(paths(made, [-1, 0, -1])) == 3
@@ -288,14 +289,14 @@ def test_every_folder_that_tells_a_time_gets_the_name(path_format: str, delim: s
 
 
 def test_the_longest_path_may_be_the_one_of_records_without_a_time() -> None:
-    """A key that fits with it fits with all, whatever the name."""
+    """A key that is valid with it is valid with all, whatever the name."""
     made = partitioner("time", on_bad="n" * 300, path_format="YYYY", duration_ms=HOUR)
     assert made.longest == "n" * 300
 
 
 @given(st.lists(st.one_of(st.sampled_from(BAD), st.integers(-(10**14), 10**14)), min_size=1, max_size=60), st.data())
-def test_batches_do_not_change_where_records_without_a_time_go(times: list[int], data: st.DataObject) -> None:
-    """Cut anywhere, the same records have the same paths."""
+def test_batches_do_not_change_the_partition_of_records_without_a_time(times: list[int], data: st.DataObject) -> None:
+    """In whatever batches, the same records have the same paths."""
     cut = data.draw(st.integers(0, len(times)))
     whole = paths(partitioner("hourly", "Europe/Berlin", on_bad="none"), times)
     pieces = partitioner("hourly", "Europe/Berlin", on_bad="none")
@@ -304,7 +305,7 @@ def test_batches_do_not_change_where_records_without_a_time_go(times: list[int],
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"])
 def test_the_ends_of_the_calendar_have_paths(zone: str) -> None:
-    """In every time zone, the day at each end apart."""
+    """In every time zone, except for the day at each end."""
     first, last = -62_135_510_400_000 + 24 * HOUR, 253_402_214_399_999
     made = paths(partitioner("daily", zone), [first, last])
     assert made[0].startswith("year=0001/month=01/day=0")
@@ -320,13 +321,13 @@ def test_a_bucket_that_begins_before_the_calendar_is_refused_by_name() -> None:
             made.encode(batch(stamps), topic="flights", partition=3)
 
 
-@pytest.mark.parametrize("kind", ["default", "daily", "hourly"])
+@pytest.mark.parametrize("kind", ["partition", "daily", "hourly"])
 def test_no_path_is_longer_than_the_longest(kind: Any) -> None:
-    """A key that fits with it fits with all."""
+    """A key that is valid with it is valid with all."""
     made = partitioner(kind, "Asia/Tokyo")
     assert all(len(p) <= len(made.longest) for p in paths(made, [0, 253_402_000_000_000, 10**12]))
     assert data_key(
-        config.Layout(format=config.Format(kind="json")),
+        config.Layout(format=config.JsonLines()),
         topic="t",
         encoded_partition=made.longest,
         partition=2**31 - 1,
@@ -335,8 +336,8 @@ def test_no_path_is_longer_than_the_longest(kind: Any) -> None:
     )
 
 
-def test_remembered_paths_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic with a time of its own in every record does not fill the memory, and stays right."""
+def test_the_cache_of_paths_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic with another time in every record does not fill the memory, and has the right paths."""
     monkeypatch.setattr("airflow_provider_kafka_s3.layout.partitioners._CACHED", 10)
     made = partitioner("hourly", "Europe/Berlin")
     stamps = [i * 25 * HOUR for i in range(100)]

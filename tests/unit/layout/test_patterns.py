@@ -1,4 +1,4 @@
-"""Promises of path patterns: Joda's letters, and an error with the fix for anything else."""
+"""Path patterns: Joda's letters, and an error with the correction for anything else."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ LETTERS = "GCYyxweEDMdaKhHkmsS"
     ],
 )
 def test_letters_mean_what_they_mean_in_joda(pattern: str, moment: str, evening: str) -> None:
-    """Not what they mean in java.time: YYYY is the plain year, DD the day of the year."""
+    """Not as in java.time: YYYY is the calendar year, DD the day of the year."""
     compiled = compile_pattern(pattern)
     assert compiled.format(MOMENT) == moment
     assert compiled.format(EVENING) == evening
@@ -73,7 +73,7 @@ def test_letters_mean_what_they_mean_in_joda(pattern: str, moment: str, evening:
     ("hour", "expected"), [(0, "12 0 AM 24"), (1, "1 1 AM 1"), (12, "12 0 PM 12"), (13, "1 1 PM 13")]
 )
 def test_hours_of_half_days_and_clocks(hour: int, expected: str) -> None:
-    """Noon is 12 PM, midnight 12 AM, and 24 on a clock that has no 0."""
+    """Noon is 12 PM, midnight 12 AM, and 24 on a clock without 0."""
     assert compile_pattern("h K a k").format(MOMENT.replace(hour=hour)) == expected
 
 
@@ -91,27 +91,27 @@ def test_hours_of_half_days_and_clocks(hour: int, expected: str) -> None:
         ("'a'''YYYY", "a'2015"),
     ],
 )
-def test_text_stands_for_itself(pattern: str, path: str) -> None:
-    """Between quotes anything, outside of them whatever is not a letter; two quotes are one."""
+def test_text_is_not_interpreted(pattern: str, path: str) -> None:
+    """Between quotes any text, outside of them all but letters; two quotes are a quote."""
     assert compile_pattern(pattern).format(MOMENT) == path
 
 
 @pytest.mark.parametrize("letter", sorted(set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") - set(LETTERS)))
 def test_letters_without_a_meaning_are_refused(letter: str) -> None:
-    """The message names the letter, where it is, and what to write."""
-    with pytest.raises(ConfigurationError, match=rf"pattern .* the letter '{letter}' at character 6 means nothing"):
+    """The message contains the letter, its position, and what to write."""
+    with pytest.raises(ConfigurationError, match=rf"pattern .* the letter '{letter}' at character 6 has no meaning"):
         compile_pattern(f"YYYY/{letter}{letter}")
 
 
 @pytest.mark.parametrize(("letter", "fix"), [("u", "year is Y"), ("z", "write it as text"), ("T", "'T' in quotes")])
-def test_letters_of_other_languages_get_the_fix(letter: str, fix: str) -> None:
-    """Who comes from java.time or ISO 8601 is told Joda's way."""
+def test_letters_of_other_notations_get_the_correction(letter: str, fix: str) -> None:
+    """Letters of java.time and ISO 8601 get Joda's counterpart."""
     with pytest.raises(ConfigurationError, match=fix):
         compile_pattern(letter)
 
 
 def test_swapped_quotes_are_refused() -> None:
-    """TE5: letters quoted and text not; the message shows how it is meant."""
+    """TE5: letters quoted and text not; the message has an example."""
     with pytest.raises(ConfigurationError, match="put text between single quotes and letters outside"):
         compile_pattern("year='YYYY'/month='MM'")
 
@@ -125,7 +125,7 @@ def test_swapped_quotes_are_refused() -> None:
     ],
 )
 def test_a_pattern_of_strftime_is_refused_with_the_same_in_joda_s_letters(strftime: str, joda: str, path: str) -> None:
-    """Its letters mean something else: '%Y-%m-%d' would land in '%2015-%5-%4'."""
+    """Its letters have other meanings: '%Y-%m-%d' would be '%2015-%5-%4'."""
     with pytest.raises(ConfigurationError) as refused:
         compile_pattern(strftime)
     assert str(refused.value).startswith(f"path_format {strftime!r} is a pattern of strftime; write {joda!r}. ")
@@ -134,7 +134,7 @@ def test_a_pattern_of_strftime_is_refused_with_the_same_in_joda_s_letters(strfti
 
 @pytest.mark.parametrize("pattern", ["%Y%z", "%", "YYYY/%", "%-d"])
 def test_what_joda_has_no_letters_for_is_refused_too(pattern: str) -> None:
-    """A per cent sign outside of quotes is never text by chance."""
+    """A per cent sign outside of quotes is never text."""
     with pytest.raises(ConfigurationError, match="is a pattern of strftime; write it in Joda's letters"):
         compile_pattern(pattern)
     assert compile_pattern("'100%'").format(MOMENT) == "100%"
@@ -164,14 +164,14 @@ def test_open_quotes_are_refused(pattern: str) -> None:
         ("SSSSSS", 1),
     ],
 )
-def test_a_pattern_knows_its_finest_unit(pattern: str, unit: int) -> None:
+def test_the_unit_of_a_pattern_is_its_finest_one(pattern: str, unit: int) -> None:
     """Within it a path stays the same."""
     assert compile_pattern(pattern).unit_ms == unit
 
 
 @given(st.text("YMdHmsS'/=-x ", max_size=12), st.datetimes(min_value=datetime(1, 1, 2), timezones=st.just(UTC)))  # noqa: DTZ001
 def test_no_path_is_longer_than_the_longest(pattern: str, moment: datetime) -> None:
-    """So a key that is checked with the longest path fits with every path."""
+    """So a key that is valid with the longest path is valid with every path."""
     try:
         compiled = compile_pattern(pattern)
     except ConfigurationError:

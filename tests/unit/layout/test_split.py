@@ -1,4 +1,4 @@
-"""Promises of the split: which records share an object follows from the records alone."""
+"""The split: objects depend on the records alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner, Rotation
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Rotation, TimePattern, parse_partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.layout.split import Append, Close, Event, Splitter
 
@@ -22,9 +22,9 @@ KEY_CASES = json.loads((Path(__file__).parents[2] / "vectors" / "object_keys.jso
 HOUR = 3_600_000
 
 
-def make(kind: Any = "default", generation: int = 0, **rotation: Any) -> Splitter:
+def make(kind: Any = "partition", generation: int = 0, **rotation: Any) -> Splitter:
     """A splitter of these settings."""
-    layout = Layout(format=Format(kind="json"), partitioner=Partitioner(kind=kind), rotation=Rotation(**rotation))
+    layout = Layout(format=JsonLines(), partitioner=parse_partitioner(kind), rotation=Rotation(**rotation))
     return Splitter(layout, topic="flights", partition=3, generation=generation)
 
 
@@ -43,7 +43,7 @@ def sizes(of: Iterable[int]) -> Any:
 
 
 def follow(splitter: Splitter, batches: Iterable[tuple[pa.RecordBatch, Any]], most: int = 400) -> dict[str, list[int]]:
-    """Do what the events say; the offsets of each object by key, in the order they were opened."""
+    """Apply events; the offsets of each object by key, in the order of their beginnings."""
     objects: dict[str, list[int]] = {}
     open_keys: set[str] = set()
 
@@ -76,7 +76,7 @@ def starts(objects: dict[str, list[int]]) -> list[int]:
 
 
 @pytest.mark.parametrize("case", [c for c in KEY_CASES if "expect_starts" in c], ids=lambda c: c["id"])
-def test_objects_start_where_the_vectors_say(case: dict[str, Any]) -> None:
+def test_objects_begin_as_in_the_vectors(case: dict[str, Any]) -> None:
     """K5 to K7: every ``flush_size`` records; the end of the slice closes the rest."""
     first = case.get("first_offset", 0)
     batch = records(range(first, first + case["records"]))
@@ -85,7 +85,7 @@ def test_objects_start_where_the_vectors_say(case: dict[str, Any]) -> None:
 
 
 def test_flush_size_counts_over_all_encoded_partitions_and_closes_all_of_them() -> None:
-    """As in the corpus (R01): five records are five, in however many hours."""
+    """As in the corpus (R01): five records, in any number of hours."""
     hours = [18, 19, 18, 20, 19, 18, 20, 18, 19, 20, 18, 18]
     objects = follow(make("hourly", flush_size=5), [(records(range(12), hours), sizes([1] * 12))])
     assert sorted(objects.values()) == [[0, 2], [1, 4], [3], [5, 7], [6, 9], [8], [10, 11]]
@@ -99,7 +99,7 @@ def test_the_record_that_reaches_max_bytes_is_the_last_of_its_object() -> None:
 
 
 def test_max_bytes_counts_each_object_for_itself() -> None:
-    """Two hours that take turns fill their own objects."""
+    """Two alternating hours fill their own objects."""
     batch = records(range(6), [0, 1, 0, 1, 0, 1])
     objects = follow(make("hourly", max_bytes=10), [(batch, sizes([5, 1, 5, 1, 5, 1]))])
     assert sorted(objects.values()) == [[0, 2], [1, 3, 5], [4]]
@@ -112,19 +112,19 @@ def test_records_without_bytes_need_no_object_of_their_own() -> None:
 
 
 def test_flush_size_one_makes_an_object_per_record() -> None:
-    """The smallest there is."""
+    """The smallest value."""
     objects = follow(make("hourly", flush_size=1), [(records([5, 9], [0, 0]), sizes([1, 1]))])
     assert list(objects.values()) == [[5], [9]]
 
 
 def test_gaps_in_offsets_do_not_count() -> None:
-    """Transactions and compaction leave holes; records are counted, and the name is that of a record."""
+    """Transactions and compaction leave gaps; records are counted, and the name has the offset of a record."""
     objects = follow(make(flush_size=2), [(records([10, 17, 40, 41, 99]), sizes([1] * 5))])
     assert list(objects.values()) == [[10, 17], [40, 41], [99]]
     assert [key[-15:] for key in objects] == ["0000000010.json", "0000000040.json", "0000000099.json"]
 
 
-def test_keys_carry_topic_partition_offset_and_generation() -> None:
+def test_keys_contain_topic_partition_offset_and_generation() -> None:
     """The whole name of an object, from the splitter's arguments."""
     objects = follow(make("hourly", generation=2), [(records([7], [1]), sizes([1]))])
     assert list(objects) == ["topics/flights/year=1970/month=01/day=01/hour=01/flights+3+0000000007+g2.json"]
@@ -139,16 +139,16 @@ def test_objects_close_in_the_order_of_their_first_records() -> None:
     assert list(splitter.finish()) == []
 
 
-def test_batches_in_order_are_cut_into_slices_not_indices() -> None:
-    """A slice of Arrow arrays copies nothing; only mixed batches need indices."""
+def test_batches_in_order_are_split_into_slices_not_indices() -> None:
+    """A slice of Arrow arrays is not copied; only mixed batches need indices."""
     in_order = list(make("hourly").feed(records(range(6), [0, 0, 1, 1, 1, 2]), sizes([1] * 6)))
     assert [e.rows for e in in_order if isinstance(e, Append)] == [slice(0, 2), slice(2, 5), slice(5, 6)]
     mixed = list(make("hourly").feed(records(range(3), [0, 1, 0]), sizes([1] * 3)))
     assert [np.asarray(e.rows).tolist() for e in mixed if isinstance(e, Append)] == [[0, 2], [1]]
 
 
-def test_an_empty_batch_is_nothing() -> None:
-    """All its records were null values, perhaps."""
+def test_an_empty_batch_has_no_events() -> None:
+    """All its records may be null values."""
     splitter = make()
     assert list(splitter.feed(records([]), sizes([]))) == []
     assert list(splitter.finish()) == []
@@ -161,17 +161,15 @@ def test_a_record_without_timestamp_is_refused_by_name() -> None:
         next(make("hourly").feed(batch, sizes([1, 1])))
 
 
-def test_a_key_that_is_not_safe_is_refused() -> None:
-    """Nothing is opened under it."""
-    layout = Layout(
-        format=Format(kind="json"), partitioner=Partitioner(kind="time", path_format="'..'/YYYY", duration_ms=HOUR)
-    )
+def test_an_unsafe_key_is_refused() -> None:
+    """No object begins with it."""
+    layout = Layout(format=JsonLines(), partitioner=TimePattern(path_format="'..'/YYYY", duration_ms=HOUR))
     with pytest.raises(ConfigurationError, match=r"folder '\.\.'"):
         next(Splitter(layout, topic="t", partition=0, generation=0).feed(records([0]), sizes([1])))
 
 
 def test_a_record_that_needs_one_object_too_many_closes_the_oldest() -> None:
-    """That with the lowest first offset, whenever it was written to last; its hour may begin again."""
+    """The one with the lowest first offset, whenever it was last written; its hour may begin again."""
     splitter = make("hourly", max_open_objects=2)
     events = list(splitter.feed(records(range(6), [0, 1, 0, 2, 1, 0]), sizes([1] * 6)))
     closed = [e.object.first_offset for e in events if isinstance(e, Close)]
@@ -180,7 +178,7 @@ def test_a_record_that_needs_one_object_too_many_closes_the_oldest() -> None:
 
 
 def test_topics_in_order_stay_below_the_limit_without_indices() -> None:
-    """Hours that follow one another: each new one closes the oldest, and batches are still cut into slices."""
+    """Consecutive hours: each new one closes the oldest, and batches are still split into slices."""
     splitter = make("hourly", max_open_objects=2)
     events = list(splitter.feed(records(range(8), [0, 0, 1, 1, 2, 2, 3, 3]), sizes([1] * 8)))
     assert [e.rows if isinstance(e, Append) else e.object.first_offset for e in events] == [
@@ -196,7 +194,7 @@ def test_topics_in_order_stay_below_the_limit_without_indices() -> None:
 def plainly(
     kind: str, rows: list[tuple[int, int, int]], flush: int | None, limit: int, most: int
 ) -> dict[str, list[int]]:
-    """The rules record by record: offsets by encoded partition and first offset."""
+    """The rules applied record by record: offsets by encoded partition and first offset."""
     done: dict[str, list[int]] = {}
     current: dict[int, tuple[list[int], list[int]]] = {}
     count = 0
@@ -221,7 +219,7 @@ def plainly(
 
 @settings(max_examples=300)
 @given(
-    kind=st.sampled_from(["default", "hourly"]),
+    kind=st.sampled_from(["partition", "hourly"]),
     rows=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4), st.integers(0, 9)), max_size=60),
     flush=st.one_of(st.none(), st.integers(1, 12)),
     limit=st.integers(1, 40),
@@ -238,7 +236,7 @@ def test_any_batching_makes_the_objects_of_the_plain_rules(
     in_order: bool,
     cuts: list[int],
 ) -> None:
-    """Neither vectors nor batch edges change which records share an object, or its name."""
+    """Neither vectorisation nor batches change the records of an object, or its name."""
     offsets = list(itertools.accumulate(step for step, _, _ in rows))
     hours = [hour for _, hour, _ in rows]
     listed = list(zip(offsets, sorted(hours) if in_order else hours, [s for _, _, s in rows], strict=True))

@@ -1,4 +1,4 @@
-"""Promises of the time zones: the package's database, not the machine's."""
+"""Time zones: the package's database, not the machine's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_kafka_s3.layout.zones import load_zone, package_requiremen
 
 
 def test_zones_come_from_the_package_whatever_the_machine_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """A machine without, or with another, database gives the same local time."""
+    """With or without another database on the machine, local times are the same."""
     monkeypatch.setenv("PYTHONTZPATH", str(tmp_path))
     monkeypatch.setattr("zoneinfo.TZPATH", (str(tmp_path),))
     (tmp_path / "Europe").mkdir()
@@ -28,7 +28,7 @@ def test_zones_come_from_the_package_whatever_the_machine_has(monkeypatch: pytes
 @pytest.mark.parametrize(
     "name", ["UTC", "America/Argentina/Buenos_Aires", "Etc/GMT+5", "CET", "America/Port-au-Prince"]
 )
-def test_iana_names_are_known(name: str) -> None:
+def test_iana_names_are_supported(name: str) -> None:
     """Also names in folders of folders, and with signs."""
     assert load_zone(name).key == name
 
@@ -43,19 +43,19 @@ def test_anything_else_is_refused(name: str) -> None:
 
 
 def test_files_of_the_package_that_are_no_zones_are_refused() -> None:
-    """A table lies beside the zones."""
+    """The folder of zones contains a table, too."""
     with pytest.raises(ConfigurationError, match="is not in the time zone database"):
         load_zone("leapseconds")
 
 
 def test_the_database_has_a_version() -> None:
-    """What a plan records: the release of the IANA database."""
+    """It is recorded in plans: the release of the IANA database."""
     assert len(zone_database_version()) == 5
     assert zone_database_version()[:4].isdigit()
 
 
 def test_a_release_of_the_database_has_a_package() -> None:
-    """The package counts what the database letters."""
+    """The package numbers the releases, the database uses letters."""
     assert package_requirement("2026a") == "tzdata==2026.1"
     assert package_requirement("2025c") == "tzdata==2025.3"
     assert package_requirement("custom") == "tzdata==custom"

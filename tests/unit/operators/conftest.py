@@ -53,7 +53,7 @@ class FakeSpark:
         environments: what each of them got on top of the worker's environment.
         specs: what their job files said.
         modes: permissions of each job file and of its folder.
-        failing: topic -> (name of the error, message): these are not executed.
+        failing: topic -> (kind of the error, message): these are not executed.
         crash: what ``spark-submit`` says if it ends without a result.
     """
 
@@ -87,8 +87,8 @@ class FakeSpark:
 
     def _outcome(self, spec: JobSpec, ref: PlanRef) -> TopicOutcome:
         if ref.topic in self.failing:
-            error, message = self.failing[ref.topic]
-            return TopicOutcome(topic=ref.topic, status="error", error=error, message=message)
+            kind, message = self.failing[ref.topic]
+            return TopicOutcome(topic=ref.topic, status="error", kind=kind, message=message)
         store = DurableStore(self.store, Retrier(spec.retry))
         pipeline = TopicPipeline(store, self.kafka, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
         pipeline.execute(pipeline.log.require_plan(ref.batch)[0], run=spec.run)

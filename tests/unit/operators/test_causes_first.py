@@ -86,7 +86,7 @@ def stopped() -> None:
 
 def offsets(said: Any) -> Callable[[], object]:
     """Offsets of a run, as somebody has written them."""
-    return lambda: run_window.parse_offsets("conf", said)
+    return lambda: run_window.parse_topic_offsets("conf", said)
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def offsets(said: Any) -> Callable[[], object]:
         ),
         (
             lambda: raised(of_kafka("_SSL", f"ssl://{HOST}:9092/1: tlsv13 alert certificate required")),
-            "the broker refuses the certificate of the client",
+            "the broker refuses the client's certificate",
         ),
-        (silent_leaders, "no answer from the leaders of partitions 0, 1, 2, 3, 4 and 3995 more"),
+        (silent_leaders, "no response from the leaders of partitions 0, 1, 2, 3, 4 and 3995 more"),
         (no_leader, "a partition has no leader, its brokers are down"),
         (lambda: run_window._require_past("data interval", DAY[1], DAY[0], "x"), "ends in the future, at 2026-01-02"),
         (lambda: run_window._data_interval({}), "this run has no data interval"),  # type: ignore[typeddict-item]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.submit.jars import CONNECTOR, missing_jars
+from airflow_provider_kafka_s3.submit.jars import CONNECTOR_JARS, missing_jars
 
 if TYPE_CHECKING:
     from tests.unit.operators.conftest import Bench
@@ -100,8 +100,10 @@ def test_what_a_spark_of_its_own_brings_is_not_missed(bench: Bench, folder: Path
 def test_jars_elsewhere_and_jars_of_other_names_may_hold_the_connector(tmp_path: Path) -> None:
     """A URL that does not say what it is, and a jar of all in one; a URL that does say is as good as a file."""
     assert missing_jars("s3a://lake/jars/everything.jar") == []
-    assert missing_jars("hdfs:///jars/kafka-clients-3.9.0.jar") == [jar for jar in CONNECTOR if jar != "kafka-clients"]
+    assert missing_jars("hdfs:///jars/kafka-clients-3.9.0.jar") == [
+        jar for jar in CONNECTOR_JARS if jar != "kafka-clients"
+    ]
     with zipfile.ZipFile(tmp_path / "everything.jar", "w") as jar:
-        for name in list(CONNECTOR.values())[:3]:
+        for name in list(CONNECTOR_JARS.values())[:3]:
             jar.writestr(name, b"")
     assert missing_jars(str(tmp_path / "everything.jar")) == ["commons-pool2"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.config import Limits
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
 from airflow_provider_kafka_s3.submit.topic_runs import land_topics
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
@@ -34,7 +35,7 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
     size = sum(i.size for i in bench.store.list("topics/orders/"))
     assert returned == {
         "status": "ok",
-        "mode": "resume",
+        "action": "land",
         "window": None,
         "topics": {
             "orders": {
@@ -114,7 +115,7 @@ def test_a_run_in_several_batches_submits_several_jobs(bench: Bench) -> None:
     """A cap on a batch makes one run land several of them, one job after the other."""
     bench.kafka.create_topic("orders")
     bench.fill("orders", [{"n": n} for n in range(5)])
-    returned = bench.run(bench.task(max_records_per_batch=2))
+    returned = bench.run(bench.task(limits=Limits(records_per_batch=2)))
     assert [b["offsets"] for b in returned["topics"]["orders"]["batches"]] == [
         {"0": [[0, 2]]},
         {"0": [[2, 4]]},
@@ -124,11 +125,11 @@ def test_a_run_in_several_batches_submits_several_jobs(bench: Bench) -> None:
 
 
 def test_a_cap_on_the_run_leaves_the_rest_to_the_next(bench: Bench) -> None:
-    """max_records_per_run is shared by the partitions, and later runs go on from there."""
+    """``records_per_run`` is shared by the partitions, and later runs go on from there."""
     bench.kafka.create_topic("orders", 2)
     for partition in (0, 1):
         bench.fill("orders", [{"n": n} for n in range(4)], partition=partition)
-    task = bench.task(max_records_per_run=4)
+    task = bench.task(limits=Limits(records_per_run=4))
     offsets = [bench.run(task, run_id=f"r{i}")["topics"]["orders"]["batches"][0]["offsets"] for i in (1, 2)]
     assert offsets == [{"0": [[0, 2]], "1": [[0, 2]]}, {"0": [[2, 4]], "1": [[2, 4]]}]
 
@@ -155,7 +156,7 @@ def test_a_failing_topic_neither_stops_nor_undoes_the_others(bench: Bench) -> No
     for topic in ("orders", "clicks"):
         bench.kafka.create_topic(topic)
         bench.fill(topic, [{"n": 1}])
-    bench.spark.failing["clicks"] = ("RecordError", "topic 'clicks' partition 0 offset 0: not JSON")
+    bench.spark.failing["clicks"] = ("record", "topic 'clicks' partition 0 offset 0: not JSON")
     task = bench.task(topics="orders, clicks")
     with pytest.raises(AirflowFailException) as failed:
         bench.run(task)
@@ -176,7 +177,7 @@ def test_one_transient_error_makes_the_task_worth_a_retry(bench: Bench) -> None:
     for topic in ("orders", "clicks"):
         bench.kafka.create_topic(topic)
         bench.fill(topic, [{"n": 1}])
-    bench.spark.failing = {"clicks": ("RecordError", "not JSON"), "orders": ("KafkaUnavailableError", "no broker")}
+    bench.spark.failing = {"clicks": ("record", "not JSON"), "orders": ("kafka_unavailable", "no broker")}
     with pytest.raises(AirflowException) as failed:
         bench.run(bench.task(topics="orders,clicks"))
     assert not isinstance(failed.value, AirflowFailException)
@@ -208,7 +209,7 @@ def test_the_task_s_error_names_the_ways_out_of_credentials_that_end_during_a_jo
 
     bench.kafka.create_topic("orders")
     bench.fill("orders", [{"n": 1}])
-    bench.spark.failing["orders"] = ("TransientError", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
+    bench.spark.failing["orders"] = ("transient", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
     with pytest.raises(AirflowException, match=r"ExpiredToken.*DurationSeconds.*aws_conn_id=None"):
         bench.run(bench.task())
 

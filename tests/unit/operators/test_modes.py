@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider_kafka_s3.config import Window
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def offsets(returned: dict[str, Any], topic: str = "orders") -> list[dict[str, A
 )
 def test_a_run_with_a_window_of_its_own_lands_exactly_that(orders: Bench, kind: str, said: dict[str, Any]) -> None:
     """By times or by offsets, for either kind of task; a cap on incremental runs does not cut it."""
-    capped = {"max_records_per_run": 1} if kind == "incremental" else {}
+    capped = {"limits": {"records_per_run": 1}} if kind == "incremental" else {}
     returned = orders.run(orders.task(offsets=kind, **capped), conf={"kafka_s3": said})
     assert offsets(returned) == [{"0": [[0, 2]]}]
     assert orders.objects() == {FIRST: [{"n": 0}, {"n": 1}]}
@@ -95,9 +96,9 @@ def test_an_open_window_is_read_to_the_current_end_and_later_to_its_own(orders: 
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     interval = (datetime(2013, 1, 1, tzinfo=UTC), datetime.now(UTC) + timedelta(days=1))
-    with pytest.raises(AirflowFailException, match="allow_open_window=True"):
+    with pytest.raises(AirflowFailException, match=r"allow_open.: True"):
         orders.run(orders.task(offsets="data_interval"), interval=interval)
-    task = orders.task(offsets="data_interval", allow_open_window=True)
+    task = orders.task(offsets="data_interval", window=Window(allow_open=True))
     assert offsets(orders.run(task, run_id="r1", interval=interval)) == [{"0": [[0, 6]]}]
     orders.fill("orders", [{"n": 6}], at=JANUARY_1 + 9 * DAY)
     assert offsets(orders.run(task, run_id="r2", interval=interval))[-1] == {"0": [[6, 7]]}
@@ -111,8 +112,8 @@ def test_verify_reads_every_object_and_writes_nothing(orders: Bench) -> None:
     first = orders.run(orders.task())
     before = snapshot(orders.store)
     for run_id in ("manual__1", "another"):
-        returned = orders.run(orders.task(), run_id=run_id, conf={"mode": "verify"})
-        assert (returned["mode"], returned["status"], returned["wrote"]) == ("verify", "ok", False)
+        returned = orders.run(orders.task(), run_id=run_id, conf={"kafka_s3": {"action": "verify"}})
+        assert (returned["action"], returned["status"], returned["wrote"]) == ("verify", "ok", False)
         assert returned["topics"]["orders"]["verification"] == {
             "objects": 1,
             "size": first["size"],
@@ -131,11 +132,11 @@ def test_a_run_of_windows_without_one_looks_back_at_all_that_is_landed(orders: B
 
     orders.run(orders.task(), run_id="r1")
     task = orders.task(offsets="data_interval")
-    assert orders.run(task, run_id="r2", conf={"mode": "verify"})["topics"]["orders"]["verified"] == 1
+    assert orders.run(task, run_id="r2", conf={"kafka_s3": {"action": "verify"}})["topics"]["orders"]["verified"] == 1
     orders.store.delete(FIRST)
     with pytest.raises(AirflowFailException, match=r"1 object.*gone"):
-        orders.run(task, run_id="r3", conf={"mode": "verify"})
-    returned = orders.run(task, run_id="r4", conf={"mode": "restore"})
+        orders.run(task, run_id="r3", conf={"kafka_s3": {"action": "verify"}})
+    returned = orders.run(task, run_id="r4", conf={"kafka_s3": {"action": "restore"}})
     assert returned["topics"]["orders"]["verification"]["restored"] == [FIRST]
     assert (returned["window"], list(orders.objects())) == (None, [FIRST])
     with pytest.raises(AirflowFailException, match="no data interval"):
@@ -143,43 +144,43 @@ def test_a_run_of_windows_without_one_looks_back_at_all_that_is_landed(orders: B
 
 
 def test_verify_says_what_of_a_window_is_not_landed_and_lands_nothing(orders: Bench) -> None:
-    """That is no error: a resume will land it."""
+    """That is no error: a run that lands will land it."""
     orders.run(orders.task(), run_id="r1", conf={"kafka_s3": {"window": JANUARY}})
     before = snapshot(orders.store)
-    asked = {"mode": "verify", "kafka_s3": {"offsets": {"orders": {"0": [0, 5]}}}}
+    asked = {"kafka_s3": {"action": "verify", "offsets": {"orders": {"0": [0, 5]}}}}
     returned = orders.run(orders.task(), run_id="r2", conf=asked)
     assert returned["topics"]["orders"]["verification"]["uncovered"] == {"0": [[2, 5]]}
     check_unchanged(before, snapshot(orders.store))
 
 
 def test_an_object_that_was_deleted_is_named_and_restored_with_the_same_content(orders: Bench) -> None:
-    """The way of a person: the run is cleared, fails and names it, and is cleared once more with mode restore."""
+    """The way of a person: the run is cleared, fails and names it, and is cleared once more with the action restore."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     orders.run(orders.task())
     intact = orders.objects()
     orders.store.delete(FIRST)
-    for conf in (None, {"mode": "verify"}):
+    for conf in (None, {"kafka_s3": {"action": "verify"}}):
         with pytest.raises(
             AirflowFailException, match=rf"^1 object.*{FIRST.replace('+', '.')}.*restore.*MissingObjectError"
         ):
             orders.run(orders.task(), try_number=2, conf=conf)
         assert orders.objects() == {}
-    returned = orders.run(orders.task(), try_number=3, conf={"mode": "restore"})
+    returned = orders.run(orders.task(), try_number=3, conf={"kafka_s3": {"action": "restore"}})
     assert returned["topics"]["orders"]["verification"]["restored"] == [FIRST]
-    assert (returned["mode"], returned["wrote"]) == ("restore", True)
+    assert (returned["action"], returned["wrote"]) == ("restore", True)
     assert orders.objects() == intact
     assert len(orders.spark.commands) == 1
 
 
-def test_the_operator_s_mode_counts_if_nothing_else_is_said(orders: Bench) -> None:
+def test_the_operator_s_action_counts_if_nothing_else_is_said(orders: Bench) -> None:
     """A DAG may verify every night; a run of it may be told to restore."""
     orders.run(orders.task(), run_id="r1")
     orders.store.delete(FIRST)
-    nightly = orders.task(mode="verify", on_missing="ignore")
+    nightly = orders.task(action="verify", on_missing="ignore")
     found = orders.run(nightly, run_id="r2")["topics"]["orders"]["verification"]
     assert (found["objects"], found["missing"]) == (0, [FIRST])
-    assert orders.run(nightly, run_id="r3", conf={"mode": "restore"})["mode"] == "restore"
+    assert orders.run(nightly, run_id="r3", conf={"kafka_s3": {"action": "restore"}})["action"] == "restore"
     assert list(orders.objects()) == [FIRST]
 
 
@@ -293,7 +294,7 @@ def test_nothing_to_do_is_a_success_or_skips_by_choice(orders: Bench) -> None:
 
     skipping = orders.task(on_empty="skip")
     assert orders.run(skipping, run_id="r1")["records"] == 6
-    with pytest.raises(AirflowSkipException, match="nothing to do for orders: resume all records since the stored off"):
+    with pytest.raises(AirflowSkipException, match="nothing to do for orders: land all records since the stored off"):
         orders.run(skipping, run_id="r2")
     assert orders.run(skipping, run_id="r1", try_number=2)["status"] == "ok"
     assert orders.run(orders.task(), run_id="r3")["status"] == "empty"
@@ -309,7 +310,7 @@ def test_a_task_whose_topics_are_all_left_out_has_nothing_to_do(orders: Bench, o
     orders.outlet_events = defaultdict(SimpleNamespace)
     returned = orders.run(orders.task(**said), conf=conf)
     assert (returned["status"], returned["topics"], returned["wrote"]) == ("empty", {}, False)
-    with pytest.raises(AirflowSkipException, match=r"nothing to do for orders: resume given offsets \(conf\)"):
+    with pytest.raises(AirflowSkipException, match=r"nothing to do for orders: land given offsets \(conf\)"):
         orders.run(orders.task(on_empty="skip", **said), conf=conf)
     assert list(orders.store.list("")) == []
 
@@ -317,9 +318,9 @@ def test_a_task_whose_topics_are_all_left_out_has_nothing_to_do(orders: Bench, o
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"mode": "repair"}, "mode='repair' is not known; use 'resume', 'verify' or 'restore'"),
+        ({"action": "repair"}, "^action='repair' is not known; use 'land', 'verify' or 'restore'"),
         ({"on_empty": "fail"}, "on_empty='fail' is not known; use 'success' or 'skip'"),
-        ({"partition_length": 3600}, "must be a positive timedelta"),
+        ({"window": {"partition_length": 3600}}, "^window: partition_length=3600 must be a timedelta .* or None$"),
     ],
 )
 def test_wrong_parameters_fail_when_the_dag_is_parsed(bench: Bench, parameters: dict[str, Any], message: str) -> None:

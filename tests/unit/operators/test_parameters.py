@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from airflow_provider_kafka_s3.airflow import parameters
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import (
+    Daily,
+    Hourly,
+    JsonLines,
+    Layout,
+    RawBytes,
+    Upload,
+    Window,
+    parse_format,
+    parse_partitioner,
+)
+from airflow_provider_kafka_s3.config.values import make_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.retry import RetryPolicy
-from airflow_provider_kafka_s3.spark.spec import UploadSettings
+
+upload = partial(make_value, "upload", (Upload,))
+retry = partial(make_value, "request_retry", (RetryPolicy,))
 
 
 @pytest.mark.parametrize(
@@ -47,82 +63,98 @@ def test_topics_that_cannot_be_are_refused(given: object, message: str) -> None:
 
 def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
     """All three forms make the same settings."""
-    assert parameters.parse_format("json") == Format(kind="json")
-    gzip = Format(kind="bytes", compression="gzip")
-    assert parameters.parse_format({"kind": "bytes", "compression": "gzip"}) == gzip
-    assert parameters.parse_format(gzip) is gzip
-    assert parameters.parse_partitioner("hourly") == Partitioner(kind="hourly")
-    berlin = Partitioner(kind="daily", timezone="Europe/Berlin")
-    assert parameters.parse_partitioner({"kind": "daily", "timezone": "Europe/Berlin"}) == berlin
+    assert parse_format("json") == JsonLines()
+    gzip = RawBytes(compression="gzip")
+    assert parse_format({"kind": "bytes", "compression": "gzip"}) == gzip
+    assert parse_format(gzip) is gzip
+    assert parse_partitioner("hourly") == Hourly()
+    berlin = Daily(timezone="Europe/Berlin")
+    assert parse_partitioner({"kind": "daily", "timezone": "Europe/Berlin"}) == berlin
 
 
 @pytest.mark.parametrize(
     ("parse", "given", "message"),
     [
-        (parameters.parse_format, "avro", "^format='avro' is not known; use 'json' or 'bytes'$"),
+        (parse_format, "avro", "^format='avro' is not known; use 'json' or 'bytes'$"),
         (
-            parameters.parse_format,
+            parse_format,
             {"kind": "json", "compresion": "gzip"},
-            "format has no 'compresion'; did you mean 'compression'",
+            "format: kind 'json' has no 'compresion'; did you mean 'compression'. It has kind, compression, compr",
         ),
         (
-            parameters.parse_format,
+            parse_format,
             {"kind": "json", "compression_level": 9},
-            "compression_level=9 is not an ISA-L level",
+            "^format: compression_level=9 must be a whole number from 0 to 3: a level of ISA-L",
         ),
-        (parameters.parse_format, 7, "must be a name, a mapping of settings or a Format"),
-        (parameters.parse_partitioner, {"kind": "time"}, "give a pattern such as"),
-        (parameters.parse_partitioner, {"kind": "daily", "timezone": "Mars/Base"}, "use an IANA name"),
-        (parameters.parse_upload, {"threads": 0}, "upload threads=0 must be 1 or more"),
-        (parameters.parse_upload, {"memory": 1}, "upload memory=1 bytes must be 1 MiB or more"),
+        (parse_format, 7, "^format=7 must be 'json' or 'bytes', a mapping of settings or a JsonLines or RawBytes$"),
         (
-            parameters.parse_upload,
+            parse_partitioner,
+            {"kind": "time"},
+            "kind 'time' needs 'path_format', which must be text that is not empty, such as",
+        ),
+        (parse_partitioner, {"timezone": "UTC"}, "^partitioner has no 'kind', which must be 'partition', 'daily'"),
+        (
+            parse_partitioner,
+            {"kind": "daily", "path_format": "YYYY"},
+            "^partitioner: kind 'daily' has no 'path_format', which belongs to 'time'; it has kind, timezone$",
+        ),
+        (parse_partitioner, {"kind": "daily", "timezone": "Mars/Base"}, "use an IANA name"),
+        (upload, {"threads": 0}, "^upload: threads=0 must be a positive whole number$"),
+        (
+            upload,
+            {"memory": 1},
+            "^upload: memory=1 must be a whole number of bytes, 1,048,576 or more$",
+        ),
+        (
+            upload,
             {"spil_dir": "/x"},
-            "upload has no 'spil_dir'; did you mean 'spill_dir'. It has threads, memory, spill_dir$",
+            "upload has no 'spil_dir'; did you mean 'spill_dir'. It has part_size, threads, memory, spill_dir$",
         ),
-        (parameters.parse_upload, 4, "upload=4 must be a mapping of settings"),
+        (upload, 4, "upload=4 must be a mapping of settings"),
         (
-            parameters.parse_retry_policy,
+            retry,
             {"retries": 3},
             "has no 'retries'; did you mean 'max_retries'. It has max_retries, base",
         ),
-        (parameters.parse_retry_policy, {"max_retries": -1}, "max_retries=-1 is negative"),
-        (parameters.parse_format, {"kind": "parquet"}, "^format: kind='parquet' is not known; use 'json' or 'bytes'$"),
-        (parameters.parse_format, Format(kind="parquet"), "^format: kind='parquet' is not known; use"),  # type: ignore[arg-type]
-        (parameters.parse_format, {"compression": "gzip"}, "^format has no 'kind', which must be 'json' or 'bytes'"),
         (
-            parameters.parse_format,
+            retry,
+            {"max_retries": -1},
+            "^request_retry: max_retries=-1 must be a whole number, 0 or more: 0 is one try only",
+        ),
+        (parse_format, {"kind": "parquet"}, "^format: kind='parquet' is not known; use 'json' or 'bytes'$"),
+        (parse_format, {"compression": "gzip"}, "^format has no 'kind', which must be 'json' or 'bytes'"),
+        (
+            parse_format,
             {"kind": "json", "on_null": True},
             "on_null=True must be 'fail' or 'ignore'$",
         ),
-        (parameters.parse_format, {"kind": "json", "compression_level": 1.5}, "must be a whole number$"),
+        (parse_format, {"kind": "json", "compression_level": 1.5}, "must be a whole number from 0 to 3"),
         (
-            parameters.parse_partitioner,
+            parse_partitioner,
             "dayly",
-            "^partitioner='dayly' is not known; did you mean 'daily'. Use 'default', 'd",
+            "^partitioner='dayly' is not known; did you mean 'daily'. Use 'partition', 'd",
         ),
         (
-            parameters.parse_partitioner,
+            parse_partitioner,
             {"kind": "daily", 7: 1},
-            "partitioner has no 7; it has kind, timezone, path_format",
+            "partitioner: kind 'daily' has no 7; it has kind, timezone$",
         ),
-        (parameters.parse_partitioner, {"timezone": 1}, "partitioner: timezone=1 must be text$"),
+        (parse_partitioner, {"kind": "daily", "timezone": 1}, "partitioner: timezone=1 must be text$"),
         (
-            parameters.parse_partitioner,
+            parse_partitioner,
             {"kind": "time", "path_format": "YYYY", "duration_ms": "1h"},
-            "partitioner: duration_ms='1h' must be a whole number or None$",
+            "partitioner: duration_ms='1h' must be a whole number of milliseconds from 1 to .*: a duration; a day has",
         ),
-        (parameters.parse_upload, {"threads": True}, "upload: threads=True must be a whole number$"),
+        (upload, {"threads": True}, "upload: threads=True must be a positive whole number$"),
         (
-            parameters.parse_retry_policy,
+            retry,
             "often",
             "request_retry='often' must be a mapping of settings or a RetryPolicy",
         ),
-        (parameters.parse_upload, UploadSettings(threads=1.5), "upload: threads=1.5 must be a whole number"),  # type: ignore[arg-type]
         (
-            parameters.parse_retry_policy,
+            retry,
             {"max_retries": "3"},
-            "request_retry: max_retries='3' must be a whole number$",
+            "request_retry: max_retries='3' must be a whole number, 0 or more",
         ),
     ],
 )
@@ -132,18 +164,47 @@ def test_wrong_settings_are_told_with_their_parameter(parse: Any, given: object,
         parse(given)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: JsonLines(compression="zip"),
+            "^compression='zip' is not known; did you mean 'gzip'. Use 'none' or",
+        ),  # type: ignore[arg-type]
+        (lambda: RawBytes(compression_level=4), "^compression_level=4 must be a whole number from 0 to 3"),
+        (lambda: Daily(timezone="Mars/Base"), "^timezone='Mars/Base' is not in the zone database"),
+        (lambda: Upload(threads=1.5), "^threads=1.5 must be a positive whole number$"),  # type: ignore[arg-type]
+        (lambda: RetryPolicy(base=float("nan")), "^base=nan must be a number of seconds from 0 to 86,400$"),
+        (lambda: Layout(format="json"), "^format='json' must be a JsonLines or a RawBytes$"),  # type: ignore[arg-type]
+    ],
+)
+def test_no_value_can_be_made_wrong(make: Callable[[], object], message: str) -> None:
+    """By its constructor as little as from a mapping."""
+    with pytest.raises(ConfigurationError, match=message):
+        make()
+
+
 def test_how_to_upload_may_be_a_mapping() -> None:
     """What is not said keeps its default."""
-    said = UploadSettings(threads=8, spill_dir="/mnt/fast")
-    assert parameters.parse_upload({"threads": 8, "spill_dir": "/mnt/fast"}) == said
-    assert parameters.parse_upload(said) is said
-    assert parameters.parse_upload(None) == UploadSettings()
+    said = Upload(threads=8, spill_dir="/mnt/fast")
+    assert upload({"threads": 8, "spill_dir": "/mnt/fast"}) == said
+    assert upload(said) is said
+    assert upload(None) == Upload()
 
 
 def test_a_retry_policy_may_be_a_mapping() -> None:
     """What is not said keeps its default."""
-    assert parameters.parse_retry_policy({"max_retries": 9}) == RetryPolicy(max_retries=9)
-    assert parameters.parse_retry_policy(None) == RetryPolicy()
+    assert retry({"max_retries": 9}) == RetryPolicy(max_retries=9)
+    assert retry(None) == RetryPolicy()
+
+
+def test_a_duration_may_be_text_in_a_mapping() -> None:
+    """YAML has no timedelta. A constructor takes no text, as its type says."""
+    assert make_value("window", (Window,), {"partition_length": "PT6H"}) == Window(partition_length=timedelta(hours=6))
+    with pytest.raises(ConfigurationError, match=r"^partition_length='PT6H' must be a timedelta"):
+        Window(partition_length="PT6H")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"^window: partition_length=.* must be positive$"):
+        make_value("window", (Window,), {"partition_length": timedelta(0)})
 
 
 @pytest.mark.parametrize(
@@ -186,7 +247,7 @@ def test_offsets_of_one_topic_do_not_do_for_two() -> None:
 
 def test_a_key_that_may_become_too_long_is_found_before_anything_is_planned() -> None:
     """The longest key that layout and topic can make is checked, not the first one that is made."""
-    layout = Layout(topics_dir="d" * 800, format=Format(kind="json"))
+    layout = Layout(topics_dir="d" * 800, format=JsonLines())
     parameters.usable_layout(layout, ["orders"])
     with pytest.raises(ConfigurationError, match="1024"):
         parameters.usable_layout(layout, ["orders", "t" * 249])

@@ -105,4 +105,4 @@ def test_a_run_that_only_verifies_needs_no_spark(orders: Bench, monkeypatch: pyt
     """It reads the bucket, which works with any."""
     orders.run(orders.task())
     monkeypatch.setattr(checks, "installed_versions", lambda: UNEQUAL)
-    assert orders.run(orders.task(mode="verify"))["status"] == "ok"
+    assert orders.run(orders.task(action="verify"))["status"] == "ok"

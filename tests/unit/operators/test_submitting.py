@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import logging
 import os
@@ -17,9 +18,10 @@ import psutil
 import pytest
 
 from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, spark_settings
+from airflow_provider_kafka_s3.config import Limits, Upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.retry import Retrier
-from airflow_provider_kafka_s3.spark.spec import JobSpec, PlanRef, UploadSettings
+from airflow_provider_kafka_s3.spark.spec import JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage import bucket
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
@@ -79,7 +81,8 @@ def test_another_master_gets_the_package_as_a_zip(orders: Bench, monkeypatch: py
 def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
     """Except that what is redacted only grows."""
     conf = {"spark.sql.session.timeZone": "Europe/Berlin", "spark.ui.enabled": False, "spark.redaction.regex": "mine"}
-    task = orders.task(conf=conf, packages="g:a:1", executor_memory="2g", max_records_per_batch=1)
+    conf["spark.log.level"] = None
+    task = orders.task(conf=conf, packages="g:a:1", executor_memory="2g", limits=Limits(records_per_batch=1))
     orders.fill("orders", [{"n": 2}])
     orders.run(task)
     assert len(orders.spark.commands) == 2
@@ -87,12 +90,40 @@ def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
         settings = settings_of(command)
         assert settings["spark.sql.session.timeZone"] == "Europe/Berlin"
         assert settings["spark.ui.enabled"] == "False"
+        assert settings["spark.log.level"] == "WARN"
         assert settings["spark.sql.execution.arrow.maxRecordsPerBatch"] == "10000"
         assert settings["spark.redaction.regex"].endswith("|mine")
         assert settings["spark.redaction.regex"].count("mine") == 1
         assert command[command.index("--packages") + 1] == "g:a:1"
         assert command[command.index("--executor-memory") + 1] == "2g"
     assert task.conf == conf
+
+
+def test_a_job_that_names_no_connector_gets_that_of_its_spark(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of pyspark, or of the Spark that the job chooses; what names one, or may, is left as it is."""
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH"):
+        monkeypatch.delenv(name, raising=False)
+
+    def packages(run: str, **parameters: Any) -> str | None:
+        orders.fill("orders", [{"n": run}])
+        task = orders.task(**parameters)
+        orders.run(task, run_id=run)
+        assert task.packages == parameters.get("packages")
+        command = orders.spark.commands[-1]
+        return command[command.index("--packages") + 1] if "--packages" in command else None
+
+    connector = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+    assert packages("r1") == f"{connector}:{importlib.metadata.version('pyspark')}"
+    own = tmp_path / "spark"
+    (own / "jars").mkdir(parents=True)
+    (own / "jars" / "spark-core_2.13-4.1.7.jar").touch()
+    assert packages("r2", env_vars={"SPARK_HOME": str(own)}) == f"{connector}:4.1.7"
+    assert packages("r3", packages="g:a:1") == "g:a:1"
+    assert packages("r4", jars="s3a://lake/everything.jar") is None
+    assert packages("r5", driver_class_path="/opt/jars/*") is None
+    assert packages("r6", conf={"spark.jars.packages": "g:a:1"}) is None
 
 
 def test_lineage_settings_of_the_base_class_reach_every_job(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +136,7 @@ def test_lineage_settings_of_the_base_class_reach_every_job(orders: Bench, monke
         lambda conf, _: conf | {"spark.openlineage.parentJobName": "dag.land"},
     )
     orders.fill("orders", [{"n": 2}])
-    orders.run(orders.task(openlineage_inject_parent_job_info=True, max_records_per_batch=1))
+    orders.run(orders.task(openlineage_inject_parent_job_info=True, limits=Limits(records_per_batch=1)))
     named = [settings_of(command)["spark.openlineage.parentJobName"] for command in orders.spark.commands]
     assert named == ["dag.land", "dag.land"]
 
@@ -117,7 +148,7 @@ def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
             kafka_options={"kafka.fetch.max.bytes": "1"},
             request_retry={"max_retries": 9},
             upload={"threads": 3, "memory": 2**21, "spill_dir": "/mnt/fast"},
-            max_open_objects=7,
+            rotation={"max_open_objects": 7},
             partitioner="daily",
             on_bad_timestamp="undated",
             on_data_loss="skip",
@@ -128,7 +159,7 @@ def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
     assert spec.kafka_overrides == {"kafka.fetch.max.bytes": "1"}
     assert (spec.bucket, spec.s3.endpoint_url) == ("lake", "http://lake:9000")
     assert (spec.retry.max_retries, spec.on_data_loss) == (9, "skip")
-    assert spec.upload == UploadSettings(threads=3, memory=2**21, spill_dir="/mnt/fast")
+    assert spec.upload == Upload(threads=3, memory=2**21, spill_dir="/mnt/fast")
     plan = orders.store.get("topics/_kafka_s3/orders-to-lake/orders/batches/0000000001.plan.json")
     assert plan is not None
     layout = json.loads(plan.body)["layout"]
@@ -165,7 +196,7 @@ def test_credentials_are_asked_for_again_after_a_job(orders: Bench, monkeypatch:
     monkeypatch.setattr(bucket, "open_bucket", open_bucket)
     orders.fill("orders", [{"n": n} for n in range(3)])
     answers += ["first", "second", "second", TransientError("no answer from STS"), "third"]
-    assert orders.run(orders.task(max_records_per_batch=1))["records"] == 4
+    assert orders.run(orders.task(limits=Limits(records_per_batch=1)))["records"] == 4
     assert opened == ["first", "second", "third"]
     assert [s.credentials and s.credentials.access_key_id for s in orders.spark.specs] == [
         "first",
@@ -187,11 +218,11 @@ def test_no_secret_is_in_the_command_the_environment_a_template_a_log_or_the_res
         with pytest.raises(AirflowException) as failed:
             orders.run(task)
         orders.spark.crash = None
-        conf = {"mode": "resume", "kafka_s3": {"window": ["1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z"]}}
+        conf = {"kafka_s3": {"action": "land", "window": ["1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z"]}}
         returned = [
             orders.run(task),
             orders.run(task, run_id="r2", conf=conf),
-            orders.run(task, run_id="r3", conf={"mode": "verify"}),
+            orders.run(task, run_id="r3", conf={"kafka_s3": {"action": "verify"}}),
         ]
     seen = {
         "commands": repr(orders.spark.commands),
@@ -251,7 +282,7 @@ def test_a_killed_task_kills_the_driver_and_submits_nothing_more(
     from airflow.providers.common.compat.sdk import AirflowException
 
     orders.fill("orders", [{"n": 2}])
-    task = orders.task(max_records_per_batch=1)
+    task = orders.task(limits=Limits(records_per_batch=1))
     killed: list[object] = []
     monkeypatch.setattr(SparkSubmitHook, "on_kill", lambda hook: killed.append(hook))  # noqa: PLW0108 - binds the hook
     execute = orders.spark.submit
@@ -265,7 +296,7 @@ def test_a_killed_task_kills_the_driver_and_submits_nothing_more(
         orders.run(task)
     assert (len(killed), len(orders.spark.commands)) == (1, 1)
     monkeypatch.setattr(orders.spark, "submit", execute)
-    assert orders.run(orders.task(max_records_per_batch=1), try_number=2)["records"] == 2
+    assert orders.run(orders.task(limits=Limits(records_per_batch=1)), try_number=2)["records"] == 2
 
 
 def test_a_job_that_is_killed_before_it_begins_submits_nothing(bench: Bench, tmp_path: Path) -> None:
@@ -334,13 +365,19 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"isolation": "serializable"}, "isolation='serializable' is not known"),
         ({"on_data_loss": "ignore"}, "use 'fail' or 'skip'"),
         ({"on_missing": "restore"}, "use 'fail' or 'ignore'"),
-        ({"max_records_per_run": 0}, "positive number of records, or None for no limit"),
-        ({"max_slice_records": None}, "max_slice_records=None must be a whole number of records$"),
-        ({"max_records_per_batch": "7"}, "^max_records_per_batch='7' must be a whole number of records or None$"),
-        ({"offsets": "data_interval", "max_records_per_run": 1}, "use max_records_per_batch"),
+        (
+            {"limits": {"records_per_run": 0}},
+            "^limits: records_per_run=0 must be a positive whole number of records or None",
+        ),
+        ({"limits": {"records_per_slice": None}}, "records_per_slice=None must be a positive whole number of records$"),
+        (
+            {"limits": {"records_per_batch": "7"}},
+            "records_per_batch='7' must be a positive whole number of records or None$",
+        ),
+        ({"offsets": "data_interval", "limits": {"records_per_run": 1}}, "use records_per_batch"),
         ({"env_vars": {"A": "{{ ds }}"}}, r"env_vars: A holds a template.*spark\.executorEnv\.A"),
         ({"env_vars": {"A": "x", "B": "{% if x %}"}}, "env_vars: B holds a template"),
-        ({"adopt_wait": -1.0}, "must be 0 or more seconds"),
+        ({"adopt_wait": -1.0}, "^adopt_wait=-1.0 must be a number of seconds, 0 or more$"),
         ({"pipeline": "a/b"}, "pipeline='a/b' is not a legal name"),
         ({"bucket": "s3://lake"}, "bucket='s3://lake' is not the name of a bucket; write bucket='lake'$"),
         ({"bucket": "s3a://lake/raw/x/"}, "write bucket='lake' and topics_dir='raw/x'"),
@@ -349,16 +386,25 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"retires": 3}, "^KafkaToS3Operator has no parameter 'retires'; did you mean 'retries'.$"),
         ({"executor_memroy": "1g"}, "did you mean 'executor_memory'.$"),
         ({"bucket": "my lake"}, "bucket='my lake' is not the name of a bucket: it has letters, digits"),
-        ({"flush_size": "1000"}, "^flush_size='1000' must be a whole number of records or None$"),
-        ({"max_bytes": "1GB"}, "^max_bytes='1GB' must be a whole number of bytes$"),
-        ({"max_open_objects": 1.5}, "must be a whole number of objects"),
-        ({"part_size": "8MB"}, "^part_size='8MB' must be a whole number of bytes$"),
-        ({"offset_pad_width": "10"}, "must be a whole number of digits"),
+        (
+            {"rotation": {"flush_size": "1000"}},
+            "^rotation: flush_size='1000' must be a positive whole number of records or",
+        ),
+        ({"rotation": {"max_bytes": "1GB"}}, "^rotation: max_bytes='1GB' must be a positive whole number of bytes$"),
+        ({"rotation": {"max_open_objects": 1.5}}, "must be a positive whole number of objects"),
+        ({"upload": {"part_size": "8MB"}}, "^upload: part_size='8MB' must be a whole number of bytes from 5,242,880"),
+        (
+            {"naming": {"offset_pad_width": "10"}},
+            "must be a whole number of digits from 0 to 20: Kafka's offsets have 19",
+        ),
         ({"topics_dir": None}, "^topics_dir=None must be text$"),
-        ({"directory_delim": None}, "^directory_delim=None must be text$"),
-        ({"adopt_wait": timedelta(minutes=2)}, r"^adopt_wait=datetime.timedelta\(.*\) must be a number of seconds$"),
+        ({"naming": {"directory_delim": None}}, "^naming: directory_delim=None must be text$"),
+        (
+            {"adopt_wait": timedelta(minutes=2)},
+            r"^adopt_wait=datetime.timedelta\(.*\) must be a number of seconds, 0 or more$",
+        ),
         ({"unsafe_single_writer": "no"}, "^unsafe_single_writer='no' must be True or False$"),
-        ({"allow_open_window": 1}, "must be True or False"),
+        ({"window": {"allow_open": 1}}, "must be True or False"),
         ({"kafka_options": ["a"]}, r"^kafka_options=\['a'\] must be a mapping or None$"),
         ({"kafka_conn_id": None}, "^kafka_conn_id=None must be text$"),
         ({"spark_conn_id": 7}, "^spark_conn_id=7 must be text$"),
@@ -377,19 +423,25 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"format": "parquet"}, "^format='parquet' is not known; use 'json' or 'bytes'$"),
         (
             {"partitioner": {"kind": "time", "path_fromat": "YYYY"}},
-            "^partitioner has no 'path_fromat'; did you mean 'path",
+            "^partitioner: kind 'time' has no 'path_fromat'; did you mean 'path",
         ),
         ({"partitioner": {"kind": "time", "path_format": "%Y-%m-%d", "duration_ms": 1}}, "write 'YYYY-MM-dd'"),
         ({"bucket": " "}, "bucket=' ' must be text that is not empty"),
         ({"topics_dir": "/topics"}, "topics_dir='/topics' must not begin or end with '/'"),
-        ({"flush_size": 0}, "flush_size=0 must be a positive number"),
-        ({"max_open_objects": 0}, "max_open_objects=0 must be a positive number"),
+        ({"flush_size": 7}, "^flush_size is a field of rotation; write rotation=.'flush_size': "),
+        (
+            {"rotation": {"flush_siz": 7}},
+            "^rotation has no 'flush_siz'; did you mean 'flush_size'. It has flush_size, max",
+        ),
+        ({"rotation": 7}, "^rotation=7 must be a mapping of settings or a Rotation$"),
+        ({"rotation": {"flush_size": 0}}, "flush_size=0 must be a positive whole number of records or None"),
+        ({"rotation": {"max_open_objects": 0}}, "max_open_objects=0 must be a positive whole number"),
         ({"on_bad_timestamp": ""}, "on_bad_timestamp='' must be text that is not empty"),
         ({"on_bad_timestamp": "a/b", "partitioner": "daily"}, "on_bad_timestamp='a/b' has to be 'fail' or the name"),
         ({"on_bad_timestamp": "unknown"}, "on_bad_timestamp='unknown' has no effect"),
-        ({"upload": {"threads": 0}}, "upload threads=0 must be 1 or more"),
-        ({"part_size": 1}, "part_size=1 is below S3's minimum"),
-        ({"file_delim": "0"}, "file_delim='0' holds a digit"),
+        ({"upload": {"threads": 0}}, "^upload: threads=0 must be a positive whole number"),
+        ({"upload": {"part_size": 1}}, "part_size=1 must be .* S3 takes no parts below 5 MiB"),
+        ({"naming": {"file_delim": "0"}}, "file_delim='0' contains a digit"),
         ({"topics": ["a", "b"], "starting_offsets": {0: 1}}, "do not tell which of the topics"),
         ({"partitioner": {"kind": "time", "path_format": "QQ", "duration_ms": 1}}, "path_format|pattern"),
     ],
@@ -533,7 +585,7 @@ def test_every_job_has_a_hook_of_its_own(orders: Bench) -> None:
 
     orders.spark.submit = remember  # type: ignore[method-assign]
     orders.fill("orders", [{"n": 2}])
-    orders.run(orders.task(max_records_per_batch=1))
+    orders.run(orders.task(limits=Limits(records_per_batch=1)))
     first, second = hooks
     assert first is not second
 
@@ -554,8 +606,8 @@ def test_defaults_of_the_dag_reach_ours_and_spark_s_parameters(bench: Bench) -> 
 
     # Airflow before 3.3 does not know it, and warns about it.
     durable = {"durable": True} if AIRFLOW_V_3_3_PLUS else {}
-    task = bench.task(default_args={"flush_size": 7, "packages": "g:a:1", **durable})
-    assert (task.flush_size, task.packages, task.durable) == (7, "g:a:1", False)
+    task = bench.task(default_args={"rotation": {"flush_size": 7}, "packages": "g:a:1", **durable})
+    assert (task.rotation.flush_size, task.packages, task.durable) == (7, "g:a:1", False)
 
 
 def test_importing_the_operator_is_light() -> None:

@@ -21,6 +21,7 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - after AIRFLO
 )
 
 from airflow_provider_kafka_s3.airflow import links
+from airflow_provider_kafka_s3.config import Limits
 from tests.unit.operators.conftest import CANARY
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def test_an_outlet_is_told_counts_and_offsets_of_the_window(topics: Bench, day: 
     assert extra == {
         "bucket": "lake",
         "pipeline": "orders-to-lake",
-        "mode": "resume",
+        "action": "land",
         "window": {
             "source": "data interval",
             "start": "2013-01-01T00:00:00+00:00",
@@ -109,7 +110,7 @@ def test_a_run_that_leaves_every_topic_out_tells_that_it_did_nothing(topics: Ben
 def test_the_offsets_of_several_batches_are_one_range(topics: Bench) -> None:
     """How a run was cut into batches is no concern of who reads the event."""
     lake = Asset("s3://lake/topics")
-    topics.run(topics.task(max_records_per_batch=1, outlets=[lake]))
+    topics.run(topics.task(limits=Limits(records_per_batch=1), outlets=[lake]))
     told = topics.outlet_events[lake].extra["topics"]["orders"]
     assert (told["batches"], told["offsets"]) == ([1, 2], {"0": [[0, 2]]})
 
@@ -117,7 +118,7 @@ def test_the_offsets_of_several_batches_are_one_range(topics: Bench) -> None:
 def test_only_declared_assets_are_told_and_only_by_success(topics: Bench) -> None:
     """Neither an alias, nor anything else that may be an outlet, nor anybody when a topic failed."""
     topics.run(topics.task(outlets=[AssetAlias("lake")]))
-    topics.spark.failing["clicks"] = ("RecordError", "offset 0 is no JSON")
+    topics.spark.failing["clicks"] = ("record", "offset 0 is no JSON")
     with pytest.raises(AirflowFailException):
         topics.run(topics.task(topics="clicks", outlets=[Asset("s3://lake/topics")]))
     assert not topics.outlet_events
@@ -140,7 +141,7 @@ def test_the_links_of_one_topic_lead_to_its_marker_and_its_last_manifest(
     topics: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By addresses that a browser opens; they are XComs, too, which a process that has not run the task reads."""
-    task = topics.task(max_records_per_batch=1)
+    task = topics.task(limits=Limits(records_per_batch=1))
     topics.run(task)
     log = f"{AT_THE_ENDPOINT}orders"
     assert topics.pushed == {
@@ -169,7 +170,7 @@ def test_no_xcom_is_looked_for_that_is_not_there(
     monkeypatch.setattr(XCom, "get_value", missing)
     task = topics.task()
     if fails == "in Spark":
-        topics.spark.failing["orders"] = ("RecordError", "offset 0 is no JSON")
+        topics.spark.failing["orders"] = ("record", "offset 0 is no JSON")
     if fails == "before anything":
         monkeypatch.delenv("AIRFLOW_CONN_AWS_DEFAULT")
     with contextlib.suppress(AirflowException):
@@ -206,7 +207,7 @@ def test_the_links_of_several_topics_lead_to_the_folder_of_the_pipeline(topics: 
 
 def test_a_task_that_failed_has_a_link_to_the_stored_offsets(topics: Bench) -> None:
     """That is when somebody wants to look."""
-    topics.spark.failing["orders"] = ("RecordError", "offset 0 is no JSON")
+    topics.spark.failing["orders"] = ("record", "offset 0 is no JSON")
     with pytest.raises(AirflowFailException):
         topics.run(topics.task())
     assert set(topics.pushed) == {"marker_url"}
@@ -314,7 +315,7 @@ def test_lineage_leads_from_topics_to_prefixes(topics: Bench, openlineage: None)
 def test_lineage_of_a_failed_run_has_no_counts(topics: Bench, openlineage: None) -> None:
     """What it was about is known all the same."""
     task = topics.task()
-    topics.spark.failing["orders"] = ("RecordError", "offset 0 is no JSON")
+    topics.spark.failing["orders"] = ("record", "offset 0 is no JSON")
     with pytest.raises(AirflowFailException):
         topics.run(task)
     told = task.get_openlineage_facets_on_complete(None)

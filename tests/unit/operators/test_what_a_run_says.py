@@ -91,7 +91,7 @@ def test_what_an_error_has_as_a_note_is_in_the_exception_and_in_the_log(
     orders: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The end of a session of credentials comes with its ways out, which are added to what S3 said."""
-    orders.spark.failing["orders"] = ("TransientError", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
+    orders.spark.failing["orders"] = ("transient", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
     with pytest.raises(AirflowException, match=r"^UploadPart.*DurationSeconds"):
         orders.run(orders.task())
     (shown,) = said(caplog, logging.ERROR)
@@ -115,16 +115,16 @@ def test_the_last_line_says_what_this_run_did(orders: Bench, caplog: pytest.LogC
     assert last("r1", **window).startswith("topic orders: 1 batch, 30 records in 3 objects (")
     assert last("r1", **window) == "topic orders: already landed: 3 objects looked at, nothing written"
     assert last("r2", **window) == "topic orders: already landed: 3 objects looked at, nothing written"
-    assert last("r3", task={"partitioner": "daily", "max_records_per_batch": 19}).startswith(
+    assert last("r3", task={"partitioner": "daily", "limits": {"records_per_batch": 19}}).startswith(
         "topic orders: 2 batches, 20 records in 3 objects ("
     )
     assert last("r4") == "topic orders: nothing to land, nothing written"
     size = sum(info.size for info in orders.store.list("topics/orders/"))
     verified = f"{size} B) as committed"
-    assert last("r6", conf={"mode": "verify"}) == f"topic orders: 6 objects ({verified}"
+    assert last("r6", conf={"kafka_s3": {"action": "verify"}}) == f"topic orders: 6 objects ({verified}"
     key = min(info.key for info in orders.store.list("topics/orders/"))
     orders.store.delete(key)
-    restored = last("r7", conf={"mode": "restore"})
+    restored = last("r7", conf={"kafka_s3": {"action": "restore"}})
     assert restored.endswith("; 1 object of these written again from Kafka")
 
 
@@ -158,15 +158,15 @@ def test_several_topics_have_a_line_each_and_a_sum(orders: Bench, caplog: pytest
     ]
 
 
-@pytest.mark.parametrize("mode", ["verify", "restore"])
+@pytest.mark.parametrize("action", ["verify", "restore"])
 def test_a_run_that_looks_back_does_not_begin_with_what_it_would_land(
-    orders: Bench, caplog: pytest.LogCaptureFixture, mode: str
+    orders: Bench, caplog: pytest.LogCaptureFixture, action: str
 ) -> None:
     """It reads what is landed, not what came since."""
     orders.run(orders.task())
     caplog.clear()
-    orders.run(orders.task(mode=mode), run_id="another")
-    assert said(caplog)[0] == f"{mode} what this run has landed; if it is a new run, all that is landed"
+    orders.run(orders.task(action=action), run_id="another")
+    assert said(caplog)[0] == f"{action} what this run has landed; if it is a new run, all that is landed"
 
 
 # -- counts that add up -----------------------------------------------------------------------------------------------
@@ -258,5 +258,5 @@ def test_a_run_that_is_repeated_or_looks_back_counts_the_same_again(orders: Benc
     """Its XCom replaces the one before, so the sum over runs stays right; verifying runs of others have landed none."""
     first = land(orders, "r1", days(1, 5))
     assert land(orders, "r1", days(1, 5), try_number=2)["landed"] == first["landed"]
-    looked = land(orders, "r2", days(1, 5), conf={"mode": "verify"})
+    looked = land(orders, "r2", days(1, 5), conf={"kafka_s3": {"action": "verify"}})
     assert (looked["records"], looked["landed"]["records"]) == (50, 0)

@@ -115,14 +115,16 @@ def test_nothing_secret_is_stored_for_the_triggerer(topics: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "kind", "message"),
     [
-        ({"topics": "nowhere"}, "topic 'nowhere' does not exist"),
-        ({"kafka_conn_id": "kafka_nowhere"}, "there is no connection 'kafka_nowhere'"),
-        ({"aws_conn_id": "aws_nowhere"}, "there is no connection 'aws_nowhere'"),
+        ({"topics": "nowhere"}, "topic_not_found", "topic 'nowhere' does not exist"),
+        ({"kafka_conn_id": "kafka_nowhere"}, "configuration", "there is no connection 'kafka_nowhere'"),
+        ({"aws_conn_id": "aws_nowhere"}, "configuration", "there is no connection 'aws_nowhere'"),
     ],
 )
-def test_what_is_missing_ends_the_wait_for_good(topics: Bench, parameters: dict[str, str], message: str) -> None:
+def test_what_is_missing_ends_the_wait_for_good(
+    topics: Bench, parameters: dict[str, str], kind: str, message: str
+) -> None:
     """In the worker, in the triggerer, and when the sensor goes on after it."""
     for deferrable in (False, True):
         with pytest.raises(AirflowFailException, match=message):
@@ -131,7 +133,7 @@ def test_what_is_missing_ends_the_wait_for_good(topics: Bench, parameters: dict[
         sensor(deferrable=True, soft_fail=True, **parameters).execute({})
     condition = sensor(**parameters)._condition({})
     event = asyncio.run(first_event(KafkaLagTrigger(**condition.to_wire(), poke_interval=0)))
-    assert (event["status"], event["terminal"]) == ("error", True)
+    assert (event["status"], event["kind"], event["terminal"]) == ("error", kind, True)
     with pytest.raises(AirflowFailException, match=message):
         sensor().execute_complete({}, event)
 

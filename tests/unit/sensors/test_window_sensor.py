@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - after AIRFLO
     TaskDeferred,
 )
 
+from airflow_provider_kafka_s3 import Daily, KafkaLagSensor, KafkaToS3Operator
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.sensors.window_closed import KafkaWindowClosedSensor
 from airflow_provider_kafka_s3.triggers.polling import KafkaWindowClosedTrigger
@@ -127,3 +129,58 @@ def test_a_wrong_parameter_is_refused_when_the_dag_is_parsed(parameters: dict[st
     """It is named."""
     with pytest.raises(ConfigurationError, match=next(iter(parameters))):
         sensor(**parameters)
+
+
+def test_default_args_of_the_dag_may_hold_what_operator_and_sensors_share() -> None:
+    """Each task takes the parameters that it has; those of the operator alone do not reach a sensor."""
+    from airflow.providers.common.compat.sdk import DAG
+
+    shared = {
+        "topics": "orders",
+        "bucket": "lake",
+        "pipeline": "shop",
+        "topics_dir": "raw",
+        "isolation": "read_uncommitted",
+        "partitioner": {"kind": "daily", "timezone": "Europe/Berlin"},
+        "window": {"allow_open": True, "partition_length": timedelta(days=1)},
+        "kafka_conn_id": "cluster",
+        "aws_conn_id": None,
+    }
+    own = {
+        "format": "json",
+        "offsets": "data_interval",
+        "action": "verify",
+        "rotation": {"flush_size": 5},
+        "naming": {"offset_pad_width": 3},
+        "limits": {"records_per_batch": 9},
+        "upload": {"threads": 3},
+        "on_empty": "skip",
+        "on_bad_timestamp": "undated",
+        "on_data_loss": "skip",
+        "on_future_timestamp": "read_to_end",
+        "on_missing": "ignore",
+        "adopt_wait": 1.0,
+        "unsafe_single_writer": True,
+        "request_retry": {"max_retries": 1},
+        "kafka_options": {},
+        "spark_conn_id": "cluster",
+        "name": "land",
+        "packages": "g:a:1",
+        "retries": 7,
+    }
+    with DAG("shared", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), default_args=shared | own):
+        operator = KafkaToS3Operator(task_id="land")
+        lag = KafkaLagSensor(task_id="enough")
+        complete = KafkaWindowClosedSensor(task_id="complete")
+    assert set(inspect.signature(KafkaToS3Operator.__init__).parameters) - {"self", "kwargs", "starting_offsets"} <= {
+        *shared,
+        *own,
+    }
+    assert {task.retries for task in (operator, lag, complete)} == {7}
+    assert {task.topics for task in (operator, lag, complete)} == {"orders"}
+    assert {task.isolation for task in (operator, lag, complete)} == {"read_uncommitted"}
+    assert {(task.bucket, task.pipeline, task.topics_dir) for task in (operator, lag)} == {("lake", "shop", "raw")}
+    assert (operator.partitioner, operator.window) == (complete.partitioner, complete.window)
+    assert operator.partitioner == Daily(timezone="Europe/Berlin")
+    assert complete.mode == lag.mode == "poke"
+    assert (lag.kafka_conn_id, lag.aws_conn_id) == ("cluster", None)

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import Daily, JsonLines, Layout, RawBytes
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
@@ -28,9 +28,9 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
-JSON = Layout(format=Format(kind="json"))
-DAILY = Layout(format=Format(kind="bytes"), partitioner=Partitioner(kind="daily"))
-BYTES = Layout(format=Format(kind="bytes"))
+JSON = Layout(format=JsonLines())
+DAILY = Layout(format=RawBytes(), partitioner=Daily())
+BYTES = Layout(format=RawBytes())
 
 Read = Callable[[Sequence[Plan]], list[Row]]
 
@@ -56,7 +56,7 @@ class Landing:
 
     def plan(self, layout: Layout) -> Plan:
         """The batch that has to be executed next."""
-        request = RunRequest(run="run", mode="incremental", layout=layout, starting="earliest")
+        request = RunRequest(run="run", offsets="incremental", layout=layout, starting="earliest")
         step = self.pipeline().run(request).advance()
         assert isinstance(step, Plan)
         return step
@@ -91,7 +91,7 @@ def test_a_plan_that_cannot_be_executed_comes_with_the_way_out_and_that_works(
 ) -> None:
     """The plan would end the same way for ever; abandoned as the message says, its offsets are planned anew."""
     outcome = landing.job(landing.plan(JSON), ends_with(error))
-    assert outcome.error == type(error).__name__
+    assert outcome.kind == error.kind
     assert str(outcome.message).startswith(f"{error}; batch 1 keeps its planned offsets and layout.")
     said = "--topics-dir topics --pipeline lake --topic flights --batch 1 --release debt`"
     assert f"`kafka-s3 abandon --kafka-conn-id broker --bucket memory {said}" in str(outcome.message)
@@ -106,7 +106,7 @@ def test_a_plan_that_cannot_be_executed_comes_with_the_way_out_and_that_works(
 def test_what_the_plan_has_nothing_to_do_with_is_no_reason_to_abandon_it(landing: Landing) -> None:
     """Credentials can be mended, and the batch goes on."""
     outcome = landing.job(landing.plan(JSON), ends_with(AccessDeniedError("PutObject on lake")))
-    assert (outcome.error, outcome.message) == ("AccessDeniedError", "PutObject on lake")
+    assert (outcome.kind, outcome.message) == ("access_denied", "PutObject on lake")
 
 
 def test_more_rows_than_the_driver_takes_end_the_topic(landing: Landing) -> None:
@@ -118,9 +118,17 @@ def test_more_rows_than_the_driver_takes_end_the_topic(landing: Landing) -> None
         )
 
     outcome = landing.job(landing.plan(JSON), read)
-    assert outcome.error == "TerminalError"
+    assert outcome.kind == "terminal"
     assert "Raise spark.driver.maxResultSize" in str(outcome.message)
     assert "--batch 1 --release debt`" in str(outcome.message)
+
+
+def test_notes_of_the_error_of_a_task_are_in_the_outcome(landing: Landing) -> None:
+    """They cross from the executor to the driver with the row of the task."""
+    error = AccessDeniedError("PutObject on lake")
+    error.add_note("the session of the role has ended")
+    outcome = landing.job(landing.plan(JSON), ends_with(error))
+    assert outcome.message == "PutObject on lake; the session of the role has ended"
 
 
 def test_notes_of_an_error_are_told(landing: Landing) -> None:
@@ -144,7 +152,7 @@ def test_offsets_that_are_gone_come_with_the_way_out(landing: Landing) -> None:
         raise RuntimeError("KAFKA_DATA_LOSS")
 
     outcome = landing.job(plan, read)
-    assert outcome.error == "DataLossError"
+    assert outcome.kind == "data_loss"
     assert str(outcome.message).startswith("offsets are gone from Kafka: topic 'flights', 0: [0, 2) of batch 1 ")
     assert "--topic flights --on-data-loss skip`" in str(outcome.message)
     assert "--batch 1 --release lost`" in str(outcome.message)
@@ -172,7 +180,7 @@ def test_a_record_without_a_time_that_only_the_driver_could_read_comes_with_the_
     """The error is that of the record, exact, and it is terminal."""
     landing.kafka.append("flights", 0, b"4", timestamp=2**63 - 1)
     outcome = landing.job(landing.plan(DAILY), ends_with(SparkTimestampError("too large")))
-    assert outcome.error == "RecordError"
+    assert outcome.kind == "record"
     assert f"offset 3: the record's timestamp {2**63 - 1} " in str(outcome.message)
     assert "on_bad_timestamp=" in str(outcome.message)
     assert "--batch 1 --release debt`" in str(outcome.message)

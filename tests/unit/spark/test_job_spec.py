@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.spark.job import main
-from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome, UploadSettings
+from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials
 
 CANARY = "canary-7f3a"
@@ -63,9 +64,9 @@ def test_a_job_file_of_another_version_is_answered(tmp_path: Path) -> None:
     assert main(["--job-file", str(path)]) == 1
     result = JobResult.read(result_path)
     assert result is not None
-    assert [(o.topic, o.status, o.error) for o in result.topics] == [
-        ("a", "error", "ConfigurationError"),
-        ("b", "error", "ConfigurationError"),
+    assert [(o.topic, o.status, o.kind) for o in result.topics] == [
+        ("a", "error", "configuration"),
+        ("b", "error", "configuration"),
     ]
     assert all("install the same version" in str(o.message) for o in result.topics)
     assert CANARY not in result_path.read_text()
@@ -100,9 +101,9 @@ def test_a_job_needs_plans_of_different_topics() -> None:
 def test_upload_settings_say_the_fix() -> None:
     """Numbers that make no sense are refused."""
     with pytest.raises(ConfigurationError, match="threads=0"):
-        UploadSettings(threads=0)
-    with pytest.raises(ConfigurationError, match="memory=5 bytes"):
-        UploadSettings(memory=5)
+        Upload(threads=0)
+    with pytest.raises(ConfigurationError, match="memory=5 must be a whole number of bytes, 1,048,576 or more"):
+        Upload(memory=5)
 
 
 def test_a_result_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_a_result_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     assert JobResult.read(path) is None
     good = TopicOutcome(topic="a", status="decided")
-    bad = TopicOutcome(topic="b", status="error", error="RecordError", message="offset 3")
+    bad = TopicOutcome(topic="b", status="error", kind="record", message="offset 3")
     JobResult(topics=(good, bad)).write(path)
     assert JobResult.read(path) == JobResult(topics=(good, bad))
     assert not JobResult(topics=(good, bad)).succeeded

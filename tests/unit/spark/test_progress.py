@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
@@ -83,7 +83,7 @@ def plan() -> Plan:
         kafka.append("orders", 0, b"1")
     store = DurableStore(MemoryStore(), Retrier())
     pipeline = TopicPipeline(store, kafka, topics_dir="topics", pipeline="lake", topic="orders")
-    request = RunRequest(run="run", mode="incremental", layout=Layout(format=Format(kind="json")), starting="earliest")
+    request = RunRequest(run="run", offsets="incremental", layout=Layout(format=JsonLines()), starting="earliest")
     step = pipeline.run(request).advance()
     assert isinstance(step, Plan)
     return step

@@ -53,21 +53,21 @@ with UploadPool(DurableStore(MemoryStore(), Retrier()), part_size=5 << 20) as po
 
 PLAN = """
 import pickle, sys
+from airflow_provider_kafka_s3.config import Layout, JsonLines, Hourly
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
-from airflow_provider_kafka_s3.config import Format, Layout, Partitioner
 from airflow_provider_kafka_s3.retry import RetryPolicy
-from airflow_provider_kafka_s3.spark.spec import UploadSettings
+from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
-layout = Layout(format=Format(kind="json"), partitioner=Partitioner(kind="hourly", timezone="Europe/Berlin"))
+layout = Layout(format=JsonLines(), partitioner=Hourly(timezone="Europe/Berlin"))
 plan = Plan(batch=1, type="data", topic="a", topic_id="id", generation=0, run="r", tail=True,
             isolation="read_committed", skipped=NO_OFFSETS, layout=layout,
             slices=(Slice(id=0, partition=0, start=0, end=2),),
             layout_sha256=layout_digest(layout))
 credentials = S3Credentials(access_key_id="a", secret_access_key="b")
 sys.stdout.buffer.write(pickle.dumps(SliceTask([plan], bucket="b", s3=S3Settings(region="us-east-1"),
-    credentials=credentials, retry=RetryPolicy(), upload=UploadSettings())))
+    credentials=credentials, retry=RetryPolicy(), upload=Upload())))
 """
 
 

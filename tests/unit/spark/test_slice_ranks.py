@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.source import Isolation
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.spark.frames import slice_frame, slice_ranks
 
-LAYOUT = Layout(format=Format(kind="json"))
+LAYOUT = Layout(format=JsonLines())
 
 
 def plan_of(topic: str, slices: list[tuple[int, int, int]], isolation: Isolation = "read_committed") -> Plan:

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Format, Layout, Partitioner
+from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Upload
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     SparkJobError,
@@ -28,7 +28,6 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark import task
 from airflow_provider_kafka_s3.spark.rows import Row, error_from, from_bytes, gather
-from airflow_provider_kafka_s3.spark.spec import UploadSettings
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
@@ -55,7 +54,7 @@ def make_task(plans: list[Any] = PLANS) -> SliceTask:
         s3=S3Settings(region="us-east-1"),
         credentials=S3Credentials(access_key_id="id", secret_access_key="canary"),
         retry=RetryPolicy(max_retries=0),
-        upload=UploadSettings(),
+        upload=Upload(),
     )
 
 
@@ -132,7 +131,7 @@ def test_a_terminal_error_is_a_row_and_leaves_no_upload(store: MemoryStore) -> N
     rows = run(make_task(), spark_batch(large), spark_batch([("a", 0, 1, 0, b"{")]))
     (failed,) = rows
     assert (failed.kind, failed.topic, failed.slice) == ("error", 0, 0)
-    assert b"RecordError" in bytes(failed.body)
+    assert b'"kind":"record"' in bytes(failed.body)
     assert b"offset 1" in bytes(failed.body)
     assert not list(store.pending_uploads(""))
 
@@ -163,7 +162,7 @@ def test_a_store_that_refuses_is_a_row(store: MemoryStore, monkeypatch: pytest.M
 
     monkeypatch.setattr(store, "create_upload", refuse)
     (row,) = run(make_task(), spark_batch(records("a", 0, 0, 5)))
-    assert (row.kind, b"AccessDeniedError" in bytes(row.body)) == ("error", True)
+    assert (row.kind, b'"kind":"access_denied"' in bytes(row.body)) == ("error", True)
 
 
 def test_uploads_that_were_told_of_are_never_aborted(store: MemoryStore) -> None:
@@ -236,7 +235,7 @@ def test_a_task_leaves_no_zip_to_be_read_again(store: MemoryStore, tmp_path: Pat
 def test_a_timestamp_that_spark_shifts_ends_a_task_whose_objects_depend_on_it(store: MemoryStore) -> None:
     """The driver is told, and no upload is left; where times do not count, the record is landed."""
     old = [("a", 1, 3, -2_208_988_800_000_000, b"{}"), ("a", 1, 4, -2_208_988_800_001_000, b"{}")]
-    daily = Layout(format=Format(kind="json"), partitioner=Partitioner(kind="daily"))
+    daily = Layout(format=JsonLines(), partitioner=Daily())
     dated = [msgspec.structs.replace(plan, layout=daily) for plan in PLANS]
     (row,) = run(make_task(dated), spark_batch(old))
     assert row.kind == "error"

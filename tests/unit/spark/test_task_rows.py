@@ -69,7 +69,7 @@ def test_too_many_objects_are_an_error_of_their_topic_only(monkeypatch: pytest.M
     )
     assert type(first) is ConfigurationError
     assert "batch 1 of topic 'a' has too many objects for one commit: 3; the limit is 100,000" in str(first)
-    for setting in ("partitioner", "flush_size", "max_records_per_batch"):
+    for setting in ("partitioner", "flush_size", "limits"):
         assert setting in str(first)
     assert second == [B0]
 

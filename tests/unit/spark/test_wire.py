@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.spark.wire import PIECE_BYTES, Wire
 from tests.unit.spark.test_slice_ranks import plan_of
@@ -51,7 +52,7 @@ def arrived(*batches: pa.RecordBatch) -> list[Row]:
     """What comes out, with milliseconds."""
     found: list[Row] = []
     for batch in wire().records(batches):
-        assert batch.schema.names == ["offset", "timestamp", "value"]
+        assert batch.schema == RECORD_SCHEMA
         batch.validate(full=True)
         found += zip(*(batch.column(name).to_pylist() for name in batch.schema.names), strict=True)
     return found

@@ -1,4 +1,4 @@
-"""Stores to run the same tests on: memory, moto and versitygw over HTTP, and whatever the environment names."""
+"""Stores for the same tests: in memory, moto and versitygw over HTTP, and one that the environment names."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def versitygw_store() -> Iterator[S3Store]:
 
 @pytest.fixture(scope="session")
 def endpoint_store() -> S3Store:
-    """The bucket at the endpoint that the environment names; made if it is not there."""
+    """The bucket at the endpoint in the environment; created if it does not exist."""
     client = make_client(
         S3Settings(
             endpoint_url=os.environ[ENDPOINT],

@@ -1,4 +1,4 @@
-"""What the commit protocol needs of a store, asked of every store in the same words."""
+"""Requirements of the commit protocol for a store, the same tests for every store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PART = 5 * 1024 * 1024
 
 
 def upload(store: ObjectStore, key: str, *bodies: bytes, metadata: dict[str, str] | None = None) -> str:
-    """Create, upload and complete; returns the upload id."""
+    """Create, upload and complete; returns the upload ID."""
     upload_id = store.create_upload(key, metadata=metadata)
     store.complete_upload(
         key, upload_id, [store.upload_part(key, upload_id, n, body) for n, body in enumerate(bodies, 1)]
@@ -34,7 +34,7 @@ def body_of(store: ObjectStore, key: str) -> bytes:
 
 
 def together(count: int, action: Callable[[int], bool]) -> list[bool]:
-    """Run an action in threads that begin at once."""
+    """Run an action in threads that begin at the same time."""
     barrier = threading.Barrier(count)
 
     def begin(n: int) -> bool:
@@ -46,7 +46,7 @@ def together(count: int, action: Callable[[int], bool]) -> list[bool]:
 
 
 def test_missing_key_is_none(store: ObjectStore, prefix: str) -> None:
-    """A key that does not exist is an answer, not an error."""
+    """A key that does not exist is a result, not an error."""
     assert store.get(prefix + "absent") is None
     assert store.head(prefix + "absent") is None
     assert store.get(prefix + "absent", start=1, end=2) is None
@@ -54,9 +54,9 @@ def test_missing_key_is_none(store: ObjectStore, prefix: str) -> None:
 
 
 def test_put_is_read_back(store: ObjectStore, prefix: str) -> None:
-    """Body, size, ETag and metadata are the same in PUT, GET and HEAD; the ETag bears quotes, names are lower-case.
+    """Body, size, ETag and metadata are the same in PUT, GET and HEAD; the ETag has quotes, names are lower-case.
 
-    HEAD also says when it was written, in whole seconds or better.
+    HEAD also returns the time of the write, in whole seconds or better.
     """
     key, before = prefix + "k", time.time()
     etag = store.put_new(key, b"body", metadata={"Kafka-S3-Batch": "7", "x": "a b"})
@@ -97,8 +97,8 @@ def test_create_only_put_has_one_winner_among_threads(store: ObjectStore, prefix
         assert body_of(store, key) == str(won.index(True)).encode()
 
 
-def test_put_if_match_replaces_only_what_was_read(store: ObjectStore, prefix: str) -> None:
-    """An ETag that is not the key's any more, or a missing key, fails and changes nothing."""
+def test_put_if_match_replaces_only_the_version_that_was_read(store: ObjectStore, prefix: str) -> None:
+    """Another ETag than the object's, or a missing key, fails and changes nothing."""
     key = prefix + "k"
     first = store.put_new(key, b"1")
     second = store.put_if_match(key, b"2", etag=first)
@@ -133,7 +133,7 @@ def test_compare_and_swap_loses_no_increment(store: ObjectStore, prefix: str) ->
 
 
 def test_upload_is_invisible_until_it_is_completed(store: ObjectStore, prefix: str) -> None:
-    """Parts sent in any order become one object, with its metadata, only by Complete."""
+    """Parts uploaded in any order become one object, with its metadata, only by Complete."""
     key = prefix + "k"
     upload_id = store.create_upload(key, metadata={"kafka-s3-nonce": "n"})
     last = store.upload_part(key, upload_id, 2, b"end")
@@ -151,7 +151,7 @@ def test_upload_is_invisible_until_it_is_completed(store: ObjectStore, prefix: s
 
 
 def test_part_bodies_may_be_any_bytes(store: ObjectStore, prefix: str) -> None:
-    """bytes, bytearray and memoryview are the same to a store, checksum included."""
+    """bytes, bytearray and memoryview have the same result, checksum included."""
     key = prefix + "k"
     upload_id = store.create_upload(key)
     bodies: list[bytes | bytearray | memoryview] = [b"abc", bytearray(b"abc"), memoryview(b"xabcx")[1:4]]
@@ -163,7 +163,7 @@ def test_part_bodies_may_be_any_bytes(store: ObjectStore, prefix: str) -> None:
 
 
 def test_part_sent_again_replaces_the_first(store: ObjectStore, prefix: str) -> None:
-    """A part number sent twice holds the second body."""
+    """A part number uploaded twice has the second body."""
     key = prefix + "k"
     upload_id = store.create_upload(key)
     store.upload_part(key, upload_id, 1, b"old")
@@ -172,7 +172,7 @@ def test_part_sent_again_replaces_the_first(store: ObjectStore, prefix: str) -> 
 
 
 def test_empty_objects_exist(store: ObjectStore, prefix: str) -> None:
-    """Nothing at all is an object too, by PUT and as one empty part."""
+    """An object may be empty, by PUT and as one empty part."""
     store.put_new(prefix + "put", b"")
     upload(store, prefix + "upload", b"")
     assert body_of(store, prefix + "put") == body_of(store, prefix + "upload") == b""
@@ -222,7 +222,7 @@ def test_complete_has_one_winner_among_threads(store: ObjectStore, prefix: str) 
 
 
 def test_complete_repeated_leaves_the_object_as_it_is(store: ObjectStore, prefix: str) -> None:
-    """Whatever a store says to the second Complete of one upload, the object does not change."""
+    """Whatever the response to the second Complete of one upload, the object does not change."""
     key = prefix + "k"
     upload_id = store.create_upload(key)
     parts = [store.upload_part(key, upload_id, 1, b"body")]
@@ -233,8 +233,8 @@ def test_complete_repeated_leaves_the_object_as_it_is(store: ObjectStore, prefix
     assert store.head(key) == before
 
 
-def test_aborted_upload_is_gone_for_good(store: ObjectStore, prefix: str) -> None:
-    """After Abort no part is taken, nothing can be completed, and a second Abort is fine."""
+def test_aborted_upload_stays_gone(store: ObjectStore, prefix: str) -> None:
+    """After Abort no part is accepted, nothing can be completed, and a second Abort is no error."""
     key = prefix + "k"
     upload_id = store.create_upload(key)
     part = store.upload_part(key, upload_id, 1, b"x")
@@ -249,7 +249,7 @@ def test_aborted_upload_is_gone_for_good(store: ObjectStore, prefix: str) -> Non
 
 
 def test_parts_that_cannot_be_an_object_are_refused(store: ObjectStore, prefix: str) -> None:
-    """A short part in the middle, an unknown ETag and a wrong order are refused for good; nothing gets visible."""
+    """A short part in the middle, an unknown ETag and a wrong order are refused; nothing becomes visible."""
     key = prefix + "k"
     upload_id = store.create_upload(key)
     whole, short = store.upload_part(key, upload_id, 1, bytes(PART)), store.upload_part(key, upload_id, 2, b"short")
@@ -286,7 +286,7 @@ def test_ranges_are_slices(store: ObjectStore, prefix: str) -> None:
 
 
 def test_list_is_in_order_and_complete(store: ObjectStore, prefix: str) -> None:
-    """More keys than one page holds come in the order of their bytes, below their prefix only."""
+    """More keys than a page holds are listed in the order of their bytes, below their prefix only."""
     keys = [f"{prefix}d/{n:04d}" for n in range(1_003)]
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(lambda key: store.put_new(key, b"x"), reversed(keys)))
@@ -305,7 +305,7 @@ def test_list_is_in_order_and_complete(store: ObjectStore, prefix: str) -> None:
     ["a b", "year=2026/m=01", "t+0+0000000001.json.gz", "50%25", "ü/日本", "it's", 'q"q', "a&b;c", "~!*()", "a#b?c"],
 )
 def test_keys_keep_their_characters(store: ObjectStore, prefix: str, name: str) -> None:
-    """What needs escaping in a URL or in XML is the same key in PUT, upload, HEAD and LIST."""
+    """Characters that need escaping in a URL or in XML are the same in PUT, upload, HEAD and LIST."""
     store.put_new(prefix + name, b"put")
     upload(store, prefix + "u/" + name, b"uploaded")
     assert body_of(store, prefix + name) == b"put"
@@ -327,7 +327,7 @@ def test_keys_have_1024_bytes_at_most(store: ObjectStore, prefix: str) -> None:
 
 
 def test_pending_uploads_are_listed_below_their_prefix(store: ObjectStore, prefix: str) -> None:
-    """What was begun and neither completed nor aborted is listed, with the store's time."""
+    """Uploads that are neither completed nor aborted are listed, with the store's time."""
     pending = store.create_upload(prefix + "d/pending")
     aborted = store.create_upload(prefix + "d/aborted")
     store.create_upload(prefix + "elsewhere")
@@ -339,7 +339,7 @@ def test_pending_uploads_are_listed_below_their_prefix(store: ObjectStore, prefi
 
 
 def test_many_threads_may_share_a_store(store: ObjectStore, prefix: str) -> None:
-    """64 threads upload, complete and look at the same time."""
+    """64 threads upload, complete and send HEAD requests at the same time."""
 
     def one(n: int) -> bool:
         upload(store, f"{prefix}{n}", str(n).encode(), metadata={"kafka-s3-nonce": str(n)})
@@ -350,6 +350,6 @@ def test_many_threads_may_share_a_store(store: ObjectStore, prefix: str) -> None
 
 
 def test_url_names_bucket_and_key(store: ObjectStore, prefix: str) -> None:
-    """Messages show the address that people use."""
+    """Messages contain this URL."""
     assert store.url(prefix + "k").startswith("s3://")
     assert store.url(prefix + "k").endswith(f"/{prefix}k")

@@ -1,4 +1,4 @@
-"""Single-object operations end in facts, whatever the network does: every outcome row of the protocol, scripted."""
+"""Results of operations on single objects are certain, whatever the network does: all outcomes of the protocol."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from airflow_provider_kafka_s3.exceptions import (
     UploadGone,
 )
 from airflow_provider_kafka_s3.retry import Retrier
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 
 Fault = Callable[[Callable[[], Any]], Any]
 
 
 def ok(request: Callable[[], Any]) -> Any:
-    """Answer normally."""
+    """Respond normally."""
     return request()
 
 
@@ -35,13 +35,13 @@ def lost_request(request: Callable[[], Any]) -> Any:
 
 
 def lost_response(request: Callable[[], Any]) -> Any:
-    """Apply, then lose the answer."""
+    """Apply the request, then lose the response."""
     request()
     raise UnknownOutcomeError("read timeout")
 
 
 def repeated_by_network(request: Callable[[], Any]) -> Any:
-    """Apply and lose the answer, then send the same request again below us: the answer is about our own write."""
+    """Apply the request, lose the response, send the request again: the second response is about the first write."""
     request()
     return request()
 
@@ -52,28 +52,28 @@ def throttled(request: Callable[[], Any]) -> Any:
 
 
 def throttled_after_apply(request: Callable[[], Any]) -> Any:
-    """Apply, and answer 503 nevertheless."""
+    """Apply the request, and respond 503."""
     request()
     raise ThrottledError("503 SlowDown")
 
 
 def conflict(request: Callable[[], Any]) -> Any:
-    """Answer 409."""
+    """Respond 409."""
     raise ConditionalConflict("409 ConditionalRequestConflict")
 
 
 def denied(request: Callable[[], Any]) -> Any:
-    """Answer 403."""
+    """Respond 403."""
     raise AccessDeniedError("403")
 
 
 def expired_token(request: Callable[[], Any]) -> Any:
-    """Refuse because the credentials ran out."""
+    """Refuse because the credentials have expired."""
     raise TransientError("ExpiredToken")
 
 
 class ScriptedStore:
-    """A memory store whose n-th call of an operation meets the n-th fault of its script."""
+    """A memory store whose n-th call of an operation has the n-th fault of its script."""
 
     def __init__(self, **scripts: list[Fault]) -> None:
         self.inner = MemoryStore()
@@ -105,7 +105,7 @@ FAULTS += [expired_token]
 @pytest.mark.parametrize("second", FAULTS)
 @pytest.mark.parametrize("first", FAULTS)
 def test_create_returns_what_is_stored_after_any_two_faults(first: Fault, second: Fault) -> None:
-    """Our bytes are stored once and returned, whatever two requests in a row meet."""
+    """The bytes are stored once and returned, whatever the faults of two requests in a row."""
     store = ScriptedStore(put_new=[first, second])
     assert durable(store).create("k", b"ours", {"m": "1"}) == b"ours"
     stored = store.inner.get("k")
@@ -114,8 +114,8 @@ def test_create_returns_what_is_stored_after_any_two_faults(first: Fault, second
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_create_returns_the_bytes_of_whoever_was_first(fault: Fault) -> None:
-    """A key that exists keeps its bytes, and they are what the caller gets."""
+def test_create_returns_the_bytes_of_the_first_writer(fault: Fault) -> None:
+    """An existing object is not changed, and its bytes are returned."""
     store = ScriptedStore(put_new=[fault])
     store.inner.put_new("k", b"theirs")
     assert durable(store).create("k", b"ours") == b"theirs"
@@ -123,21 +123,21 @@ def test_create_returns_the_bytes_of_whoever_was_first(fault: Fault) -> None:
 
 
 def test_create_sends_one_request_when_nothing_fails() -> None:
-    """The normal case reads nothing back."""
+    """Without a fault nothing is read."""
     store = ScriptedStore()
     durable(store).create("k", b"ours")
     assert store.calls == ["put_new"]
 
 
 def test_create_survives_a_failing_read_back() -> None:
-    """When the look after a lost response fails too, the same PUT is sent again, within one budget of retries."""
+    """If the read after a lost response fails as well, the PUT is sent again, within one budget of retries."""
     store = ScriptedStore(put_new=[lost_response], get=[lost_request])
     assert durable(store).create("k", b"ours") == b"ours"
     assert store.calls == ["put_new", "get", "put_new", "get"]
 
 
-def test_create_gives_up_without_undoing_anything() -> None:
-    """After the last try the error comes out; the only requests were the PUT and the look, four times each."""
+def test_create_undoes_nothing_after_the_last_try() -> None:
+    """After the last try the error is raised; the only requests are PUT and GET, four times each."""
     store = ScriptedStore(put_new=[lost_request] * 9)
     with pytest.raises(UnknownOutcomeError) as caught:
         durable(store).create("k", b"ours")
@@ -146,14 +146,14 @@ def test_create_gives_up_without_undoing_anything() -> None:
 
 
 def test_create_with_a_conflict_that_never_ends_is_an_unknown_outcome() -> None:
-    """409 for ever is transient and never taken for a lost race."""
+    """409 for ever is transient, and never taken for a lost race."""
     store = ScriptedStore(put_new=[conflict] * 9)
     with pytest.raises(UnknownOutcomeError, match="yet it is absent"):
         durable(store).create("k", b"ours")
 
 
 def test_create_raises_terminal_errors_at_once() -> None:
-    """No permission is not a matter of patience."""
+    """A missing permission is not retried."""
     store = ScriptedStore(put_new=[denied] * 9)
     with pytest.raises(AccessDeniedError):
         durable(store).create("k", b"ours")
@@ -161,7 +161,7 @@ def test_create_raises_terminal_errors_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("faults", "answer", "body"),
+    ("faults", "result", "body"),
     [
         ([ok], True, b"new"),
         ([lost_request], False, b"old"),
@@ -174,16 +174,18 @@ def test_create_raises_terminal_errors_at_once() -> None:
         ([expired_token, ok], True, b"new"),
     ],
 )
-def test_replace_claims_only_what_the_store_confirmed(faults: list[Fault], answer: bool, body: bytes) -> None:
-    """True means applied; every doubt is False, and the caller reads what is there, perhaps its own write."""
+def test_replace_returns_true_only_if_the_store_confirmed_the_write(
+    faults: list[Fault], result: bool, body: bytes
+) -> None:
+    """Every uncertain result is False: the caller has to read the object, which may be its own."""
     store = ScriptedStore(put_if_match=faults)
     etag = store.inner.put_new("k", b"old")
-    assert durable(store).replace("k", b"new", etag) is answer
+    assert durable(store).replace("k", b"new", etag) is result
     assert durable(store).get("k").body == body  # type: ignore[union-attr]
 
 
 def test_replace_of_another_version_or_a_missing_key_changes_nothing() -> None:
-    """An ETag that is not the key's, or no key at all, is False."""
+    """Another ETag than the object's, or a missing key, is False."""
     store = ScriptedStore()
     store.inner.put_new("k", b"old")
     assert durable(store).replace("k", b"new", '"other"') is False
@@ -192,42 +194,42 @@ def test_replace_of_another_version_or_a_missing_key_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("faults", "answer", "visible"),
+    ("faults", "result", "visible"),
     [
-        ([ok], CompleteAnswer.DONE, True),
-        ([lost_request], CompleteAnswer.UNKNOWN, False),
-        ([lost_response], CompleteAnswer.UNKNOWN, True),
-        ([repeated_by_network], CompleteAnswer.GONE, True),
-        ([conflict], CompleteAnswer.UNKNOWN, False),
-        ([throttled, ok], CompleteAnswer.DONE, True),
-        ([throttled_after_apply], CompleteAnswer.GONE, True),
+        ([ok], CompleteResult.DONE, True),
+        ([lost_request], CompleteResult.UNKNOWN, False),
+        ([lost_response], CompleteResult.UNKNOWN, True),
+        ([repeated_by_network], CompleteResult.GONE, True),
+        ([conflict], CompleteResult.UNKNOWN, False),
+        ([throttled, ok], CompleteResult.DONE, True),
+        ([throttled_after_apply], CompleteResult.GONE, True),
     ],
 )
-def test_complete_reports_the_answer_and_asks_once(faults: list[Fault], answer: CompleteAnswer, visible: bool) -> None:
-    """Only throttling is repeated: between other tries the caller has to look."""
+def test_complete_returns_the_result_of_one_request(faults: list[Fault], result: CompleteResult, visible: bool) -> None:
+    """Only throttled requests are repeated: between other tries the caller has to send a HEAD request."""
     store = ScriptedStore(complete_upload=faults)
     upload_id = store.inner.create_upload("k")
     part = store.inner.upload_part("k", upload_id, 1, b"x")
-    assert durable(store).complete("k", upload_id, [part]) is answer
+    assert durable(store).complete("k", upload_id, [part]) is result
     assert (durable(store).head("k") is not None) is visible
 
 
-def test_complete_tells_an_existing_key_and_refused_parts_apart() -> None:
+def test_complete_distinguishes_an_existing_key_from_refused_parts() -> None:
     """A key that exists is EXISTS, parts that were never uploaded are REFUSED; both uploads stay pending."""
     store = ScriptedStore()
     safe = durable(store)
     upload_id = safe.create_upload("k")
     part = safe.upload_part("k", upload_id, 1, b"x")
-    assert safe.complete("k", upload_id, []) is CompleteAnswer.REFUSED
+    assert safe.complete("k", upload_id, []) is CompleteResult.REFUSED
     safe.create("k", b"theirs")
-    assert safe.complete("k", upload_id, [part]) is CompleteAnswer.EXISTS
+    assert safe.complete("k", upload_id, [part]) is CompleteResult.EXISTS
     assert safe.upload_exists("k", upload_id)
     safe.abort_upload("k", upload_id)
-    assert safe.complete("k", upload_id, [part]) is CompleteAnswer.GONE
+    assert safe.complete("k", upload_id, [part]) is CompleteResult.GONE
 
 
 def test_everything_that_is_safe_to_repeat_is_repeated() -> None:
-    """Reads, parts and aborts come through three faults each."""
+    """Reads, parts and aborts succeed after three faults each."""
     faults = [lost_response, throttled, lost_request, expired_token]
     names = ["get", "head", "list", "create_upload", "upload_part", "abort_upload", "upload_exists", "pending_uploads"]
     store = ScriptedStore(**{name: list(faults) for name in names})
@@ -245,23 +247,23 @@ def test_everything_that_is_safe_to_repeat_is_repeated() -> None:
     assert not safe.upload_exists("d/b", upload_id)
 
 
-def test_a_gone_upload_is_an_answer_not_a_retry() -> None:
-    """UploadPart to a finished upload says so at once."""
+def test_a_gone_upload_is_not_retried() -> None:
+    """UploadPart to a finished upload fails at once."""
     store = ScriptedStore()
     with pytest.raises(UploadGone):
         durable(store).upload_part("k", "upload-none", 1, b"x")
     assert store.calls == ["upload_part"]
 
 
-def test_scripted_second_request_meets_our_own_write() -> None:
-    """The test's own fault is what it says: a repeat below us makes the store deny our own write."""
+def test_scripted_second_request_collides_with_the_first_write() -> None:
+    """The test's own fault is right: the repeated request is refused because of the first one."""
     store = ScriptedStore(put_new=[repeated_by_network])
     with pytest.raises(PreconditionFailed):
         store.put_new("k", b"x")
 
 
-def test_failing_aborts_fail_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Uploads that the store does not abort are logged and left to the lifecycle rule, the others are aborted."""
+def test_failing_aborts_are_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Uploads that cannot be aborted are logged and left to the lifecycle rule; the others are aborted."""
     store = ScriptedStore(abort_upload=[denied, *[lost_request] * 4])
     pairs = [(key, store.inner.create_upload(key)) for key in "abcd"]
     durable(store).abort_uploads(pairs, threads=1)
@@ -284,8 +286,8 @@ def test_many_uploads_are_aborted_at_once() -> None:
 
 
 @pytest.mark.parametrize(("count", "threads"), [(0, 16), (1, 16), (4, 1)])
-def test_aborts_need_no_thread_for_one_or_when_told_so(count: int, threads: int) -> None:
-    """One upload, or one thread: the caller's thread sends the requests."""
+def test_one_upload_or_one_thread_is_aborted_in_the_caller_s_thread(count: int, threads: int) -> None:
+    """No thread is started."""
     senders = set()
 
     def note(request: Callable[[], Any]) -> Any:
@@ -305,7 +307,7 @@ def test_aborts_need_no_thread_for_one_or_when_told_so(count: int, threads: int)
 @pytest.mark.parametrize("second", FAULTS)
 @pytest.mark.parametrize("first", FAULTS)
 def test_an_object_is_created_once_after_any_two_faults(first: Fault, second: Fault) -> None:
-    """It is there with its metadata when the call returns, and it was never read, however large it is."""
+    """It exists with its metadata when the call returns, and it is never read, however large it is."""
     store = ScriptedStore(put_new=[first, second])
     durable(store).create_object("k", b"ours", {"m": "1"})
     stored = store.inner.get("k")
@@ -316,7 +318,7 @@ def test_an_object_is_created_once_after_any_two_faults(first: Fault, second: Fa
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_object_that_exists_keeps_its_bytes(fault: Fault) -> None:
-    """Whoever was first is found out with HEAD by the caller."""
+    """The caller has to send a HEAD request to find out whose object it is."""
     store = ScriptedStore(put_new=[fault])
     store.inner.put_new("k", b"theirs")
     durable(store).create_object("k", b"ours", {})
@@ -326,7 +328,7 @@ def test_an_object_that_exists_keeps_its_bytes(fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", [lost_request, conflict, expired_token])
 def test_an_object_that_stays_absent_is_an_error(fault: Fault) -> None:
-    """The caller must not take it for stored."""
+    """The caller must not treat it as stored."""
     store = ScriptedStore(put_new=[fault] * 100)
     with pytest.raises(TransientError):
         durable(store).create_object("k", b"ours", {})

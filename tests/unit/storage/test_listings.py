@@ -1,4 +1,4 @@
-"""Pages of a listing, of stores that leave out where the next one begins: all are read, or none is."""
+"""Listings of stores that leave out the position of the next page: they are read to their end, or not at all."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ UPLOADS = [("a", "1"), ("b", "1"), ("b", "2"), ("b", "3"), ("c", "1")]
 
 
 class Client:
-    """Takes the place of boto3's client: a store that lists two entries a page.
+    """Replaces boto3's client: a store that lists two entries per page.
 
     Attributes:
-        omits: what its answers leave out.
-        deaf: parameters of a request that it does not heed.
-        asked: positions that it was asked for.
+        omits: fields that its responses leave out.
+        ignores: parameters of a request that it ignores.
+        requested: positions of its requests.
     """
 
     meta = SimpleNamespace(config=SimpleNamespace(max_pool_connections=10))
 
-    def __init__(self, *, omits: tuple[str, ...] = (), deaf: tuple[str, ...] = ()) -> None:
+    def __init__(self, *, omits: tuple[str, ...] = (), ignores: tuple[str, ...] = ()) -> None:
         self.omits = omits
-        self.deaf = deaf
-        self.asked: list[dict[str, str]] = []
+        self.ignores = ignores
+        self.requested: list[dict[str, str]] = []
 
     def list_multipart_uploads(self, *, Bucket: str, Prefix: str, **position: str) -> dict[str, Any]:  # noqa: N803
         heeded = self._heeded(position)
@@ -52,39 +52,39 @@ class Client:
         return self._answer({"Contents": found, "IsTruncated": len(left) > 2, **ends})
 
     def _heeded(self, position: dict[str, str]) -> dict[str, str]:
-        self.asked.append(position)
-        return {name: value for name, value in position.items() if name not in self.deaf}
+        self.requested.append(position)
+        return {name: value for name, value in position.items() if name not in self.ignores}
 
     def _answer(self, page: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in page.items() if name not in self.omits}
 
 
 def store(client: Client) -> S3Store:
-    """The product's store over a client."""
+    """The package's store over a client."""
     return S3Store(client, "lake")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     "omits", [(), ("NextUploadIdMarker",), ("NextKeyMarker",), ("NextKeyMarker", "NextUploadIdMarker")], ids=str
 )
-def test_all_uploads_are_listed_by_what_was_seen_last(omits: tuple[str, ...]) -> None:
-    """Also where a page ends between two uploads of one key; `gc` would miss them, or end by a KeyError."""
+def test_all_uploads_are_listed_from_the_last_one_of_each_page(omits: tuple[str, ...]) -> None:
+    """Also where a page ends between two uploads of one key; `gc` would miss them, or end with a KeyError."""
     client = Client(omits=omits)
     assert [(u.key, u.upload_id) for u in store(client).pending_uploads("")] == UPLOADS
-    assert len(client.asked) == 3
+    assert len(client.requested) == 3
 
 
-def test_all_objects_are_listed_by_what_was_seen_last() -> None:
+def test_all_objects_are_listed_from_the_last_one_of_each_page() -> None:
     """A page without a token is followed by what comes after its last key."""
     client = Client(omits=("NextContinuationToken",))
     assert [o.key for o in store(client).list("")] == list("abcde")
-    assert client.asked == [{}, {"StartAfter": "b"}, {"StartAfter": "d"}]
+    assert client.requested == [{}, {"StartAfter": "b"}, {"StartAfter": "d"}]
 
 
 @pytest.mark.parametrize("omits", [(), ("NextKeyMarker", "NextUploadIdMarker")], ids=str)
 def test_a_store_that_lists_the_same_uploads_again_and_again_is_an_error(omits: tuple[str, ...]) -> None:
-    """It ends, and nobody takes a part for the whole."""
-    listing = store(Client(omits=omits, deaf=("KeyMarker", "UploadIdMarker"))).pending_uploads("topics/")
+    """The listing ends, and a part of it is not taken for the whole."""
+    listing = store(Client(omits=omits, ignores=("KeyMarker", "UploadIdMarker"))).pending_uploads("topics/")
     with pytest.raises(UnsupportedStoreError, match="ListMultipartUploads of s3://lake/topics/"):
         list(itertools.islice(listing, 100))
 
@@ -92,17 +92,17 @@ def test_a_store_that_lists_the_same_uploads_again_and_again_is_an_error(omits: 
 @pytest.mark.parametrize("omits", [(), ("NextContinuationToken",)], ids=str)
 def test_a_store_that_lists_the_same_objects_again_and_again_is_an_error(omits: tuple[str, ...]) -> None:
     """As for uploads."""
-    listing = store(Client(omits=omits, deaf=("ContinuationToken", "StartAfter"))).list("topics/")
+    listing = store(Client(omits=omits, ignores=("ContinuationToken", "StartAfter"))).list("topics/")
     with pytest.raises(UnsupportedStoreError, match="ListObjectsV2 of s3://lake/topics/"):
         list(itertools.islice(listing, 100))
 
 
-def test_an_empty_page_that_says_nothing_about_the_next_one_is_an_error() -> None:
-    """There is more, and no way to it."""
+def test_an_empty_page_without_the_position_of_the_next_one_is_an_error() -> None:
+    """The listing cannot be read to its end."""
 
     class Empty(Client):
-        def list_multipart_uploads(self, **asked: Any) -> dict[str, Any]:
+        def list_multipart_uploads(self, **parameters: Any) -> dict[str, Any]:
             return {"IsTruncated": True}
 
-    with pytest.raises(UnsupportedStoreError, match="has more entries"):
+    with pytest.raises(UnsupportedStoreError, match="a truncated listing without the position"):
         list(store(Empty()).pending_uploads(""))

@@ -1,4 +1,4 @@
-"""Credentials that an S3 server refuses: for good, with the action and the object, and without the credentials."""
+"""Credentials that an S3 server refuses: a terminal error with the action and the object, without the credentials."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def server(authority: Authority) -> Iterator[VersityGateway]:
 def test_a_refusal_names_the_action_and_the_object_and_is_not_repeated(
     server: VersityGateway, authority: Authority, credentials: dict[str, Any], code: str
 ) -> None:
-    """Whatever is asked first; a wrong secret and an unknown key."""
-    told: list[RetryDetails] = []
+    """Whatever the first request; a wrong secret and an unknown key."""
+    retries: list[RetryDetails] = []
     settings = S3Settings(
         endpoint_url=server.endpoint,
         region="us-east-1",
@@ -46,7 +46,7 @@ def test_a_refusal_names_the_action_and_the_object_and_is_not_repeated(
         ca_bundle=str(authority.certificate),
     )
     bucket = S3Store(make_client(settings, S3Credentials(**credentials)), "lake")
-    store = DurableStore(bucket, Retrier(on_retry=told.append))
+    store = DurableStore(bucket, Retrier(on_retry=retries.append))
     for action, request in (
         ("GetObject", lambda: store.get("marker")),
         ("PutObject", lambda: store.create("marker", b"x")),
@@ -58,4 +58,4 @@ def test_a_refusal_names_the_action_and_the_object_and_is_not_repeated(
             request()
         assert "canary" not in str(caught.value)
         assert "allow the action" in str(caught.value)
-    assert told == []
+    assert retries == []

@@ -1,4 +1,4 @@
-"""Sessions of roles that end while a job runs: the next one is begun in time, or when the store says so."""
+"""Role sessions that end while a job runs are renewed before, or when the store reports that they have expired."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ NOW = 1_700_000_000.0
 
 
 class Sts:
-    """Gives a session of an hour per request, or fails."""
+    """Returns a session of one hour per request, or fails."""
 
     def __init__(self) -> None:
         self.now = NOW
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.error: Exception | None = None
 
     def client(self, base: S3Credentials | None, endpoint: str | None) -> Sts:
@@ -40,14 +40,14 @@ class Sts:
         return self
 
     def close(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
     def assume_role(self, **arguments: Any) -> dict[str, Any]:
-        """Answer as STS does."""
-        self.asked.append(arguments)
+        """Respond like STS."""
+        self.requests.append(arguments)
         if self.error is not None:
             raise self.error
-        given = {"AccessKeyId": f"ASIA{len(self.asked)}", "SecretAccessKey": "s", "SessionToken": "t"}
+        given = {"AccessKeyId": f"ASIA{len(self.requests)}", "SecretAccessKey": "s", "SessionToken": "t"}
         return {"Credentials": {**given, "Expiration": datetime.fromtimestamp(self.now + 3_600, UTC)}}
 
 
@@ -68,18 +68,18 @@ def session(sts: Sts, *, remaining: float | None = 3_600) -> RoleSession:
     return RoleSession(first, sts.client, clock=lambda: sts.now)
 
 
-def test_nobody_is_asked_before_a_session_ends() -> None:
-    """A thousand executors that begin do not mean a thousand requests to STS."""
+def test_no_request_is_sent_before_a_session_ends() -> None:
+    """A thousand new executors do not send a thousand requests to STS."""
     sts = Sts()
     going_on = session(sts)
 
     for sts.now in (NOW, NOW + 3_200):
         assert going_on.current().access_key_id == "ASIA0"
-    assert sts.asked == []
+    assert sts.requests == []
 
 
 def test_the_next_session_begins_minutes_before_the_end_and_by_one_thread() -> None:
-    """With the same arguments; the threads of an upload do not all ask."""
+    """With the same arguments; only one thread of an upload sends the request."""
     sts = Sts()
     going_on = session(sts)
     sts.now = NOW + 3_400
@@ -90,11 +90,11 @@ def test_the_next_session_begins_minutes_before_the_end_and_by_one_thread() -> N
         thread.join()
 
     assert going_on.current().access_key_id == "ASIA1"
-    assert sts.asked == [{"RoleArn": ARN, "RoleSessionName": "tests", "ExternalId": "x", "DurationSeconds": 3600}]
+    assert sts.requests == [{"RoleArn": ARN, "RoleSessionName": "tests", "ExternalId": "x", "DurationSeconds": 3600}]
 
 
-def test_what_the_store_says_counts_more_than_the_clock() -> None:
-    """It says so once for every request that was under way: a session that another thread began is not thrown away."""
+def test_an_expired_session_of_the_store_counts_whatever_the_clock() -> None:
+    """Each running request gets that response: a session that another thread has renewed since is kept."""
     sts = Sts()
     going_on = session(sts, remaining=None)
     with ThreadPoolExecutor(1) as other:
@@ -108,10 +108,10 @@ def test_what_the_store_says_counts_more_than_the_clock() -> None:
         assert going_on.current().access_key_id == "ASIA2"
 
 
-def test_a_failure_while_the_session_is_good_is_a_warning_and_asked_again_later(
+def test_a_failure_while_the_session_is_valid_is_a_warning_and_retried_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Not with every request; when the service is back, it goes on."""
+    """Not with every request; when the service is back, the session is renewed."""
     from botocore.exceptions import EndpointConnectionError
 
     sts = Sts()
@@ -120,7 +120,7 @@ def test_a_failure_while_the_session_is_good_is_a_warning_and_asked_again_later(
     sts.now = NOW + 3_400
     with caplog.at_level(logging.WARNING):
         assert {going_on.current().access_key_id for _ in range(9)} == {"ASIA0"}
-    assert (len(sts.asked), len(caplog.records)) == (1, 1)
+    assert (len(sts.requests), len(caplog.records)) == (1, 1)
     sts.error = None
     sts.now += 31
     assert going_on.current().access_key_id == "ASIA2"
@@ -138,7 +138,7 @@ def test_a_failure_while_the_session_is_good_is_a_warning_and_asked_again_later(
 def test_a_role_that_cannot_be_assumed_any_more_is_an_error_that_names_it(
     code: str, base: S3Credentials | None, kind: type[KafkaS3Error]
 ) -> None:
-    """Terminal only where whoever assumed it is refused now; another machine's identity says nothing of that."""
+    """Terminal only if the base credentials are refused; this machine's identity may be another one."""
     from botocore.exceptions import ClientError
 
     sts = Sts()
@@ -154,7 +154,7 @@ def test_a_role_that_cannot_be_assumed_any_more_is_an_error_that_names_it(
     assert (caught.value.__cause__, caught.value.__suppress_context__) == (None, True)
 
 
-def test_a_role_shows_no_secrets_and_travels() -> None:
+def test_a_role_shows_no_secrets_and_can_be_sent() -> None:
     """Executors get it by pickle, the driver by a file."""
     credentials = S3Credentials(access_key_id="A", secret_access_key="canary", role=role())
     assert "canary" not in f"{credentials!r} {credentials} {role()!r} {role()}"
@@ -167,7 +167,7 @@ def test_a_role_shows_no_secrets_and_travels() -> None:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[str, RoleSessions]]:
-    """Address of a server that only sessions of a role may use, and who gives them."""
+    """Address of a server that only sessions of a role may use, and the STS that returns them."""
     gates: list[RoleSessions] = []
 
     def middleware(application: Any) -> RoleSessions:
@@ -179,7 +179,7 @@ def served() -> Iterator[tuple[str, RoleSessions]]:
 
 
 def store_of(endpoint: str, **more: Any) -> DurableStore:
-    """The bucket, by a session that nobody gave."""
+    """The bucket, with a session that STS did not return."""
     settings = S3Settings(endpoint_url=endpoint, region="us-east-1", addressing_style="path")
     assumed = role(sts_endpoint=endpoint, **more)
     stale = S3Credentials(access_key_id="ASIASTALE", secret_access_key="x", expires_at=1.0, role=assumed)
@@ -189,7 +189,7 @@ def store_of(endpoint: str, **more: Any) -> DurableStore:
 def test_every_kind_of_request_survives_the_end_of_a_session(
     served: tuple[str, RoleSessions],
 ) -> None:
-    """ExpiredToken, and the bare 400 that HEAD gets: one new session, the same request again, and nothing by half."""
+    """ExpiredToken, and the bare 400 of HEAD: one new session, the same request again, and no partial effect."""
     endpoint, sessions = served
     store = store_of(endpoint)
     store.create("marker", b"1")
@@ -214,25 +214,27 @@ def test_every_kind_of_request_survives_the_end_of_a_session(
         assert request()
         assert len(sessions.given) == before + number
     assert {info.key for info in store.list("")} == {"marker", "plan", "object"}
-    # One for each, and one for the region that botocore asks for after the answer to HEAD.
+    # One for each, and one for the region that botocore requests after the response to HEAD.
     assert sessions.turned_away == 8
 
 
 def test_a_web_identity_assumes_the_role_by_its_file(served: tuple[str, RoleSessions], tmp_path: Path) -> None:
-    """Without any credentials; the file is read anew every time, since somebody else renews it."""
+    """Without any credentials; the file is read again every time, since another process renews it."""
     endpoint, sessions = served
     token = tmp_path / "token"
     token.write_text("identity-1")
     assert store_of(endpoint, base=None, token_file=str(token)).get("nothing") is None
     assert sessions.given[-1]["WebIdentityToken"] == "identity-1"
     token.unlink()
-    with pytest.raises(TransientError, match="cannot be assumed again: FileNotFoundError"):
+    with pytest.raises(TransientError, match="the role cannot be assumed again: FileNotFoundError"):
         store_of(endpoint, base=None, token_file=str(token)).get("nothing")
 
 
-def test_who_may_not_assume_the_role_is_told_so(served: tuple[str, RoleSessions]) -> None:
-    """The base credentials are refused: terminal, and nothing of them is shown."""
+def test_credentials_that_may_not_assume_the_role_are_an_error(served: tuple[str, RoleSessions]) -> None:
+    """The base credentials are refused: terminal, and they are not shown."""
     stranger = S3Credentials(access_key_id="AKIASTRANGER", secret_access_key="canary-stranger")
-    with pytest.raises(AccessDeniedError, match=rf"{ARN}.*let the connection's credentials assume the role") as caught:
+    with pytest.raises(
+        AccessDeniedError, match=rf"{ARN}.*allow the connection's credentials to assume the role"
+    ) as caught:
         store_of(served[0], base=stranger).get("nothing")
     assert "canary" not in str(caught.value)

@@ -6,7 +6,6 @@ import pickle
 import re
 import socket
 import threading
-import time
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +25,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UnsupportedStoreError,
 )
 from airflow_provider_kafka_s3.retry import Retrier, RetryDetails
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from dev.certificates import Authority, server_context
 from dev.s3_server import ThreadedS3Server
@@ -41,7 +40,7 @@ Fault = Callable[["WSGIApplication", "WSGIEnvironment", "StartResponse"], Iterab
 
 
 class Switch:
-    """Stands between network and store, and does what it is told to the requests that pass."""
+    """A WSGI middleware in front of the store that applies a fault to requests."""
 
     def __init__(self, app: WSGIApplication) -> None:
         self.app = app
@@ -49,7 +48,7 @@ class Switch:
         self.seen: list[str] = []
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Pass the request on, or to the fault."""
+        """Forward the request to the store, or to the fault."""
         self.seen.append(environ["REQUEST_METHOD"])
         if self.fault is None:
             return self.app(environ, start_response)
@@ -57,7 +56,7 @@ class Switch:
 
 
 class Wire:
-    """A server with a switch, and a way to reach it."""
+    """A server with a switch, and its address."""
 
     def __init__(self) -> None:
         self._switches: list[Switch] = []
@@ -96,7 +95,7 @@ def key() -> str:
 
 
 def answering(status: str, body: bytes = b"", **headers: str) -> Fault:
-    """The store is not asked; this is the answer."""
+    """A fault that sends this response instead of the store's."""
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         start_response(status, [(name.replace("_", "-"), value) for name, value in headers.items()])
@@ -106,7 +105,7 @@ def answering(status: str, body: bytes = b"", **headers: str) -> Fault:
 
 
 def response_lost(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    """The store applies the request; the connection breaks before the answer."""
+    """The store applies the request; the connection breaks before the response."""
     list(app(environ, start_response))
     raise ConnectionResetError
 
@@ -117,26 +116,28 @@ def durable(store: S3Store, **how: Any) -> DurableStore:
 
 
 def test_five_seconds_of_503_pass_with_the_defaults(wire: Wire, key: str) -> None:
-    """A store that throttles everything for five seconds delays a write and loses nothing."""
-    end = time.monotonic() + 5
-    seen: list[RetryDetails] = []
+    """A store that throttles all requests for five seconds delays a write; nothing is lost."""
+    now, seen = 0.0, list[RetryDetails]()
+
+    def pass_time(seconds: float) -> None:
+        nonlocal now
+        now += seconds
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if time.monotonic() < end:
+        if now < 5:
             return answering("503 Slow Down")(app, environ, start_response)
         return app(environ, start_response)
 
     wire.switch.fault = fault
-    safe = durable(wire.store(), on_retry=seen.append)
+    safe = durable(wire.store(), sleep=pass_time, monotonic=lambda: now, on_retry=seen.append)
     assert safe.create(key, b"body") == b"body"
-    assert time.monotonic() >= end
     assert seen
     assert all(details.throttled for details in seen)
     assert safe.get(key).body == b"body"  # type: ignore[union-attr]
 
 
 def test_each_request_is_sent_once(wire: Wire, key: str) -> None:
-    """Neither writes nor reads are repeated by botocore: only our own loop does that."""
+    """Only the package's retry loop repeats requests, not botocore."""
     wire.switch.fault = answering("500 Internal Server Error")
     store = wire.store()
     calls: list[Callable[[], object]] = [
@@ -159,8 +160,8 @@ def test_each_request_is_sent_once(wire: Wire, key: str) -> None:
         assert len(wire.switch.seen) == 1
 
 
-def test_retry_after_of_the_answer_is_kept(wire: Wire, key: str) -> None:
-    """The store's own wish reaches the retry loop."""
+def test_retry_after_of_the_response_is_kept(wire: Wire, key: str) -> None:
+    """The retry loop gets the store's value."""
     wire.switch.fault = answering("503 Slow Down", Retry_After="17")
     with pytest.raises(ThrottledError) as caught:
         wire.store().head(key)
@@ -168,7 +169,7 @@ def test_retry_after_of_the_answer_is_kept(wire: Wire, key: str) -> None:
 
 
 def test_lost_response_is_unknown_and_the_write_stays(wire: Wire, key: str) -> None:
-    """The write was applied although nobody heard so; reading back settles it."""
+    """The write was applied although its response was lost; a read shows it."""
     store = wire.store()
     wire.switch.fault = response_lost
     with pytest.raises(UnknownOutcomeError):
@@ -178,13 +179,13 @@ def test_lost_response_is_unknown_and_the_write_stays(wire: Wire, key: str) -> N
 
 
 def test_200_with_an_error_inside_is_unknown(wire: Wire, key: str) -> None:
-    """Complete may begin with 200 and end in an error; then nobody knows."""
+    """Complete may begin with 200 and end with an error; then the outcome is unknown."""
     store = wire.store()
     upload_id = store.create_upload(key)
     part = store.upload_part(key, upload_id, 1, b"x")
     body = b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>try again</Message></Error>"
     wire.switch.fault = answering("200 OK", body, Content_Type="application/xml")
-    assert durable(store).complete(key, upload_id, [part]) is CompleteAnswer.UNKNOWN
+    assert durable(store).complete(key, upload_id, [part]) is CompleteResult.UNKNOWN
 
 
 NOT_IMPLEMENTED = answering(
@@ -197,7 +198,7 @@ NOT_IMPLEMENTED = answering(
 def without_conditions(
     app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse
 ) -> Iterable[bytes]:
-    """A store that implements no If-None-Match."""
+    """A store that does not implement If-None-Match."""
     handler = NOT_IMPLEMENTED if "HTTP_IF_NONE_MATCH" in environ else lambda app, *rest: app(*rest)
     return handler(app, environ, start_response)
 
@@ -205,20 +206,20 @@ def without_conditions(
 def test_complete_goes_without_a_condition_where_the_store_has_none(
     wire: Wire, key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The condition of Complete is dropped when the store does not implement it: once for all, and said once."""
+    """If the store does not implement the condition of Complete, it is left out of all requests, with one warning."""
     wire.switch.fault = without_conditions
     store = wire.store()
     for n in range(2):
         upload_id = store.create_upload(f"{key}/{n}")
         part = store.upload_part(f"{key}/{n}", upload_id, 1, b"body")
         wire.switch.seen.clear()
-        assert durable(store).complete(f"{key}/{n}", upload_id, [part]) is CompleteAnswer.DONE
+        assert durable(store).complete(f"{key}/{n}", upload_id, [part]) is CompleteResult.DONE
         assert wire.switch.seen == ["POST"] * (2 - n)
         assert store.get(f"{key}/{n}").body == b"body"  # type: ignore[union-attr]
     assert caplog.text.count("does not implement If-None-Match on Complete") == 1
 
 
-def test_conditions_of_puts_are_never_dropped(wire: Wire, key: str) -> None:
+def test_conditions_of_puts_are_never_left_out(wire: Wire, key: str) -> None:
     """Without create-only PUTs runs could lose records, so a store that has none is refused, whatever Complete does."""
     wire.switch.fault = without_conditions
     store = wire.store()
@@ -230,7 +231,7 @@ def test_conditions_of_puts_are_never_dropped(wire: Wire, key: str) -> None:
 
 
 def test_store_without_complete_is_refused(wire: Wire, key: str) -> None:
-    """A store that does not implement the request itself is asked once more, and no further."""
+    """If the store does not implement the request itself, it is sent once more, and not again."""
     store = wire.store()
     wire.switch.fault = NOT_IMPLEMENTED
     wire.switch.seen.clear()
@@ -239,10 +240,8 @@ def test_store_without_complete_is_refused(wire: Wire, key: str) -> None:
     assert wire.switch.seen == ["POST"] * 2
 
 
-def test_requests_beyond_the_connections_wait_for_a_free_one(
-    wire: Wire, key: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The client opens no more than it keeps, so none is dropped with a warning, and every request is answered."""
+def test_requests_wait_for_a_free_connection(wire: Wire, key: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The client opens no more than it keeps, so none is discarded with a warning; every request gets a response."""
     lock, under_way, most = threading.Lock(), 0, 0
 
     def counting(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -264,8 +263,8 @@ def test_requests_beyond_the_connections_wait_for_a_free_one(
     assert caplog.messages == []
 
 
-def test_names_of_metadata_are_lower_case_however_they_come(wire: Wire, key: str) -> None:
-    """A store or proxy that writes header names in its own way does not make our objects look foreign."""
+def test_names_of_metadata_are_lower_case_whatever_the_response(wire: Wire, key: str) -> None:
+    """A store or proxy that changes the case of header names does not make objects look foreign."""
 
     def canonicalising(
         app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse
@@ -278,12 +277,12 @@ def test_names_of_metadata_are_lower_case_however_they_come(wire: Wire, key: str
     wire.switch.fault = canonicalising
     store = wire.store()
     store.put_new(key, b"body", metadata={"kafka-s3-batch": "Seven"})
-    answers = [store.head(key), store.get(key), store.get(key, start=1, end=2), store.get(key, start=9)]
-    assert [answer and answer.metadata for answer in answers] == [{"kafka-s3-batch": "Seven"}] * 4
+    results = [store.head(key), store.get(key), store.get(key, start=1, end=2), store.get(key, start=9)]
+    assert [result and result.metadata for result in results] == [{"kafka-s3-batch": "Seven"}] * 4
 
 
 @pytest.mark.parametrize("ranged", [False, True])
-def test_truncated_answer_is_not_taken_for_the_object(wire: Wire, key: str, ranged: bool) -> None:
+def test_truncated_response_is_not_taken_for_the_object(wire: Wire, key: str, ranged: bool) -> None:
     """A GET that ends early is an error, never a shorter object."""
     store = wire.store()
     store.put_new(key, b"0123456789")
@@ -299,8 +298,8 @@ def test_truncated_answer_is_not_taken_for_the_object(wire: Wire, key: str, rang
         store.get(key, start=0 if ranged else None, end=9 if ranged else None)
 
 
-def test_damaged_answer_is_not_taken_for_the_object(wire: Wire, key: str) -> None:
-    """Where the store has a checksum, a flipped byte of a GET is found."""
+def test_corrupt_response_is_not_taken_for_the_object(wire: Wire, key: str) -> None:
+    """If the store has a checksum, a flipped byte of a GET is detected."""
     store = wire.store()
     store.put_new(key, b"0123456789")
 
@@ -308,12 +307,12 @@ def test_damaged_answer_is_not_taken_for_the_object(wire: Wire, key: str) -> Non
         return [b"".join(app(environ, start_response)).replace(b"5", b"6")]
 
     wire.switch.fault = fault
-    with pytest.raises(TransientError, match="damaged"):
+    with pytest.raises(TransientError, match="corrupted in transit"):
         store.get(key)
 
 
-def test_damaged_body_is_refused_by_the_store(wire: Wire, key: str) -> None:
-    """The checksum that goes with a body is checked at the other end; a repeat may cure it."""
+def test_corrupt_body_is_refused_by_the_store(wire: Wire, key: str) -> None:
+    """The store verifies the checksum of a body; a repetition may succeed."""
     store = wire.store()
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -329,15 +328,15 @@ def test_damaged_body_is_refused_by_the_store(wire: Wire, key: str) -> None:
     assert store.head(key) is None
 
 
-def test_request_that_hangs_is_unknown_and_may_come_true_later(wire: Wire, key: str) -> None:
-    """After a read timeout the write may still be applied: a held request, released later."""
+def test_request_that_hangs_is_unknown_and_may_be_applied_later(wire: Wire, key: str) -> None:
+    """After a read timeout the write may still be applied: a delayed request, released later."""
     held, applied = threading.Event(), threading.Event()
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         held.wait(30)
-        answer = list(app(environ, start_response))
+        response = list(app(environ, start_response))
         applied.set()
-        return answer
+        return response
 
     wire.switch.fault = fault
     with pytest.raises(UnknownOutcomeError, match="ReadTimeoutError"):
@@ -349,8 +348,8 @@ def test_request_that_hangs_is_unknown_and_may_come_true_later(wire: Wire, key: 
     assert wire.store().get(key).body == b"late"  # type: ignore[union-attr]
 
 
-def test_bodies_go_unsigned_with_their_crc32(wire: Wire, key: str) -> None:
-    """Hashing bodies for the signature would cost three times the CPU of sending them; their CRC32 goes with them."""
+def test_bodies_are_sent_unsigned_with_their_crc32(wire: Wire, key: str) -> None:
+    """Hashing bodies for the signature would need three times the CPU time; their CRC32 is sent instead."""
     seen: list[tuple[str, str]] = []
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -365,8 +364,8 @@ def test_bodies_go_unsigned_with_their_crc32(wire: Wire, key: str) -> None:
     assert seen == [("UNSIGNED-PAYLOAD", "NSRBwg==")] * 2
 
 
-def test_nobody_listening_is_transient() -> None:
-    """A store that is down is worth another try, and nothing was sent."""
+def test_refused_connection_is_transient() -> None:
+    """The store may be running later, and nothing was sent."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{reserved.getsockname()[1]}"
@@ -377,7 +376,7 @@ def test_nobody_listening_is_transient() -> None:
 
 
 def test_certificates_are_checked_against_the_bundle(tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TLS works with the right bundle, by setting or by environment; a wrong certificate is told as what it may be."""
+    """TLS works with the right bundle, by setting or by environment; the error of a wrong certificate has the cause."""
     monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
     authority = Authority(tmp_path)
     bundle = str(authority.certificate)
@@ -388,14 +387,14 @@ def test_certificates_are_checked_against_the_bundle(tmp_path: Path, key: str, m
             return S3Store(make_client(found, ANY), "over-tls")
 
         store(ca_bundle=bundle).put_new(key, b"secret")
-        with pytest.raises(ConfigurationError, match="check ca_bundle"):
+        with pytest.raises(ConfigurationError, match="check the endpoint's certificate and ca_bundle"):
             store().get(key)
         monkeypatch.setenv("AWS_CA_BUNDLE", bundle)
         assert store().get(key).body == b"secret"  # type: ignore[union-attr]
 
 
 def test_missing_bucket_is_named(wire: Wire, key: str) -> None:
-    """Every request but HEAD, whose answer has no body, tells a missing bucket from a missing key."""
+    """Every request but HEAD, whose response has no body, distinguishes a missing bucket from a missing key."""
     store = wire.store("no-such-bucket")
     calls: list[Callable[[], object]] = [
         lambda: store.get(key),
@@ -418,7 +417,7 @@ def test_missing_bucket_is_named(wire: Wire, key: str) -> None:
 def two_uploads_a_page(
     app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse
 ) -> Iterable[bytes]:
-    """ListMultipartUploads as S3 pages it: by key, then by upload id; a key marker alone skips all of that key."""
+    """ListMultipartUploads with S3's pages: by key, then by upload ID; a key marker alone skips the key's uploads."""
     query = dict(urllib.parse.parse_qsl(environ["QUERY_STRING"], keep_blank_values=True))
     if environ["REQUEST_METHOD"] != "GET" or "uploads" not in query:
         return app(environ, start_response)
@@ -441,7 +440,7 @@ def two_uploads_a_page(
 
 @pytest.mark.parametrize("names", ["abcde", "abbbbbc", "bbbb", "ab"])
 def test_all_pages_of_pending_uploads_are_read(wire: Wire, key: str, names: str) -> None:
-    """What the store lists on later pages is listed too, also where a page ends between two uploads of one key."""
+    """Also where a page ends between two uploads of one key."""
     store = wire.store()
     begun = sorted((f"{key}/{name}", store.create_upload(f"{key}/{name}")) for name in names)
     wire.switch.fault = two_uploads_a_page
@@ -451,7 +450,7 @@ def test_all_pages_of_pending_uploads_are_read(wire: Wire, key: str, names: str)
 
 
 def test_no_credentials_is_access_denied(monkeypatch: pytest.MonkeyPatch, wire: Wire, key: str) -> None:
-    """Without credentials anywhere the error says how to give them."""
+    """Without any credentials the error contains how to configure them."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
@@ -463,22 +462,22 @@ def test_no_credentials_is_access_denied(monkeypatch: pytest.MonkeyPatch, wire: 
 
 
 def test_credentials_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, wire: Wire, key: str) -> None:
-    """Executors use whatever boto3 finds."""
+    """Executors use boto3's own chain."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any-secret")
     settings = S3Settings(endpoint_url=wire.server.endpoint, region="us-east-1")
     assert S3Store(make_client(settings), BUCKET).get(key) is None
 
 
-def test_credentials_do_not_show() -> None:
-    """Neither repr nor str of credentials tells anything; settings hold none."""
+def test_credentials_are_not_shown() -> None:
+    """Neither repr nor str of credentials contains them; settings have none."""
     secret = S3Credentials(access_key_id="AKIDX", secret_access_key="SECRETX", session_token="TOKENX")
     for text in (repr(secret), str(secret), f"{secret}", repr([secret])):
         assert text.strip("[]") == "S3Credentials(REDACTED)"
 
 
-def test_settings_travel_between_processes() -> None:
-    """Executors make their own client from the settings they are sent."""
+def test_settings_can_be_sent_between_processes() -> None:
+    """Executors make their own client from the settings."""
     settings = S3Settings(endpoint_url="http://127.0.0.1:9000", region="eu-north-1", addressing_style="path")
     assert pickle.loads(pickle.dumps(settings)) == settings
 
@@ -496,13 +495,13 @@ def test_settings_travel_between_processes() -> None:
     ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
-    """Settings that cannot work name the setting, and do not repeat a password that was put into them."""
+    """The error names the setting, and does not contain a password in it."""
     with pytest.raises(ConfigurationError, match=next(iter(wrong))) as caught:
         S3Settings(**wrong)
     assert "secret-word" not in str(caught.value)
 
 
 def test_region_that_is_none_is_a_configuration_error() -> None:
-    """What boto3 does not accept is explained as a setting."""
+    """A region that boto3 does not accept is an error about the setting."""
     with pytest.raises(ConfigurationError, match="cannot make an S3 client"):
         make_client(S3Settings(region="not a region"), ANY)

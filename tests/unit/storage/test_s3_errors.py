@@ -1,4 +1,4 @@
-"""Every failure of an S3 client becomes the one error that says what to do about it, and shows no secret."""
+"""Every failure of an S3 client becomes the error with what to do about it, and shows no secret."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from airflow_provider_kafka_s3.exceptions import (
     UploadGone,
     UploadRefused,
 )
-from airflow_provider_kafka_s3.storage.s3_errors import KeyAbsent, Kind, RangeBeyondEnd, translate
+from airflow_provider_kafka_s3.storage.s3_errors import KeyAbsent, RangeBeyondEnd, RequestKind, translate
 
-ALL: tuple[Kind, ...] = get_args(Kind)
-CONDITIONAL: tuple[Kind, ...] = ("create", "replace", "complete")
+ALL: tuple[RequestKind, ...] = get_args(RequestKind)
+CONDITIONAL: tuple[RequestKind, ...] = ("create", "replace", "complete")
 URL = "https://s3.example/b/k?X-Amz-Signature=5ecre7&uploadId=u"
 
 
-def answer(code: str, status: int, message: str = "what the store said", **headers: str) -> ClientError:
-    """The store's answer, as botocore raises it."""
+def response(code: str, status: int, message: str = "reason of the store", **headers: str) -> ClientError:
+    """An error response of the store, as botocore raises it."""
     response: Any = {
         "Error": {"Code": code, "Message": message},
         "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": headers},
@@ -39,8 +39,8 @@ def answer(code: str, status: int, message: str = "what the store said", **heade
     return ClientError(response, "Operation")
 
 
-def meaning(error: Exception, kind: Kind = "create") -> KafkaS3Error:
-    """The translation, which must exist."""
+def meaning(error: Exception, kind: RequestKind = "create") -> KafkaS3Error:
+    """The translated error, which must exist."""
     found = translate(error, kind=kind, action="PutObject", where="s3://b/k")
     assert found is not None
     return found
@@ -101,12 +101,14 @@ def meaning(error: Exception, kind: Kind = "create") -> KafkaS3Error:
         ("InvalidArgument", 400, ALL, ConfigurationError),
     ],
 )
-def test_answers_of_the_store(code: str, status: int, kinds: tuple[Kind, ...], expected: type[KafkaS3Error]) -> None:
-    """Code first, then status, then what the request was about; the message names action, object and code."""
+def test_responses_of_the_store(
+    code: str, status: int, kinds: tuple[RequestKind, ...], expected: type[KafkaS3Error]
+) -> None:
+    """Code first, then status, then the kind of request; the message names action, object and code."""
     for kind in kinds:
-        found = meaning(answer(code, status), kind)
+        found = meaning(response(code, status), kind)
         assert type(found) is expected, kind
-        assert str(found).startswith(f"{status} {code}: what the store said (PutObject s3://b/k)")
+        assert str(found).startswith(f"{status} {code}: reason of the store (PutObject s3://b/k)")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_answers_of_the_store(code: str, status: int, kinds: tuple[Kind, ...], e
     ],
 )
 def test_failures_of_the_client(error: Exception, expected: type[KafkaS3Error]) -> None:
-    """What never reached the store is transient, what may have is unknown, what cannot be sent is configuration."""
+    """Not sent is transient, possibly applied is unknown, impossible to send is configuration."""
     found = meaning(error)
     assert type(found) is expected
     assert "PutObject s3://b/k" in str(found)
@@ -151,8 +153,8 @@ def test_failures_of_the_client(error: Exception, expected: type[KafkaS3Error]) 
     ],
 )
 def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], seconds: float | None) -> None:
-    """Both forms of the header count; a date against the store's own clock."""
-    found = meaning(answer("SlowDown", 503, **headers))
+    """Both forms of the header are supported; a date is relative to the store's clock."""
+    found = meaning(response("SlowDown", 503, **headers))
     assert isinstance(found, ThrottledError)
     assert found.retry_after == seconds
 
@@ -162,24 +164,24 @@ def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], seconds: floa
     [
         b.ReadTimeoutError(endpoint_url=URL),
         b.EndpointConnectionError(endpoint_url=URL),
-        answer("InvalidAccessKeyId", 403, "key AKIAIOSFODNN7EXAMPLE does not exist"),
-        answer("AccessDenied", 403, f"GET {URL} is not allowed"),
+        response("InvalidAccessKeyId", 403, "key AKIAIOSFODNN7EXAMPLE does not exist"),
+        response("AccessDenied", 403, f"GET {URL} is not allowed"),
     ],
 )
 def test_messages_show_no_secrets(error: Exception) -> None:
-    """Query strings (signatures, upload ids) and access keys are cut out, whoever wrote them."""
+    """Query strings (signatures, upload IDs) and access keys are removed, whoever wrote them."""
     message = str(meaning(error))
     assert "5ecre7" not in message
     assert "AKIA" not in message
 
 
-def test_long_answers_are_cut() -> None:
-    """A page of HTML in place of an answer does not fill the log."""
-    assert len(str(meaning(answer("500", 500, "<html>" * 10_000)))) < 500
+def test_long_responses_are_truncated() -> None:
+    """A page of HTML instead of a response does not fill the log."""
+    assert len(str(meaning(response("500", 500, "<html>" * 10_000)))) < 500
 
 
-def test_bugs_are_not_dressed_up() -> None:
-    """What neither the store nor the network said stays what it is."""
+def test_bugs_are_not_translated() -> None:
+    """An error that neither the store nor the network caused is raised as it is."""
     assert translate(KeyError("x"), kind="get", action="GetObject", where="s3://b/k") is None
 
 
@@ -195,13 +197,13 @@ def test_bugs_are_not_dressed_up() -> None:
         (416, ("get",), RangeBeyondEnd),
     ],
 )
-@pytest.mark.parametrize("code", ["", "status", "SomethingOfItsOwn"], ids=["no-code", "status", "unknown-code"])
-def test_a_status_counts_where_the_code_says_nothing(
-    code: str, status: int, kinds: tuple[Kind, ...], expected: type[KafkaS3Error]
+@pytest.mark.parametrize("code", ["", "status", "UnknownCode"], ids=["no-code", "status", "unknown-code"])
+def test_the_status_is_used_if_there_is_no_known_code(
+    code: str, status: int, kinds: tuple[RequestKind, ...], expected: type[KafkaS3Error]
 ) -> None:
-    """A proxy has cut the body off, or the store names the case in its own way: the protocol goes on as with S3."""
+    """A proxy has removed the body, or the store has a code of its own: the protocol works as with S3."""
     for kind in kinds:
-        assert type(meaning(answer(str(status) if code == "status" else code, status), kind)) is expected, kind
+        assert type(meaning(response(str(status) if code == "status" else code, status), kind)) is expected, kind
 
 
 @pytest.mark.parametrize("status", [0, 200, 400, 418])
@@ -223,14 +225,14 @@ def test_a_status_counts_where_the_code_says_nothing(
         ("AccessDenied", ALL, AccessDeniedError),
     ],
 )
-def test_a_code_counts_whatever_its_status(
-    code: str, status: int, kinds: tuple[Kind, ...], expected: type[KafkaS3Error]
+def test_the_code_is_used_whatever_the_status(
+    code: str, status: int, kinds: tuple[RequestKind, ...], expected: type[KafkaS3Error]
 ) -> None:
-    """Complete may answer 200 with an error in its body, and stores choose statuses of their own."""
+    """Complete may respond 200 with an error in its body, and stores choose other statuses."""
     for kind in kinds:
-        assert type(meaning(answer(code, status), kind)) is expected, kind
+        assert type(meaning(response(code, status), kind)) is expected, kind
 
 
 def test_an_unknown_error_inside_of_a_200_decides_nothing() -> None:
-    """Complete begins its answer before it has ended: whatever the error says, the object may come yet."""
-    assert type(meaning(answer("SomethingOfItsOwn", 200), "complete")) is UnknownOutcomeError
+    """Complete begins its response before it has ended: whatever the error, the object may appear later."""
+    assert type(meaning(response("UnknownCode", 200), "complete")) is UnknownOutcomeError

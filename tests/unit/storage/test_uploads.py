@@ -1,4 +1,4 @@
-"""Uploads in parts: boundaries, order, memory, failures, and what is left behind."""
+"""Multipart uploads: boundaries, order, memory, failures, and pending uploads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage import uploads
-from airflow_provider_kafka_s3.storage.durable import CompleteAnswer, DurableStore
+from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.port import Part
 from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
@@ -34,7 +34,7 @@ PART = 5 * MIB
 
 
 def durable(store: Any) -> DurableStore:
-    """The store with one try for everything."""
+    """The store with one try for every request."""
     return DurableStore(store, Retrier(RetryPolicy(max_retries=0), sleep=lambda _: None))
 
 
@@ -44,16 +44,16 @@ def noise(size: int, seed: int) -> bytes:
 
 
 def completed(store: MemoryStore, finished: FinishedUpload) -> bytes:
-    """Complete as the driver would, and read the object."""
-    answer = durable(store).complete(finished.key, finished.upload_id, finished.parts)
-    assert answer is CompleteAnswer.DONE
+    """Complete like the driver, and read the object."""
+    result = durable(store).complete(finished.key, finished.upload_id, finished.parts)
+    assert result is CompleteResult.DONE
     stored = store.get(finished.key)
     assert stored is not None
     return stored.body
 
 
 class Observed(MemoryStore):
-    """A memory store that remembers the parts that came, and may hold or fail them."""
+    """A memory store that records uploaded parts, and may delay or fail them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Observed(MemoryStore):
         self.waiting = threading.Semaphore(0)
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
-        """Announce the part, wait for the gate, fail or remember."""
+        """Report the part, wait for the gate, then fail or record it."""
         self.waiting.release()
         self.gate.wait()
         if number in self.failures:
@@ -114,8 +114,8 @@ def test_parts_have_exactly_the_part_size(store: Observed, pool: UploadPool, siz
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 2 * PART), max_size=8), st.sampled_from([1, PART // 2, 64 * MIB]))
-def test_writes_and_memory_do_not_move_part_boundaries(writes: list[int], memory: int) -> None:
-    """However the bytes come, and however little memory there is, the parts are the same."""
+def test_writes_and_memory_do_not_change_part_boundaries(writes: list[int], memory: int) -> None:
+    """Whatever the sizes of the writes and the memory, the parts are the same."""
     store = Observed()
     body = noise(sum(writes), len(writes))
     with UploadPool(durable(store), part_size=PART, memory=memory) as pool:
@@ -132,7 +132,7 @@ def test_writes_and_memory_do_not_move_part_boundaries(writes: list[int], memory
 
 
 def test_many_open_objects_stay_within_the_budget(store: Observed, tmp_path: Path) -> None:
-    """400 objects of 1 MiB that grow side by side need 16 MiB of memory, and come out byte for byte."""
+    """400 objects of 1 MiB that grow at the same time need 16 MiB of memory, and are stored byte for byte."""
     budget, piece, count = 16 * MIB, 64 * 1024, 400
     bodies = [noise(MIB, n) for n in range(count)]
     with UploadPool(durable(store), part_size=PART, memory=budget, spill_dir=str(tmp_path)) as pool:
@@ -154,7 +154,7 @@ def test_many_open_objects_stay_within_the_budget(store: Observed, tmp_path: Pat
 
 
 def test_largest_buffers_are_spilled_first(pool: UploadPool, store: Observed) -> None:
-    """A small object stays in memory while a large one makes room."""
+    """A small object stays in memory while a large one is spilled."""
     with UploadPool(durable(store), part_size=PART, memory=2 * MIB) as small:
         little, large = small.open("little"), small.open("large")
         little.write(b"x" * 1_000)
@@ -164,7 +164,7 @@ def test_largest_buffers_are_spilled_first(pool: UploadPool, store: Observed) ->
 
 
 def test_spilled_space_is_used_again(store: Observed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One object after another takes the room that the one before gave back."""
+    """Each object uses the slot of the one before."""
     furthest = 0
     pwrite = os.pwrite
 
@@ -184,7 +184,7 @@ def test_spilled_space_is_used_again(store: Observed, tmp_path: Path, monkeypatc
 
 
 def test_nothing_is_sent_for_an_object_that_has_no_full_part(store: Observed, pool: UploadPool) -> None:
-    """An upload is begun with its first part, so what fails early leaves nothing pending."""
+    """An upload is created with its first part, so an early failure leaves no pending upload."""
     upload = pool.open("k")
     upload.write(bytes(PART - 1))
     assert upload.upload_id is None
@@ -192,7 +192,7 @@ def test_nothing_is_sent_for_an_object_that_has_no_full_part(store: Observed, po
 
 
 def test_sealed_uploads_overlap(store: Observed, pool: UploadPool) -> None:
-    """Sealing does not wait: two objects' parts are at the store at the same time."""
+    """Sealing does not wait: parts of two objects are sent at the same time."""
     store.gate.clear()
     opened = [pool.open(str(n)) for n in range(2)]
     for upload in opened:
@@ -204,8 +204,8 @@ def test_sealed_uploads_overlap(store: Observed, pool: UploadPool) -> None:
     assert [upload.finish().size for upload in opened] == [1, 1]
 
 
-def test_writer_waits_while_too_many_parts_are_on_their_way(store: Observed) -> None:
-    """A store that does not answer stops the writer instead of filling memory: 2 parts per thread, no more."""
+def test_writer_blocks_while_too_many_parts_are_queued(store: Observed) -> None:
+    """A store that does not respond blocks the writer instead of filling memory: at most 2 parts per thread."""
     store.gate.clear()
     with UploadPool(durable(store), part_size=PART, threads=1) as pool:
         upload = pool.open("k")
@@ -222,8 +222,8 @@ def test_writer_waits_while_too_many_parts_are_on_their_way(store: Observed) -> 
 
 
 @pytest.mark.parametrize("error", [AccessDeniedError("403"), UnknownOutcomeError("reset"), RuntimeError("bug")])
-def test_failing_part_surfaces_at_the_next_call(store: Observed, pool: UploadPool, error: Exception) -> None:
-    """What a thread met is raised by whatever the caller does next, on any upload; further parts are not sent."""
+def test_error_of_a_part_is_raised_by_the_next_call(store: Observed, pool: UploadPool, error: Exception) -> None:
+    """By the next call on any upload; further parts are not sent."""
     store.failures[2] = error
     bad, other = pool.open("bad"), pool.open("other")
     with pytest.raises(type(error)):
@@ -234,8 +234,8 @@ def test_failing_part_surfaces_at_the_next_call(store: Observed, pool: UploadPoo
     assert ("other", 1) not in store.sizes
 
 
-def test_failing_last_part_surfaces_at_finish(store: Observed, pool: UploadPool) -> None:
-    """An object is not finished when its last part is not with the store."""
+def test_error_of_the_last_part_is_raised_by_finish(store: Observed, pool: UploadPool) -> None:
+    """An object is not finished if its last part is not stored."""
     store.failures[1] = UnknownOutcomeError("reset")
     upload = pool.open("k")
     upload.write(b"x")
@@ -244,7 +244,7 @@ def test_failing_last_part_surfaces_at_finish(store: Observed, pool: UploadPool)
 
 
 def test_abort_all_leaves_nothing_pending(store: Observed, pool: UploadPool) -> None:
-    """Finished, half-sent and failed uploads of the pool are aborted; others' and objects stay; the pool is closed."""
+    """Finished, incomplete and failed uploads of the pool are aborted, and it is closed; others and objects stay."""
     foreign = store.create_upload("foreign")
     done = pool.open("done")
     done.finish()
@@ -257,10 +257,10 @@ def test_abort_all_leaves_nothing_pending(store: Observed, pool: UploadPool) -> 
         half.write(b"x")
 
 
-def test_abort_all_goes_on_when_one_abort_fails(
+def test_abort_all_continues_when_one_abort_fails(
     store: Observed, pool: UploadPool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be aborted is logged, and the rest is aborted."""
+    """An upload that cannot be aborted is logged, and the others are aborted."""
     for key in "abc":
         pool.open(key).finish()
     abort = store.abort_upload
@@ -277,7 +277,7 @@ def test_abort_all_goes_on_when_one_abort_fails(
 
 
 def test_closing_aborts_nothing(store: Observed) -> None:
-    """Leaving the pool, even by an error, keeps the uploads: a decision may list them."""
+    """Closing the pool, also after an error, keeps the uploads: a manifest may list them."""
 
     def task(pool: UploadPool) -> None:
         with pool:
@@ -292,23 +292,23 @@ def test_closing_aborts_nothing(store: Observed) -> None:
     pool.close()
 
 
-def test_finished_object_takes_no_more(pool: UploadPool) -> None:
-    """Writing after the end is a bug and says so."""
+def test_finished_object_cannot_be_appended_to(pool: UploadPool) -> None:
+    """Writing after the end is a bug, and an error."""
     upload = pool.open("k")
     upload.finish()
-    with pytest.raises(ValueError, match="k was finished"):
+    with pytest.raises(ValueError, match="the upload of k is sealed"):
         upload.write(b"x")
 
 
-def test_too_many_parts_are_refused_with_the_way_out(pool: UploadPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The 10,000 parts of an upload are checked before the store does."""
+def test_too_many_parts_are_refused_with_what_to_change(pool: UploadPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of 10,000 parts is checked before the store refuses them."""
     monkeypatch.setattr(uploads, "MAX_PARTS", 2)
     with pytest.raises(ConfigurationError, match="larger part_size"):
         pool.open("k").write(bytes(2 * PART) + bytes(PART))
 
 
-def test_folder_without_room_is_named(store: Observed) -> None:
-    """When the temporary file cannot be written, the error says where and what to do."""
+def test_folder_without_disk_space_is_named(store: Observed) -> None:
+    """If the temporary file cannot be written, the error contains the folder and what to do."""
     with UploadPool(durable(store), part_size=PART, memory=1, spill_dir="/nonexistent") as pool:
         upload = pool.open("k")
         with pytest.raises(TransientError, match=r"/nonexistent.*upload={'spill_dir'.*upload={'memory'"):
@@ -317,6 +317,6 @@ def test_folder_without_room_is_named(store: Observed) -> None:
 
 @pytest.mark.parametrize("wrong", [{"part_size": PART - 1}, {"threads": 0}, {"memory": 0}])
 def test_impossible_pools_are_refused(store: Observed, wrong: dict[str, int]) -> None:
-    """A pool that cannot work names the setting."""
+    """The error names the setting."""
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         UploadPool(durable(store), **{"part_size": PART, **wrong})  # type: ignore[arg-type]

@@ -92,6 +92,19 @@ def test_packages_that_no_repository_has_are_a_mistake() -> None:
     )
 
 
+def test_a_connector_that_cannot_be_fetched_is_told_with_both_ways_to_get_it() -> None:
+    """Nobody named the package: a repository that can be reached, or jars that are here."""
+    for file in ("packages_unreachable", "packages_not_found"):
+        said = (OUTPUTS / f"{file}.txt").read_text()
+        for artifact in ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10"):
+            told = str(explain_output(said.replace("org.nobody#nothing", f"org.apache.spark#{artifact}")))
+            assert f"org.apache.spark:{artifact}_2.13:1.0" in told
+            assert "spark.jars.ivySettings in conf" in told
+            assert "on the worker by jars=" in told
+            assert "is fetched if neither jars nor packages" in told
+        assert "is fetched if" not in str(explain_output(said))
+
+
 def test_the_last_words_are_short_and_without_the_frames_of_java() -> None:
     """As much of the end as an error has room for; the deepest cause of the last exception is its head."""
     said = "\n".join(

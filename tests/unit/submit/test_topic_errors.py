@@ -13,8 +13,8 @@ def test_what_the_driver_wrote_counts_and_its_last_words_stand_in_for_what_it_di
     result = JobResult(
         topics=(
             TopicOutcome(topic="fine", status="decided"),
-            TopicOutcome(topic="gone", status="error", error="DataLossError", message="offsets are gone"),
-            TopicOutcome(topic="new", status="error", error="ErrorOfTheFuture", message="?"),
+            TopicOutcome(topic="gone", status="error", kind="data_loss", message="offsets are gone"),
+            TopicOutcome(topic="new", status="error", kind="of_the_future", message="?"),
         )
     )
     told = topic_errors(JobOutcome(result, "exit status 1"), ["fine", "gone", "new", "silent"])
@@ -30,12 +30,12 @@ def test_credentials_that_end_during_a_job_come_with_the_ways_out() -> None:
     """Whether the driver wrote it down or it was its last words; other errors are left alone."""
     said = "UploadPart s3://lake/k: 400 ExpiredToken: The provided token has expired."
     outcomes = (
-        TopicOutcome(topic="slow", status="error", error="TransientError", message=said),
-        TopicOutcome(topic="gone", status="error", error="DataLossError", message="offsets are gone"),
+        TopicOutcome(topic="slow", status="error", kind="transient", message=said),
+        TopicOutcome(topic="gone", status="error", kind="data_loss", message="offsets are gone"),
     )
     told = topic_errors(JobOutcome(JobResult(topics=outcomes), said), ["slow", "gone", "silent"])
     notes = {topic: "".join(getattr(error, "__notes__", [])) for topic, error in told.items()}
     assert notes["gone"] == ""
-    for way_out in ("max_records_per_batch", "DurationSeconds", "aws_conn_id=None"):
+    for way_out in ("records_per_batch", "DurationSeconds", "aws_conn_id=None"):
         assert way_out in notes["slow"]
         assert way_out in notes["silent"]

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA
 from airflow_provider_kafka_s3.exceptions import (
     ConditionalConflict,
     DataLossError,
@@ -14,7 +15,6 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicNotFoundError,
     UnknownOutcomeError,
 )
-from airflow_provider_kafka_s3.kafka.records import RECORD_SCHEMA
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash

@@ -1,0 +1,53 @@
+"""Arrow batches of records, and arrays between Arrow and NumPy.
+
+Arrays share their buffers here. ``pyarrow.array`` and ``pyarrow.Array.to_numpy`` import pandas where it is installed,
+which costs a Python worker more than a second and 50 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["NO_TIMESTAMP", "RECORD_SCHEMA", "Array", "Int64Array", "binary_array", "int64_array", "int64_values"]
+
+Array: TypeAlias = "pa.Array[Any]"
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+
+NO_TIMESTAMP: Final = -1
+"""Timestamp of a record that has none."""
+
+_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", pa.int64(), nullable=False),
+    pa.field("value", pa.binary()),
+]
+RECORD_SCHEMA: Final = pa.schema(_FIELDS)
+"""Of a batch of records of one Kafka partition: ``offset``, strictly increasing; ``timestamp``, in milliseconds since
+the epoch, or :data:`NO_TIMESTAMP`; ``value``, null for a tombstone."""
+
+
+def int64_values(column: Array) -> Int64Array:
+    """The values of an int64 column without nulls as NumPy array: read-only, not copied."""
+    buffer = column.buffers()[1]
+    if buffer is None:
+        return np.zeros(0, np.int64)
+    whole = np.frombuffer(memoryview(buffer).toreadonly(), np.int64)
+    return whole[column.offset : column.offset + len(column)]
+
+
+def int64_array(values: Int64Array) -> pa.Int64Array:
+    """Values as Arrow array; they are copied only if they are not contiguous."""
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(values).data)]
+    return cast("pa.Int64Array", pa.Array.from_buffers(pa.int64(), len(values), buffers))
+
+
+def binary_array(values: Sequence[bytes], *, large: bool) -> Array:
+    """Values as Arrow array; with ``large``, the offsets into its data have 64 bits."""
+    ends = np.cumsum([0, *map(len, values)], dtype=np.int64 if large else np.int32)
+    buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))]
+    return cast("Array", pa.Array.from_buffers(pa.large_binary() if large else pa.binary(), len(values), buffers))

@@ -1,0 +1,158 @@
+"""The layout of objects: everything that decides their names and their bytes.
+
+A ``Layout`` is copied whole into every plan: a batch is finished with the layout it was planned with, whatever the DAG
+says by then. Field names are those of Kafka Connect's S3 sink where it has the same setting.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from msgspec import Meta
+
+from airflow_provider_kafka_s3.config.formats import Format
+from airflow_provider_kafka_s3.config.partitioners import ByPartition, ByTime, Partitioner
+from airflow_provider_kafka_s3.config.sizes import MAX_PART_SIZE, MAX_PARTS, MIB, MIN_PART_SIZE
+from airflow_provider_kafka_s3.config.values import Value, reject_control_characters, require
+
+__all__ = ["Layout", "Naming", "PartSize", "Rotation"]
+
+PartSize = Annotated[
+    int,
+    Meta(
+        ge=MIN_PART_SIZE,
+        le=MAX_PART_SIZE,
+        description="bytes",
+        extra={
+            "why": "S3 takes no parts below 5 MiB, and a task holds several in memory; the default of 8 MiB is enough "
+            "for objects of 70 GiB"
+        },
+    ),
+]
+
+
+class Rotation(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where one object ends and the next begins.
+
+    All rules count from the start of a slice and look at records only, so the same plan cuts the same objects.
+
+    Attributes:
+        flush_size: close all open objects of the Kafka partition after this many of its records, over all encoded
+            partitions together (as Kafka Connect counts); None: no limit.
+        max_bytes: close an object when its uncompressed bytes reach this.
+        max_open_objects: objects of a slice that are open at the same time, at most: a record that needs one more
+            closes the one that was opened first. Each holds about 300 KiB of the worker's memory while gzip fills it.
+    """
+
+    flush_size: Annotated[int, Meta(ge=1, description="records")] | None = None
+    max_bytes: Annotated[int, Meta(ge=1, description="bytes")] = 1024 * MIB
+    max_open_objects: Annotated[int, Meta(ge=1, description="objects")] = 400
+
+
+class Naming(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the parts of an object key are put together.
+
+    Attributes:
+        directory_delim: between the folders of a key.
+        file_delim: between topic, partition and offset of a file name.
+        topic_prefix: put before the topic, in its folder and in file names, such as ``topic=``: readers skip names that
+            begin with ``_`` or ``.``, as names of topics may. Ends in a character that topics are not named with.
+        offset_pad_width: offsets in file names are zero-padded to this width; wider ones are not cut.
+    """
+
+    directory_delim: str = "/"
+    file_delim: str = "+"
+    topic_prefix: str = ""
+    offset_pad_width: Annotated[
+        int, Meta(ge=0, le=20, description="digits", extra={"why": "Kafka's offsets have 19 at most"})
+    ] = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("directory_delim", "file_delim", "topic_prefix"):
+            reject_control_characters(name, getattr(self, name))
+        require(bool(self.directory_delim), "directory_delim is empty; use '/'")
+        require(bool(self.file_delim), "file_delim is empty; use '+'")
+        require("/" not in self.file_delim, f"file_delim={self.file_delim!r} must not hold '/'")
+        prefix = self.topic_prefix
+        require(
+            prefix == "" or ("/" not in prefix and prefix[0] not in "._" and prefix == prefix.strip()),
+            f"topic_prefix={prefix!r} must not hold '/', have spaces around it, or begin with '.' or '_': readers skip "
+            f"such names. Use a prefix such as 'topic='",
+        )
+        require(
+            re.fullmatch("[A-Za-z0-9._-]", prefix[-1:]) is None,
+            f"topic_prefix={prefix!r} ends in a character that topics are named with: the objects of a topic 'x' would "
+            f"be named as those of a topic {prefix + 'x'!r}. Use a prefix such as 'topic='",
+        )
+
+
+class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides the names and the bytes of objects.
+
+    Attributes:
+        topics_dir: prefix of all keys, without slashes at its ends; may be empty.
+        format: what the bytes of objects are.
+        partitioner: how a record chooses its folder.
+        rotation: where one object ends and the next begins.
+        naming: how the parts of a key are put together.
+        part_size: bytes of one part of an upload, 5 MiB at least and 512 MiB at most.
+        on_bad_timestamp: what a time partitioner does with a record whose timestamp is no time (none, or outside the
+            years 1 to 9999): ``fail`` names the record; any other text is the name of the partition that such records
+            go to, in each of its folders: ``year=NAME/month=NAME/day=NAME``.
+        zone_database: version of the time zone database that the plan was made with.
+    """
+
+    topics_dir: str = "topics"
+    format: Format
+    partitioner: Partitioner = ByPartition()
+    rotation: Rotation = Rotation()
+    naming: Naming = Naming()
+    part_size: PartSize = 8 * MIB
+    on_bad_timestamp: str = "fail"
+    zone_database: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        reject_control_characters("topics_dir", self.topics_dir)
+        parts = self.topics_dir.split("/")
+        require(
+            self.topics_dir == "" or not any(p in ("", ".", "..") for p in parts),
+            f"topics_dir={self.topics_dir!r} must not begin or end with '/', nor hold '//', '.' or '..' as a folder",
+        )
+        require(
+            not any(p.startswith("_kafka_s3") for p in parts),
+            f"topics_dir={self.topics_dir!r}: folders named _kafka_s3 are for control objects; choose another name",
+        )
+        self._check_on_bad_timestamp()
+        limit = self.part_size * (MAX_PARTS - 1_000)
+        require(
+            self.rotation.max_bytes <= limit,
+            f"max_bytes={self.rotation.max_bytes} does not fit into {MAX_PARTS} parts of {self.part_size} bytes; "
+            f"use max_bytes of at most {limit} or a larger part_size",
+        )
+
+    def _check_on_bad_timestamp(self) -> None:
+        name = self.on_bad_timestamp
+        if name == "fail":
+            return
+        reject_control_characters("on_bad_timestamp", name)
+        wrong = [part for part in ("/", "=", self.naming.directory_delim) if part in name]
+        require(
+            not wrong and name.strip(".") != "" and name == name.strip(),
+            f"on_bad_timestamp={name!r} has to be 'fail' or the name of one folder, without '/', '=', spaces around it "
+            f"or the directory_delim; use '__HIVE_DEFAULT_PARTITION__', which readers of Hive tables take for null",
+        )
+        require(
+            not name.isdigit(),
+            f"on_bad_timestamp={name!r} looks like a part of a time; use a name such as '__HIVE_DEFAULT_PARTITION__'",
+        )
+        require(
+            not name.startswith("_kafka_s3"),
+            f"on_bad_timestamp={name!r}: folders named _kafka_s3 are for control objects; choose another name",
+        )
+        require(
+            isinstance(self.partitioner, ByTime),
+            f"on_bad_timestamp={name!r} has no effect: the partitioner looks at no timestamps. Remove it",
+        )

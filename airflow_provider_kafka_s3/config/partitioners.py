@@ -1,0 +1,128 @@
+"""Partitioners: how a record chooses its encoded partition, the folders between topic and file name."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Final, TypeAlias, get_args
+
+from msgspec import Meta
+
+from airflow_provider_kafka_s3.config.values import TAG, Value, make_value
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+
+__all__ = [
+    "ByPartition",
+    "ByTime",
+    "Daily",
+    "Hourly",
+    "Partitioner",
+    "TimePattern",
+    "parse_partitioner",
+    "require_timezone",
+]
+
+_DAY_MS: Final = 86_400_000
+_LONGEST: Final = 10_000 * 365 * _DAY_MS
+
+PathFormat = Annotated[str, Meta(min_length=1, examples=["'year'=YYYY/'month'=MM"])]
+Duration = Annotated[
+    int, Meta(ge=1, le=_LONGEST, description="milliseconds", extra={"why": f"a duration; a day has {_DAY_MS}"})
+]
+
+
+class ByPartition(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="partition"):
+    """By the Kafka partition: ``partition=0``."""
+
+
+class ByTime(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """By the timestamp of the record.
+
+    Attributes:
+        timezone: IANA name of the zone whose days and hours count.
+    """
+
+    timezone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_timezone(self.timezone)
+
+    @property
+    def duration(self) -> timedelta:
+        """How much time one path is about."""
+        raise NotImplementedError
+
+
+class Daily(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="daily"):
+    """By the day of the record's timestamp: ``year=2026/month=01/day=02``.
+
+    Attributes:
+        timezone: IANA name of the zone whose days count.
+    """
+
+    @property
+    def duration(self) -> timedelta:
+        """See :class:`ByTime`."""
+        return timedelta(days=1)
+
+
+class Hourly(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="hourly"):
+    """By the hour of the record's timestamp: ``year=2026/month=01/day=02/hour=03``.
+
+    Attributes:
+        timezone: IANA name of the zone whose hours count.
+    """
+
+    @property
+    def duration(self) -> timedelta:
+        """See :class:`ByTime`."""
+        return timedelta(hours=1)
+
+
+class TimePattern(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="time"):
+    """By a pattern that is applied to the record's timestamp, cut down to a multiple of a duration.
+
+    Attributes:
+        path_format: Joda pattern of the encoded partition, such as ``'year'=YYYY/'month'=MM``.
+        duration_ms: width of one time bucket in milliseconds.
+        timezone: IANA name of the zone whose times the pattern tells.
+    """
+
+    path_format: PathFormat
+    duration_ms: Duration
+
+    @property
+    def duration(self) -> timedelta:
+        """See :class:`ByTime`."""
+        return timedelta(milliseconds=self.duration_ms)
+
+
+Partitioner: TypeAlias = ByPartition | Daily | Hourly | TimePattern
+"""All partitioners; :func:`airflow_provider_kafka_s3.layout.partitioners.make_partitioner` applies them."""
+
+_PARTITIONERS: Final[tuple[type[Partitioner], ...]] = get_args(Partitioner)
+
+
+def parse_partitioner(given: Partitioner | Mapping[str, Any] | str) -> Partitioner:
+    """A partitioner, a mapping of its ``kind`` and its fields, or the ``kind`` alone.
+
+    Raises:
+        ConfigurationError: it is anything else.
+    """
+    return make_value("partitioner", _PARTITIONERS, given)
+
+
+def require_timezone(name: str) -> None:
+    """Refuse the name of a time zone that does not exist.
+
+    Raises:
+        ConfigurationError: the zone database does not have it.
+    """
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as e:
+        raise ConfigurationError(
+            f"timezone={name!r} is not in the zone database; use an IANA name such as 'Europe/Berlin'"
+        ) from e

@@ -1,0 +1,93 @@
+"""DAGs as a user writes them: ``make lint`` checks their types against the package's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from airflow.providers.common.compat.sdk import DAG  # noqa: TID253 - a DAG file imports Airflow
+
+from airflow_provider_kafka_s3 import (
+    ByPartition,
+    Daily,
+    Hourly,
+    JsonLines,
+    KafkaLagSensor,
+    KafkaToS3Operator,
+    KafkaWindowClosedSensor,
+    Limits,
+    Naming,
+    RawBytes,
+    RetryPolicy,
+    Rotation,
+    TimePattern,
+    Upload,
+    Window,
+)
+
+with DAG("values", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
+    KafkaToS3Operator(
+        task_id="by_the_day",
+        topics=["orders", "refunds"],
+        bucket="lake",
+        pipeline="orders",
+        format=JsonLines(compression="gzip", on_null="ignore"),
+        offsets="incremental",
+        starting_offsets={"orders": {0: 100}, "refunds": {0: 0}},
+        action="land",
+        partitioner=Daily(timezone="Europe/Berlin"),
+        rotation=Rotation(flush_size=10_000),
+        naming=Naming(offset_pad_width=12),
+        limits=Limits(records_per_run=10**6, records_per_batch=None),
+        upload=Upload(part_size=16 * 1024 * 1024, spill_dir="/mnt/fast"),
+        on_bad_timestamp="__HIVE_DEFAULT_PARTITION__",
+        on_empty="skip",
+        request_retry=RetryPolicy(max_retries=5),
+        kafka_options={"kafka.fetch.max.bytes": "1048576"},
+        aws_conn_id=None,
+        packages="org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    )
+    complete = KafkaWindowClosedSensor(
+        task_id="complete",
+        topics="clicks",
+        grace=timedelta(minutes=5),
+        partitioner=Hourly(),
+        window=Window(partition_length=timedelta(hours=6)),
+        deferrable=True,
+    )
+    enough = KafkaLagSensor(task_id="enough", topics="clicks", bucket="lake", pipeline="clicks", min_records=1_000)
+    monthly = KafkaToS3Operator(
+        task_id="by_the_month",
+        topics="clicks",
+        bucket="lake",
+        pipeline="clicks",
+        format=RawBytes(separator="", extension=".avro"),
+        offsets="data_interval",
+        partitioner=TimePattern(path_format="'year'=YYYY/'month'=MM", duration_ms=86_400_000),
+        window=Window(allow_open=True),
+    )
+    [complete, enough] >> monthly
+
+with DAG("names_and_mappings", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
+    KafkaToS3Operator(
+        task_id="short",
+        topics="events",
+        bucket="lake",
+        pipeline="events",
+        format="json",
+        offsets="incremental",
+        starting_offsets="earliest",
+        partitioner="hourly",
+        action="{{ params.action }}",
+        rotation={"flush_size": 1_000},
+    )
+    KafkaToS3Operator(
+        task_id="from_yaml",
+        topics="events",
+        bucket="lake",
+        pipeline="events-raw",
+        topics_dir="raw",
+        format={"kind": "bytes", "compression": "gzip"},
+        offsets="incremental",
+        starting_offsets="latest",
+        partitioner=ByPartition(),
+    )

@@ -1,0 +1,114 @@
+"""Which package of the Kafka connector a job gets that names none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from airflow_provider_kafka_s3.submit.connector import connector_packages
+from airflow_provider_kafka_s3.submit.spark_command import find_spark_submit
+from airflow_provider_kafka_s3.submit.versions import installed_versions
+
+PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.2"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A Spark 4.1.2 without settings of its own."""
+    spark = tmp_path / "spark"
+    (spark / "bin").mkdir(parents=True)
+    (spark / "bin" / "spark-submit").touch(mode=0o755)
+    (spark / "conf").mkdir()
+    add_jars(spark / "jars", "spark-core_2.13-4.1.2.jar", "spark-streaming_2.13-4.1.2.jar", "kafka-clients-3.9.1.jar")
+    return spark
+
+
+def add_jars(folder: Path, *names: str) -> Path:
+    """Put files into a folder."""
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+def packages(home: Path, environment: dict[str, str] | None = None, **said: Any) -> str | None:
+    """For a job of that Spark."""
+    return connector_packages(str(home / "bin" / "spark-submit"), environment or {}, **{"conf": {}, **said})
+
+
+def test_the_connector_is_of_the_version_of_the_spark_that_is_started(home: Path) -> None:
+    """By the command, or by ``SPARK_HOME``, which Spark's scripts obey; of what a vendor appends nothing is kept."""
+    assert packages(home) == PACKAGE
+    assert connector_packages("spark-submit", {"SPARK_HOME": str(home), "PATH": ""}, conf={}) == PACKAGE
+    assert connector_packages("spark-submit", {"PATH": str(home / "bin")}, conf={}) == PACKAGE
+    (home / "jars" / "spark-core_2.13-4.1.2.jar").rename(home / "jars" / "spark-core_2.12-3.5.6-vendor-1.jar")
+    assert packages(home) == "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.6"
+
+
+def test_the_spark_of_this_environment_gets_the_connector_of_pyspark() -> None:
+    """Its own command leads to it."""
+    command = find_spark_submit(local=True)
+    assert command is not None
+    version = installed_versions()["pyspark"]
+    assert connector_packages(command, {}, conf={}) == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"named": ("/opt/connector.jar", None)},
+        {"named": (None, "g:a:1")},
+        {"conf": {"spark.jars": "/opt/connector.jar"}},
+        {"conf": {"spark.jars.packages": "g:a:1"}},
+        {"conf": {"spark.driver.extraClassPath": "/opt/*"}},
+    ],
+)
+def test_what_the_job_says_wins(home: Path, said: dict[str, Any]) -> None:
+    """Jars, packages and class paths, as parameters and in the configuration."""
+    assert packages(home, **said) is None
+
+
+def test_what_is_empty_or_about_something_else_says_nothing(home: Path) -> None:
+    """A parameter that was not given, and the repositories of packages."""
+    conf = {"spark.jars": "", "spark.jars.ivy": "/tmp/ivy", "spark.executor.extraClassPath": "/opt/*"}
+    assert packages(home, named=(None, ""), conf=conf) == PACKAGE
+
+
+@pytest.mark.parametrize(
+    "line", ["spark.jars /a.jar", "spark.jars.packages=g:a:1", " spark.driver.extraClassPath\t: /a/*"]
+)
+def test_settings_of_the_worker_win(home: Path, tmp_path: Path, line: str) -> None:
+    """Of Spark's own folder, of ``SPARK_CONF_DIR``, and a file of properties, which Spark reads in their place."""
+    file = tmp_path / "settings" / "spark-defaults.conf"
+    file.parent.mkdir()
+    file.write_text(f"# of the worker\nspark.ui.enabled false\n{line}\n")
+    assert packages(home, {"SPARK_CONF_DIR": str(file.parent)}) is None
+    assert packages(home, properties_file=str(file)) is None
+    assert packages(home) == PACKAGE
+    (home / "conf" / "spark-defaults.conf").write_text(file.read_text())
+    assert packages(home) is None
+    file.write_text(f"#{line}\nspark.jars.ivy /tmp/ivy\nspark.jars\n")
+    assert packages(home, properties_file=str(file)) == PACKAGE
+    assert packages(home, properties_file=str(tmp_path / "absent.conf")) == PACKAGE
+
+
+def test_a_spark_that_brings_the_connector_gets_no_other(home: Path, tmp_path: Path) -> None:
+    """In its own folder, or on the class path that its environment adds."""
+    jar = "spark-sql-kafka-0-10_2.13-4.1.2.jar"
+    added = add_jars(tmp_path / "added", jar)
+    assert packages(home, {"SPARK_DIST_CLASSPATH": f"/etc/hadoop/conf:{added}/*"}) is None
+    assert packages(home, {"SPARK_DIST_CLASSPATH": f"{added / jar}"}) is None
+    assert packages(home, {"SPARK_DIST_CLASSPATH": "/etc/hadoop/conf"}) == PACKAGE
+    add_jars(home / "jars", jar)
+    assert packages(home) is None
+
+
+def test_a_spark_of_an_unknown_version_gets_none(tmp_path: Path) -> None:
+    """A command that is a script of the machine, and one that is not there."""
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin" / "spark-submit"
+    script.touch(mode=0o755)
+    assert connector_packages(str(script), {}, conf={}) is None
+    assert connector_packages("no-such-submit", {"PATH": ""}, conf={}) is None
