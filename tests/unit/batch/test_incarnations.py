@@ -143,7 +143,7 @@ def test_brokers_that_give_no_ids_any_more_are_asked_again_later() -> None:
     world.records("old", 2)
     world.engine().run("first")
     world.kafka._topic_ids = False
-    with pytest.raises(TransientError, match="the brokers give no id of topic"):
+    with pytest.raises(TransientError, match="the brokers report no id of topic"):
         world.engine().run("second")
 
 
@@ -159,5 +159,5 @@ def test_decided_batches_are_completed_while_kafka_does_not_answer() -> None:
     world.kafka._before_request = silent
     with pytest.raises(KafkaUnavailableError) as failed:
         world.engine().run("second")
-    assert "completed now, since they were decided before: batches [1]" in failed.value.__notes__[0]
+    assert "batches [1] were decided before and are completed now" in failed.value.__notes__[0]
     assert world.engine().log.require_marker()[0].is_resolved(1)

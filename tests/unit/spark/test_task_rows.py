@@ -69,7 +69,7 @@ def test_too_many_objects_are_an_error_of_their_topic_only(monkeypatch: pytest.M
         PLANS, [row for s in ((0, "r", A0), (0, "q", A1), (1, "p", B0)) for row in rows_of_slice(*s)]
     )
     assert type(first) is ConfigurationError
-    assert "batch 1 of topic 'a' makes too many objects for one commit: 3, and 100,000 are the limit" in str(first)
+    assert "batch 1 of topic 'a' has too many objects for one commit: 3; the limit is 100,000" in str(first)
     for setting in ("partitioner", "flush_size", "limits"):
         assert setting in str(first)
     assert second == [B0]
