@@ -77,8 +77,8 @@ def require_same_cluster(topic: str, landed: str, live: str | None, consequence:
     """
     if landed and live and landed != live:
         raise ConfigurationError(
-            f"topic {topic!r} was landed from another Kafka cluster, {landed}: the Kafka connection leads to {live}. "
-            f"{consequence}"
+            f"topic {topic!r} was landed from another Kafka cluster, {landed!r}: the Kafka connection leads to "
+            f"{live!r}. {consequence}"
         )
 
 

@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
@@ -25,6 +24,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UnsupportedFormatError,
 )
 from airflow_provider_kafka_s3.storage.port import MAX_WHOLE
+from airflow_provider_kafka_s3.version import __version__
 
 __all__ = [
     "FORMAT",

@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 import msgspec
 
-from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH, MAX_PARTITION, Document, builtins, digest
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, Ranges
 from airflow_provider_kafka_s3.kafka.options import Isolation
+from airflow_provider_kafka_s3.version import __version__
 
 __all__ = [
     "MAX_SLICES",

@@ -3,18 +3,16 @@
 :func:`check_bucket` reads a whole topic back, over any store, and compares it with Kafka. :func:`check_documents`
 checks the control documents alone. Both compute the expected state independently of the code that wrote it.
 
-=== ===================================================================================================================
-I1  every committed record that is not accepted as lost is in exactly one visible object, and nothing else is
-I2  a visible object is listed by a stored commit, and lies within its plan
-I3  an object's bytes are those in its manifest
-I4  the marker is the fold of its resolved batches, and all their objects are present
-I5  a rerun of an intact run writes nothing: :func:`snapshot` before and after, :func:`check_unchanged`
-I6  after recovery no plan is open and no debt is left (``recovered=True``)
-I7  a deleted object stays gone (``deleted=...``)
-I8  nothing is left out: below the highest landed offset of a partition, down to its start, every offset is landed,
-    accepted as lost, owed, claimed or the target of a run; below its start (``times=...``) those of the window of every
-    run
-=== ===================================================================================================================
+- I1: every committed record that is not accepted as lost is in exactly one visible object, and nothing else is
+- I2: a visible object is listed by a stored commit, and lies within its plan
+- I3: an object's bytes are those in its manifest
+- I4: the marker is the fold of its resolved batches, and all their objects are present
+- I5: a rerun of an intact run writes nothing: :func:`snapshot` before and after, :func:`check_unchanged`
+- I6: after recovery no plan is open and no debt is left (``recovered=True``)
+- I7: a deleted object stays gone (``deleted=...``)
+- I8: nothing is left out: below the highest landed offset of a partition, down to its start, every offset is landed,
+  accepted as lost, owed, claimed or the target of a run; below its start (``times=...``) those of the window of every
+  run
 """
 
 from __future__ import annotations

@@ -115,7 +115,8 @@ def test_another_cluster_is_named_and_no_topic_of_it_taken_for_one_that_was_crea
     world.kafka = SimulatedKafka(cluster_id="another")
     world.kafka.create_topic(TOPIC, 2)
     with pytest.raises(
-        ConfigurationError, match=r"landed from another Kafka cluster, simulated: the Kafka connection leads to another"
+        ConfigurationError,
+        match=r"landed from another Kafka cluster, 'simulated': the Kafka connection leads to 'another",
     ):
         world.engine().run("second")
 

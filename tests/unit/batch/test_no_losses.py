@@ -105,7 +105,9 @@ def test_what_another_cluster_does_not_have_is_not_accepted_as_lost(
     """The connection is wrong: the error names both clusters, nothing is recorded, and nothing was lost."""
     other = SimulatedKafka(cluster_id="staging")
     has(other)
-    with pytest.raises(ConfigurationError, match=r"cluster 'staging'.*from 'production'.*Nothing was recorded"):
+    with pytest.raises(
+        ConfigurationError, match=r"from another Kafka cluster, 'production'.*leads to 'staging'.*Nothing was recorded"
+    ):
         world.accept(Engine(world.bucket, other))
     assert (world.amends(), world.is_resolved()) == ([], False)
     assert world.accept(Engine(world.bucket, world.kafka)) == ()

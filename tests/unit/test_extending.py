@@ -1,0 +1,36 @@
+"""Formats and partitioners are those of the package: others are refused when a DAG is parsed."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_kafka_s3.config import Daily, JsonLines, Layout, parse_format, parse_partitioner
+from airflow_provider_kafka_s3.config.values import Value
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+
+
+class Csv(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="csv"):
+    """A format that somebody made outside the package, the way those inside are made."""
+
+
+class Weekly(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="weekly"):
+    """A partitioner made the same way."""
+
+
+def test_a_format_from_outside_is_refused_with_those_there_are() -> None:
+    """As an object, a mapping and a name; also inside a layout, which plans are made of."""
+    for given in (Csv(), {"kind": "csv"}, "csv"):
+        with pytest.raises(ConfigurationError, match=r"^format.*'json' or 'bytes'"):
+            parse_format(given)
+    with pytest.raises(ConfigurationError, match=r"^format="):
+        Layout(format=Csv())  # type: ignore[arg-type]
+
+
+def test_a_partitioner_from_outside_is_refused_with_those_there_are() -> None:
+    """As an object, a mapping and a name; also inside a layout, which plans are made of."""
+    for given in (Weekly(), {"kind": "weekly"}, "weekly"):
+        with pytest.raises(ConfigurationError, match=r"^partitioner.*'partition', 'daily', 'hourly' or 'time'"):
+            parse_partitioner(given)
+    with pytest.raises(ConfigurationError, match=r"^partitioner="):
+        Layout(format=JsonLines(), partitioner=Weekly())  # type: ignore[arg-type]
+    assert Layout(format=JsonLines(), partitioner=Daily()).partitioner == Daily()
