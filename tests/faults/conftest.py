@@ -1,4 +1,4 @@
-"""Two S3 servers, each behind a proxy that misbehaves, with and without TLS; started once and only when wanted."""
+"""Two S3 servers, each behind a faulty proxy, with and without TLS; started once and only when used."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Site:
         return Landing(self.hasty if hasty else self.far, BUCKET, topic, **how)  # type: ignore[arg-type]
 
     def observer(self, topic: Topic) -> Landing:
-        """A process that has the server for itself."""
+        """A process without the proxy."""
         return Landing(self.direct, BUCKET, topic)
 
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who vouches for the proxies."""
+    """The certificate authority of the proxies."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -97,7 +97,7 @@ def site_of(authority: Authority) -> Iterator[Callable[[str, str], Site]]:
 
 @pytest.fixture(params=["versitygw-http"])
 def site(request: pytest.FixtureRequest, site_of: Callable[[str, str], Site]) -> Iterator[Site]:
-    """The site that the test's parameter names."""
+    """The site in the test's parameter."""
     server, scheme = str(request.param).split("-")
     found = site_of(server, scheme)
     found.proxy.clear()

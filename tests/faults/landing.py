@@ -58,7 +58,7 @@ class Topic:
 
     @property
     def layout(self) -> Layout:
-        """Of its objects."""
+        """Layout of its objects."""
         return Layout(topics_dir=self.topics_dir, format=parse_format(self.format), part_size=MIN_PART_SIZE)
 
     @property
@@ -72,7 +72,7 @@ class Topic:
         return f"{self.topics_dir}/{TOPIC}/"
 
     def records_arrive(self) -> None:
-        """One more batch's worth of records."""
+        """Append the records of one more batch."""
         padding = 5 * MIB // 4 if self.size == LARGE else 2
         for _ in range(5 if self.size == LARGE else 3):
             at = self.kafka.bounds(TOPIC, 0)[1]
@@ -142,11 +142,11 @@ class Landing:
         return step
 
     def execute(self, plan: Plan, run: str) -> Manifest:
-        """What the job does with a plan: read, upload, decide, carry out."""
+        """Act as the job: read, upload, decide, roll forward."""
         return execute_plan(self.committer, plan, run=run)
 
     def check(self, **how: Any) -> BucketSummary:
-        """Hold the bucket against Kafka, record by record: everything is landed once and nothing is open."""
+        """Compare the bucket with Kafka, record by record: everything is landed once and nothing is open."""
         return check_bucket(
             self.store.store,
             topics_dir=self.topic.topics_dir,
@@ -157,5 +157,5 @@ class Landing:
         )
 
     def pending(self) -> set[str]:
-        """Ids of the uploads that nobody completed or aborted."""
+        """Ids of the pending uploads."""
         return {upload.upload_id for upload in self.store.pending_uploads(self.topic.data)}

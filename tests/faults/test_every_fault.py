@@ -1,4 +1,4 @@
-"""Every request of the protocol meets every fault: records land once, and no fault is taken for something else.
+"""Every request of the protocol with every fault: records land once, and every fault has its own error.
 
 A case lands two runs of one topic. One request of the first run meets the fault once: the run succeeds. In the second
 run all requests of that kind meet it: the run succeeds by reading back, or fails with the error that fits, and succeeds
@@ -87,13 +87,13 @@ class Request:
     first_run_only: bool = False
 
     def pattern(self, topic: Topic) -> str:
-        """Of its keys."""
+        """Pattern of its keys."""
         return f"{topic.topics_dir}/{self.key}"
 
     def faults(self) -> dict[str, Fault]:
-        """All that can happen to it, by name."""
+        """All its faults, by name."""
         if self.operation == "HeadObject":
-            # The answer to HEAD has no body, so neither a code nor bytes; AWS says 400 of expired credentials.
+            # The answer to HEAD has no body, so neither a code nor bytes; AWS answers 400 for expired credentials.
             return {**READS, "expired": Answer(400, "ExpiredToken")}
         if self.operation == "GetObject":
             return {**READS, "flipped": Flip()}
@@ -142,7 +142,7 @@ def cases(
 
 
 def expected(request: Request, name: str, fault: Fault) -> set[type[KafkaS3Error] | None]:
-    """What a run may fail with whose every such request meets the fault; None: it succeeds by reading back."""
+    """The error of a run whose every such request has the fault; None: it succeeds by reading back."""
     if name in ("late", "twice"):
         return {None}
     if name in ("503", "429"):
@@ -150,7 +150,7 @@ def expected(request: Request, name: str, fault: Fault) -> set[type[KafkaS3Error
     if name == "expired":
         return {TransientError}
     if name == "flipped":
-        # An answer that something is absent has letters that do not matter, and others that do.
+        # In an answer about an absent object some bytes matter, and others do not.
         return {TransientError, UnknownOutcomeError, None}
     if name == "409":
         uploads = request.operation in ("CreateMultipartUpload", "UploadPart")
@@ -158,7 +158,7 @@ def expected(request: Request, name: str, fault: Fault) -> set[type[KafkaS3Error
     applied = isinstance(fault, Lose | Hang | Truncate) or (isinstance(fault, Answer) and fault.applied)
     if request.operation not in ("PutObject", "CompleteMultipartUpload") or not applied:
         return {UnknownOutcomeError}
-    # The probe sends what must be refused, and has to see that: the beginning of the answer will do.
+    # The probe has to see a refusal; the beginning of the answer is enough.
     probes = request.key.startswith("_kafka_s3/_owners")
     return {UnknownOutcomeError} if probes and name != "cut off" else {None}
 
@@ -173,7 +173,7 @@ SELECTED: Final = (
     *cases("versitygw-https", CLIENTS_DIFFER, "json", only=BROKEN_CONNECTIONS),
     *cases("versitygw-https", {"UploadPart": DATA["UploadPart"]}, "json", LARGE, only=BROKEN_CONNECTIONS),
 )
-"""Every request and every fault, and whatever depends on the server, the way to it, the size or the format."""
+"""Every request with every fault, and all cases that depend on the server, the connection, the size or the format."""
 
 EVERYTHING: Final = tuple(
     case
@@ -190,7 +190,7 @@ EVERYTHING: Final = tuple(
     EVERYTHING if "EVERY_FAULT" in os.environ else SELECTED,
     indirect=["site"],
 )
-def test_a_fault_neither_loses_nor_doubles_a_record_and_is_told_as_what_it_is(
+def test_a_fault_neither_loses_nor_doubles_a_record_and_has_its_own_error(
     site: Site,
     kind_of_request: Request,
     name: str,
@@ -202,7 +202,7 @@ def test_a_fault_neither_loses_nor_doubles_a_record_and_is_told_as_what_it_is(
     """Once, and for a whole run."""
     topic = Topic(kind, size)
     allowed = once(site, topic, kind_of_request, fault)
-    # A run that waits for every answer in vain only takes long.
+    # A run without any answer only takes long.
     if name != "hang":
         if kind_of_request.first_run_only:
             topic, allowed = Topic(kind, size), set()
@@ -212,7 +212,7 @@ def test_a_fault_neither_loses_nor_doubles_a_record_and_is_told_as_what_it_is(
 
 
 def once(site: Site, topic: Topic, request: Request, fault: Fault) -> set[str]:
-    """The first run, one of whose requests meets the fault; returns the uploads that may stay pending."""
+    """The first run, one of whose requests has the fault; returns the uploads that may stay pending."""
     topic.records_arrive()
     pattern = request.pattern(topic)
     rule = site.proxy.add(fault, operation=request.operation, key=pattern, condition=request.condition)
@@ -234,7 +234,7 @@ def for_a_whole_run(
     outcomes: Collection[type[KafkaS3Error] | None],
     allowed: set[str],
 ) -> None:
-    """The second run, all of whose requests of the kind meet the fault, and then the same run without faults."""
+    """The second run, all of whose requests of the kind have the fault, and then the same run without faults."""
     topic.records_arrive()
     pattern = request.pattern(topic)
     rule = site.proxy.add(fault, operation=request.operation, key=pattern, condition=request.condition, times=None)
@@ -251,7 +251,7 @@ def for_a_whole_run(
     if outcome and any(
         call.operation == "PutObject" and call.key.endswith(".manifest.json") for call in site.proxy.calls
     ):
-        # Until a decision was read, one that lists these uploads may still arrive: nobody may abort them.
+        # Until a decision was read, one that lists these uploads may still arrive, so they must not be aborted.
         allowed |= site.observer(topic).pending()
     assert site.observer(topic).pending() <= allowed
     site.proxy.clear()
@@ -260,12 +260,12 @@ def for_a_whole_run(
 
 
 def orphans(calls: list[Call]) -> set[str]:
-    """Uploads that no client ever heard of: the answer to Create was lost, or it was asked for twice."""
+    """Uploads whose id no client has: the answer to Create was lost, or the request was sent twice."""
     return {id_ for call in calls for id_ in (call.created[:-1] if call.answered else call.created)}
 
 
 def assert_told_rightly(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody is sent after something that did not happen: a stranger's object, a damaged log, a lost upload."""
+    """No error names a cause that did not occur: a foreign object, a damaged log, a lost upload."""
     for record in caplog.records:
         if record.name.startswith("airflow_provider_kafka_s3"):
             text = record.getMessage()

@@ -1,4 +1,4 @@
-"""The requests that a quiet run never sends: giving uploads up, looking for them, writing a lost object again, amends.
+"""The requests that a run without faults never sends: aborts and checks of uploads, rewrites of lost objects, amends.
 
 As in :mod:`tests.faults.test_every_fault` one of them meets a fault and the work succeeds; then all of them do, the
 work says so or succeeds, and is done when it is tried again.
@@ -51,7 +51,7 @@ class Trouble:
     work: Callable[[Landing], object]
 
     def meets(self, request: Request, fault: Fault, *, times: int | None, nth: int = 1) -> type[KafkaS3Error] | None:
-        """Do the work while requests meet a fault; returns what it failed with."""
+        """Do the work while requests have a fault; returns its error."""
         rule = self.add(request, fault, times, nth)
         try:
             self.work(self.site.landing(self.topic))
@@ -62,13 +62,13 @@ class Trouble:
         return None
 
     def add(self, request: Request, fault: Fault, times: int | None, nth: int = 1) -> Rule:
-        """Let requests meet a fault."""
+        """Add a fault to requests."""
         pattern = request.pattern(self.topic)
         return self.site.proxy.add(fault, operation=request.operation, key=pattern, nth=nth, times=times)
 
 
 def a_decided_batch(site: Site, topic: Topic) -> Landing:
-    """A batch is decided and not one of its objects completed; returns a process that is not disturbed."""
+    """A batch is decided and none of its objects is completed; returns a process without faults."""
     topic.records_arrive()
     site.proxy.add(Answer(500, "InternalError"), operation="CompleteMultipartUpload", times=None)
     with pytest.raises(UnknownOutcomeError, match="is decided and loses nothing"):
@@ -78,7 +78,7 @@ def a_decided_batch(site: Site, topic: Topic) -> Landing:
 
 
 def uploads_expire(landing: Landing) -> None:
-    """The bucket's lifecycle rule does its work."""
+    """Abort the uploads, as a lifecycle rule does."""
     for upload in landing.store.pending_uploads(landing.topic.data):
         landing.store.abort_upload(upload.key, upload.upload_id)
 
@@ -101,7 +101,7 @@ def test_the_loser_of_a_decision_gives_its_uploads_up_as_well_as_it_can(
     assert loser.execute(plan, "run") == won
 
     assert rule.struck
-    # What the server was told to abort is gone, whether it could say so or not.
+    # An aborted upload is gone, with or without an answer.
     refused = times is None and name in ("503", "500", "409", "expired", "reset")
     assert len(winner.pending()) == (2 if refused else 0)
     assert ("stays pending" in caplog.text) == (times is None and name not in ("cut off", "twice"))
@@ -109,7 +109,7 @@ def test_the_loser_of_a_decision_gives_its_uploads_up_as_well_as_it_can(
 
 
 def test_an_upload_that_is_aborted_while_it_is_written_is_a_reason_to_try_again(site: Site) -> None:
-    """Whoever tidies up too eagerly costs a try and no record; the answer itself is nothing for people to read."""
+    """Aborting too early costs a try and no record; the raw answer is not shown to people."""
     topic = Topic()
     topic.records_arrive()
     other = site.observer(topic)
@@ -137,8 +137,8 @@ def test_an_upload_that_is_aborted_while_it_is_written_is_a_reason_to_try_again(
     other.check()
 
 
-def test_an_answer_that_breaks_off_before_the_metadata_makes_no_stranger_of_an_object(site: Site) -> None:
-    """Its size and ETag came, and not who wrote it: nobody is told to move an object of ours away."""
+def test_an_answer_truncated_before_the_metadata_is_no_foreign_object(site: Site) -> None:
+    """The answer has size and ETag, but not the metadata: no error says to move an own object away."""
     topic = Topic()
     topic.records_arrive()
     rule = site.proxy.add(Truncate(before="x-amz-meta-"), operation="HeadObject", key=f"{topic.data}*")
@@ -151,7 +151,7 @@ def test_an_answer_that_breaks_off_before_the_metadata_makes_no_stranger_of_an_o
 
 @pytest.mark.parametrize("site", ["versitygw-http", "moto-http"], indirect=True)
 def test_bytes_that_are_damaged_on_their_way_are_no_damaged_object(site: Site) -> None:
-    """Verification reads again before it accuses the bucket."""
+    """Verification reads again before it reports a damaged object."""
     topic = Topic()
     topic.records_arrive()
     assert site.landing(topic).run("run").status == "ok"
@@ -167,7 +167,7 @@ def test_bytes_that_are_damaged_on_their_way_are_no_damaged_object(site: Site) -
     "document", ["runs/run.json", "marker.json", "0000000001.plan.json", "0000000001.manifest.json"]
 )
 def test_a_document_that_is_damaged_on_its_way_is_not_a_corrupt_one(site: Site, document: str, unseen: bool) -> None:
-    """Not even where the store gives no checksum: it is read again before anybody is told to restore it."""
+    """Not even if the store returns no checksum: it is read again before an error says to restore it."""
     topic = Topic()
     topic.records_arrive()
     assert site.landing(topic).run("run").status == "ok"
@@ -179,12 +179,12 @@ def test_a_document_that_is_damaged_on_its_way_is_not_a_corrupt_one(site: Site, 
 
 
 REFUSED: Final = ("InvalidPart", "InvalidPartOrder", "EntityTooSmall", "MalformedXML", "BadDigest")
-"""What a store says to Complete; some of it also of a request that was damaged on its way."""
+"""Refusals of Complete; some also occur for a request damaged in transit."""
 
 
 @pytest.mark.parametrize("code", REFUSED)
 def test_an_upload_that_is_refused_some_times_is_completed_all_the_same(site: Site, code: str) -> None:
-    """Kafka has lost the records: the upload is all there is of them, and it is not given up."""
+    """Kafka has lost the records: the upload is the only copy of them, and it is not aborted."""
     topic = Topic()
     other = a_decided_batch(site, topic)
     topic.kafka.delete_records(TOPIC, 0, topic.kafka.bounds(TOPIC, 0)[1])
@@ -199,14 +199,14 @@ def test_an_upload_that_is_refused_some_times_is_completed_all_the_same(site: Si
 
 @pytest.mark.parametrize("code", REFUSED)
 def test_an_upload_that_is_refused_always_is_kept_until_its_object_is_there(site: Site, code: str) -> None:
-    """Where Kafka lost the records the error says so, and the uploads are completed once the refusal is mended."""
+    """If Kafka lost the records the error says so, and the uploads are completed once the store accepts them."""
     topic = Topic()
     other = a_decided_batch(site, topic)
     uploads = other.pending()
     topic.kafka.delete_records(TOPIC, 0, topic.kafka.bounds(TOPIC, 0)[1])
     site.proxy.add(Answer(400, code), operation="CompleteMultipartUpload", key=f"{topic.data}*", times=None)
 
-    # Bytes that are damaged on their way are no refusal: the request is worth another try.
+    # Bytes damaged in transit are no refusal: the request is retried.
     with pytest.raises(TransientError if code == "BadDigest" else BatchLossError):
         site.landing(topic).run("run")
 
@@ -234,7 +234,7 @@ def test_an_upload_that_is_refused_always_is_written_again_from_kafka(site: Site
 
 @pytest.mark.parametrize("name", LOOKS)
 def test_whether_an_upload_is_still_there_is_not_guessed(site: Site, name: str) -> None:
-    """When no Complete is answered the upload is looked for: without an answer nothing is built again."""
+    """If no Complete is answered the upload is checked: without an answer nothing is built again."""
     topic = Topic()
     request, complete = Request("ListParts", "events/*"), Request("CompleteMultipartUpload", "events/*")
     trouble = Trouble(site, topic, lambda landing: landing.run("run"))
@@ -256,14 +256,14 @@ def test_whether_an_upload_is_still_there_is_not_guessed(site: Site, name: str) 
 )
 @pytest.mark.parametrize("name", WRITES)
 def test_a_lost_object_is_written_again_once(site: Site, name: str, operation: str, size: Size) -> None:
-    """Whatever becomes of the request that brings it back."""
+    """With any fault of the request that writes it."""
     request, fault, allowed = Request(operation, "events/*"), WRITES[name], set[str]()
     for times in (1, None):
         topic = Topic("json", size)
         trouble = Trouble(site, topic, lambda landing: landing.run("run"))
         other = a_decided_batch(site, topic)
         uploads_expire(other)
-        # The Complete of the upload that expired comes first.
+        # The Complete of the expired upload comes first.
         outcome = trouble.meets(request, fault, nth=2 if size == LARGE else 1, times=times)
 
         assert outcome in ({None} if times else expected(request, name, fault))
@@ -277,7 +277,7 @@ def test_a_lost_object_is_written_again_once(site: Site, name: str, operation: s
 
 @pytest.mark.parametrize("name", WRITES)
 def test_a_loss_is_accepted_once(site: Site, name: str) -> None:
-    """Whatever becomes of the request that records it."""
+    """With any fault of the request that records it."""
     request, fault = Request("PutObject", "_kafka_s3/*.amend.*.json"), WRITES[name]
     for times in (1, None):
         topic = Topic()
@@ -304,7 +304,7 @@ def test_a_loss_is_accepted_once(site: Site, name: str) -> None:
 
 @pytest.mark.parametrize("name", LOOKS)
 def test_uploads_are_collected_only_by_a_listing_that_was_read_whole(site: Site, name: str) -> None:
-    """One that broke off is no list of what there is."""
+    """A truncated listing is not complete."""
     topic = Topic()
     topic.records_arrive()
     other = site.observer(topic)

@@ -1,4 +1,4 @@
-"""Stale drivers: a request is held on its way while the world goes on, then it arrives and its sender wakes up.
+"""Stale drivers: a request is held while other processes continue, then it arrives and its sender continues.
 
 Whatever was decided meanwhile stays decided: no record is lost, doubled or brought back, and no upload stays behind.
 """
@@ -50,7 +50,7 @@ class Zombie:
             self.error = e
 
     def wakes(self) -> None:
-        """Its request arrives, and it goes on to its end."""
+        """Its request arrives, and it continues to its end."""
         self._held.release()
         self._thread.join(60)
         assert not self._thread.is_alive()
@@ -81,7 +81,7 @@ POINTS: Final = {
 
 
 def retry_commits(topic: Topic, other: Landing) -> None:
-    """The scheduler gave the driver up and started the same run again."""
+    """The scheduler started the same run again."""
     assert other.run("stale").status == "ok"
 
 
@@ -92,7 +92,7 @@ def another_run_commits(topic: Topic, other: Landing) -> None:
 
 
 def topic_is_reset(topic: Topic, other: Landing) -> None:
-    """The topic is deleted, created again with other records, and the pipeline turned to it."""
+    """The topic is deleted, created again with other records, and the pipeline reset to it."""
     topic.kafka.create_topic(TOPIC)
     topic.records_arrive()
     reset(other.committer, operator="somebody")
@@ -100,7 +100,7 @@ def topic_is_reset(topic: Topic, other: Landing) -> None:
 
 
 def batch_is_abandoned(topic: Topic, other: Landing) -> None:
-    """An operator gives the batch up, unless it is decided; the next run lands its records."""
+    """An operator abandons the batch, unless it is decided; the next run lands its records."""
     if other.log.read_manifest(2) is None:
         abandon(other.committer, 2, release="debt", **WHO)
     else:
@@ -110,7 +110,7 @@ def batch_is_abandoned(topic: Topic, other: Landing) -> None:
 
 
 def batch_is_abandoned_as_lost(topic: Topic, other: Landing) -> None:
-    """An operator gives the batch's records up; the next run goes on after them."""
+    """An operator abandons the batch as lost; the next run continues after it."""
     abandon(other.committer, 2, release="lost", **WHO)
     topic.records_arrive()
     assert other.run("after it").status == "ok"
@@ -120,7 +120,7 @@ Event = Callable[[Topic, Landing], None]
 
 
 def cases() -> Iterator[object]:
-    """Every event at every point where it can happen."""
+    """Every event at every point where it can occur."""
     for label, point in POINTS.items():
         events: list[Event] = [retry_commits, another_run_commits, topic_is_reset]
         if label in ("UploadPart", "manifest", "manifest that was stored", "Complete"):
@@ -135,14 +135,14 @@ def cases() -> Iterator[object]:
 
 @pytest.mark.parametrize(("site", "point", "event"), [*cases()], indirect=["site"])
 def test_a_driver_that_wakes_late_changes_nothing(site: Site, point: Point, event: Event) -> None:
-    """It finds what was decided meanwhile, and follows it or says why it cannot."""
+    """It reads the decision made meanwhile, and applies it or fails with the reason."""
     topic, other = a_topic_with_a_batch(site)
     topic.records_arrive()
     held = site.proxy.hold(point.operation, key=point.key, condition=point.condition, applied=point.applied)
     zombie = Zombie(site, topic, held)
 
     event(topic, other)
-    # What an upload of the stale driver may still become is not over yet, but nothing else is open.
+    # An upload of the stale driver may still be pending, but nothing else is open.
     other.check()
     before = {info.key: info.etag for info in other.store.list(topic.data)}
     zombie.wakes()
@@ -161,7 +161,7 @@ def test_a_driver_that_wakes_late_changes_nothing(site: Site, point: Point, even
 
 
 def test_what_was_accepted_as_lost_stays_away_when_its_driver_wakes(site: Site) -> None:
-    """Its upload expired and Kafka deleted the records: the operator let the object go, and it does not come back."""
+    """Its upload expired and Kafka deleted the records: the operator accepted the loss, and it does not come back."""
     topic, other = a_topic_with_a_batch(site)
     topic.records_arrive()
     zombie = Zombie(site, topic, site.proxy.hold("CompleteMultipartUpload"))
@@ -185,7 +185,7 @@ def test_what_was_accepted_as_lost_stays_away_when_its_driver_wakes(site: Site) 
 
 
 def test_a_driver_that_writes_a_lost_object_again_does_not_bring_a_deleted_one_back(site: Site) -> None:
-    """Held at its last look at the marker: when it may write, the batch is resolved and a user has tidied up."""
+    """Held at its last read of the marker: when it continues, the batch is resolved and a user has deleted objects."""
     topic, other = a_topic_with_a_batch(site)
     topic.records_arrive()
     rule = site.proxy.add(Answer(500, "InternalError"), operation="CompleteMultipartUpload", times=None)
@@ -194,7 +194,7 @@ def test_a_driver_that_writes_a_lost_object_again_does_not_bring_a_deleted_one_b
     assert rule.struck
     site.proxy.clear()
     uploads_expire(other)
-    # Plan and manifest are known: of what it reads of the marker the third time is the last look before the first PUT.
+    # Plan and manifest are cached: its third read of the marker is the last one before the first PUT.
     zombie = Zombie(site, topic, site.proxy.hold("GetObject", key="*/marker.json", nth=3))
 
     assert other.run("stale").status == "ok"
@@ -209,7 +209,7 @@ def test_a_driver_that_writes_a_lost_object_again_does_not_bring_a_deleted_one_b
 
 
 def a_topic_with_a_batch(site: Site) -> tuple[Topic, Landing]:
-    """One batch is landed; and a process that goes on."""
+    """A landed batch, and a process."""
     topic = Topic()
     topic.records_arrive()
     other = site.observer(topic)
@@ -218,6 +218,6 @@ def a_topic_with_a_batch(site: Site) -> tuple[Topic, Landing]:
 
 
 def uploads_expire(landing: Landing) -> None:
-    """The bucket's lifecycle rule does its work."""
+    """Abort the uploads, as a lifecycle rule does."""
     for upload in landing.store.pending_uploads(landing.topic.data):
         landing.store.abort_upload(upload.key, upload.upload_id)

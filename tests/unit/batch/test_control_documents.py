@@ -1,4 +1,4 @@
-"""Control documents: one canonical form, a checksum, and nothing that is not exactly right is believed."""
+"""Control documents have one canonical form and a checksum, and every invalid one is refused."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ DOCUMENTS: list[Document] = [
 
 
 def rewritten(document: Document, change: dict[str, Any]) -> bytes:
-    """A document with other content and a checksum that fits it: what a hostile writer can make."""
+    """A document with other content and a valid checksum, as a hostile writer can make it."""
     body = json.loads(encode(document, {}))
     body.pop("sha256")
     body.update(change)
@@ -121,7 +121,7 @@ def test_the_canonical_form_is_sorted_dense_utf8_with_a_newline() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: type(d).__name__)
 def test_every_document_is_read_back_as_it_was_written(document: Document) -> None:
-    """Written, stored, read: equal, with its checksum and stamp beside it; two writes differ by their stamp only."""
+    """A document read back is equal and has its checksum and stamp; two writes differ by their stamp only."""
     body = encode(document, write_stamp())
     read, beside = decode(type(document), body, "here")
     assert read == document
@@ -140,7 +140,7 @@ def test_a_document_of_a_newer_format_asks_for_an_upgrade(document: Document) ->
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: type(d).__name__)
 def test_a_changed_byte_is_noticed(document: Document) -> None:
-    """Any change of content breaks the checksum, and the error says where and what to do."""
+    """Any change of content breaks the checksum, and the error has the address and the remedy."""
     body = encode(document, write_stamp())
     at = body.index(b'"created_at"') + len(b'"created_at":"')
     with pytest.raises(CorruptControlError, match=r"cannot be trusted.*Restore.*: here$"):
@@ -149,7 +149,7 @@ def test_a_changed_byte_is_noticed(document: Document) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: type(d).__name__)
 def test_every_truncation_is_noticed(document: Document) -> None:
-    """A document that was cut off is never taken for another."""
+    """A truncated document is never valid."""
     body = encode(document, write_stamp())
     for length in range(len(body) - 1):
         with pytest.raises(CorruptControlError):
@@ -213,7 +213,7 @@ def test_a_plan_that_cannot_be_is_refused_although_its_checksum_fits(change: dic
     ids=str,
 )
 def test_a_marker_that_cannot_be_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
-    """Lost offsets are covered ones, debt is not, generations are all there."""
+    """Lost offsets are covered, debt is not, generations are complete."""
     with pytest.raises(CorruptControlError):
         decode(Marker, rewritten(marker(), change), "here")
 
@@ -257,21 +257,21 @@ def test_an_older_worker_asks_for_an_upgrade_when_a_newer_one_has_written(
 ) -> None:
     """A fleet is not upgraded at once. The error names both versions. A wrong checksum stays corrupt."""
     body = rewritten(document, change | {"version": "9.1.0"})
-    with pytest.raises(UnsupportedFormatError) as told:
+    with pytest.raises(UnsupportedFormatError) as caught:
         decode(type(document), body, "s3://lake/here")
     kind = type(document).__name__.lower()
-    assert str(told.value).startswith(
+    assert str(caught.value).startswith(
         f"upgrade airflow-provider-kafka-s3 here: this worker has version {__version__}, and version 9.1.0 wrote the "
         f"{kind}, which this one does not support ("
     )
-    assert what in str(told.value)
-    assert str(told.value).endswith("Nothing was changed. See s3://lake/here")
+    assert what in str(caught.value)
+    assert str(caught.value).endswith("Nothing was changed. See s3://lake/here")
     with pytest.raises(CorruptControlError, match="checksum"):
         decode(type(document), body.replace(b'"version":"9.1.0"', b'"version":"9.1.1"'), "s3://lake/here")
 
 
 def test_what_a_newer_version_may_be_called_is_cut_off() -> None:
-    """It comes from the document, and an error is one line; a document may also say nothing."""
+    """The version comes from the document, and the error is one line; the document may have no version."""
     for version, shown in (
         ("\n" + "9" * 1_000, "version \\\\n9{39}… and 961 characters more"),
         (None, "an unknown version"),
@@ -321,7 +321,7 @@ json_values = st.recursive(
 @settings(deadline=None)
 @given(st.sampled_from([Plan, Manifest, Marker, RunRecord, Owner, Amend]), st.binary(max_size=200))
 def test_any_bytes_give_a_document_or_our_own_error(kind: type[Document], data: bytes) -> None:
-    """Nobody can crash a reader by what he puts into the bucket."""
+    """No content of the bucket crashes a reader."""
     with pytest.raises(ControlError):
         decode(kind, data, "here")
 
@@ -331,7 +331,7 @@ def test_any_bytes_give_a_document_or_our_own_error(kind: type[Document], data: 
 def test_a_document_with_any_field_replaced_gives_a_valid_one_or_our_own_error(
     document: Document, data: st.DataObject
 ) -> None:
-    """Hostile content under a fitting checksum is refused by type, or harmless."""
+    """Hostile content with a valid checksum is refused by type, or harmless."""
     body = json.loads(encode(document, {}))
     name = data.draw(st.sampled_from(sorted(body)))
     value = data.draw(json_values)
@@ -344,25 +344,25 @@ def test_a_document_with_any_field_replaced_gives_a_valid_one_or_our_own_error(
 
 
 def test_a_document_nested_without_end_is_refused() -> None:
-    """A parser that runs out of stack is our error too."""
+    """A parser that exhausts the stack raises an error of this package too."""
     with pytest.raises(CorruptControlError):
         decode(Marker, b"[" * 100_000, "here")
 
 
 def test_huge_numbers_are_refused() -> None:
-    """Python refuses to parse integers of thousands of digits; that is our error too."""
+    """Python refuses to parse integers of thousands of digits; that is an error of this package too."""
     with pytest.raises(CorruptControlError):
         decode(Marker, b'{"format":' + b"9" * 10_000 + b"}", "here")
 
 
 def test_a_lone_surrogate_is_refused() -> None:
-    """JSON can spell it, UTF-8 cannot: the document has no canonical form."""
+    """JSON can encode it, UTF-8 cannot: the document has no canonical form."""
     with pytest.raises(CorruptControlError, match="canonical"):
         decode(Marker, b'{"format":1,"kind":"marker","topic":"\\ud800"}', "here")
 
 
 def test_a_plan_from_before_a_setting_of_the_layout_existed_is_read_as_it_was_meant() -> None:
-    """Its checksum is over what is stored; a record without a time fails it, as it did then."""
+    """The checksum covers the stored fields; a record without a time is refused."""
     body = json.loads(encode(plan(), write_stamp()))
     del body["layout"]["on_bad_timestamp"]
     del body["sha256"]

@@ -1,4 +1,4 @@
-"""A process may die, a request may go wrong, anywhere: one fault at each request of a run in turn, then recovery."""
+"""A process may end and a request may fail anywhere: one fault at each request of a run in turn, then recovery."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FAULTS = [
 
 @dataclass
 class World:
-    """A bucket and a cluster, and what happened to them."""
+    """A bucket and a cluster, with the requests to them."""
 
     kafka: SimulatedKafka
     bucket: MemoryStore
@@ -43,7 +43,7 @@ class World:
         return Engine(self.bucket, self.kafka)
 
     def check(self, *, complete: bool = True) -> None:
-        """Everything is landed once and nothing is left to do."""
+        """Everything is landed once and no work is left."""
         check_landed(self.bucket, self.kafka, is_optional=self.kafka.is_optional, recovered=True, complete=complete)
 
 
@@ -63,7 +63,7 @@ def first_run(world: World, store: FaultyStore) -> None:
 
 
 def abandoning(world: World, store: FaultyStore) -> None:
-    """An operator abandons a batch that somebody planned; its records have to be landed by a later run."""
+    """An operator abandons a planned batch; a later run has to land its records."""
     prepare_open_batch(world)
     abandon(Engine(store, world.kafka).committer, 1, release="debt", reason="stuck", operator="me")
 
@@ -81,12 +81,12 @@ def resetting(world: World, store: FaultyStore) -> None:
 
 
 def prepare_open_batch(world: World) -> None:
-    """A driver dies right after it planned."""
+    """A driver ends right after its plan."""
     crash_after("*.plan.json", world.bucket, world.kafka, "died")
 
 
 def attempt(scenario: Callable[[World, FaultyStore], None], fault: Fault, number: int) -> tuple[World, FaultyStore]:
-    """The scenario in a new world, with a fault at its n-th request; it may fail, and may die."""
+    """The scenario in a new world, with a fault at its n-th request; it may fail or end."""
     world = new_world()
 
     def choose(request: Request) -> Fault | None:
@@ -108,7 +108,7 @@ def attempt(scenario: Callable[[World, FaultyStore], None], fault: Fault, number
 def test_after_a_fault_at_any_request_of_a_run_the_next_one_lands_every_record_once(
     fault: Fault, retry: str, late_before: bool
 ) -> None:
-    """One fault at each request in turn, then the same run again or another run: everything is there, once."""
+    """One fault at each request in turn, then the same run again or another run: everything is landed once."""
     number = 0
     while True:
         number += 1
@@ -154,7 +154,7 @@ def test_after_a_fault_at_any_request_of_an_operator_command_everything_can_go_o
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name.lower())
 def test_after_a_fault_at_any_request_of_accept_loss_the_batch_is_completed_without_what_is_lost(fault: Fault) -> None:
-    """Uploads of a decided batch expire and Kafka forgets: accept-loss ends the batch, whatever goes wrong."""
+    """Uploads of a decided batch expire and Kafka deletes its records: accept-loss completes it under any fault."""
     number = 0
     while True:
         number += 1

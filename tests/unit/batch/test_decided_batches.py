@@ -1,4 +1,4 @@
-"""What is decided is not lost needlessly: by a refusal, by one lost object among many, by a topic that is gone."""
+"""Decided objects are not lost needlessly: by a refusal, by one lost object among many, by a topic that is gone."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Refusing(FaultyStore):
         self.refused: dict[str, int] = {}
 
     def complete_upload(self, key: str, upload_id: str, parts: Any) -> None:
-        if key.startswith(self.key) and (said := self.refused.get(upload_id, 0)) < self.times:
-            self.refused[upload_id] = said + 1
+        if key.startswith(self.key) and (count := self.refused.get(upload_id, 0)) < self.times:
+            self.refused[upload_id] = count + 1
             raise UploadRefused("InvalidPart")
         super().complete_upload(key, upload_id, parts)
 
 
 class World:
-    """Batches of six records, two slices and four objects, whose drivers died right after their decisions."""
+    """Batches of six records, two slices and four objects, whose drivers ended right after their decisions."""
 
     def __init__(self) -> None:
         self.kafka = SimulatedKafka()
@@ -66,7 +66,7 @@ class World:
         return Engine(store or self.bucket, self.kafka)
 
     def carry_out(self, store: FaultyStore, batch: int = 1) -> None:
-        """What any driver does with a decided batch."""
+        """Apply the decision of a batch, as any driver does."""
         engine = self.engine(store)
         decision = engine.log.read_manifest(batch)
         assert decision is not None
@@ -78,12 +78,12 @@ class World:
         return [n for n in range(1, self.batches + 1) if marker.is_resolved(n)]
 
     def objects(self) -> list[str]:
-        """What is visible, without the folder that is the same everywhere."""
+        """The visible objects, without their common folder."""
         prefix = f"{TOPICS_DIR}/{TOPIC}/"
         return sorted(info.key.removeprefix(prefix) for info in self.bucket.list(prefix))
 
     def pending(self) -> int:
-        """How many uploads wait."""
+        """Number of pending uploads."""
         return len(list(self.bucket.pending_uploads("")))
 
     def check(self) -> None:
@@ -99,7 +99,7 @@ def world() -> World:
 
 
 def key_of(parity: int, offset: int) -> str:
-    """Of an object."""
+    """URL of an object."""
     return f"parity={parity}/{TOPIC}+0+{offset:010d}.bin"
 
 
@@ -110,7 +110,7 @@ ALL = sorted(key_of(offset % 2, offset) for offset in (0, 1, 3, 4))
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_refusal_that_passes_costs_nothing_even_if_kafka_has_lost_the_records(world: World, times: int) -> None:
-    """A proxy damaged the request: asked again, the store completes the very upload that was decided."""
+    """A proxy damaged the request: at the next try the store completes the decided upload."""
     world.kafka.delete_records(TOPIC, 0, 6)
     world.carry_out(Refusing(world.bucket, times))
     assert (world.objects(), world.pending(), world.resolved()) == (ALL, 0, [1])
@@ -118,7 +118,7 @@ def test_a_refusal_that_passes_costs_nothing_even_if_kafka_has_lost_the_records(
 
 
 def test_an_upload_that_stays_refused_is_aborted_when_its_object_is_there_again(world: World) -> None:
-    """First the object from Kafka, then the abort: at no moment is there neither."""
+    """First the object is written from Kafka, then the upload is aborted: one of them always exists."""
     seen: list[tuple[str, bool]] = []
     store = Refusing(world.bucket, 1_000)
     store._choose = lambda r: (
@@ -131,7 +131,7 @@ def test_an_upload_that_stays_refused_is_aborted_when_its_object_is_there_again(
 
 
 def test_a_refused_upload_stays_where_kafka_has_lost_its_records(world: World) -> None:
-    """It is all that is left of them: the error says so, and once the refusal is mended nothing is lost."""
+    """It is the only copy of them: the error says so, and once the store accepts it nothing is lost."""
     world.kafka.delete_records(TOPIC, 0, 6)
     with pytest.raises(BatchLossError, match=r"refuses to complete the uploads of 4 .*These are kept"):
         world.carry_out(Refusing(world.bucket, 1_000))
@@ -142,7 +142,7 @@ def test_a_refused_upload_stays_where_kafka_has_lost_its_records(world: World) -
 
 
 def test_a_refused_upload_whose_loss_is_accepted_cannot_come_to_light_later(world: World) -> None:
-    """The record of the loss is there first, then the upload is aborted, then the batch is complete without it."""
+    """The loss is recorded first, then the upload is aborted, then the batch is complete without the object."""
     world.kafka.delete_records(TOPIC, 0, 3)
     store = Refusing(world.bucket, 1_000)
     lost = accept_loss(world.engine(store).committer, 1, reason="refused", operator="me")
@@ -157,12 +157,12 @@ def test_a_refused_upload_whose_loss_is_accepted_cannot_come_to_light_later(worl
 
 
 def test_one_lost_object_keeps_no_other_from_being_written_again(world: World) -> None:
-    """Retention goes on: all that Kafka still has is written at once, then one error names all that it has not."""
+    """All objects whose records Kafka still has are written at once, then one error names the others."""
     world.bucket.expire_uploads()
     world.kafka.delete_records(TOPIC, 0, 3)
-    with pytest.raises(BatchLossError, match=r"^2 objects of batch 1 of topic 'events' cannot be written") as told:
+    with pytest.raises(BatchLossError, match=r"^2 objects of batch 1 of topic 'events' cannot be written") as caught:
         world.engine().run("died-1")
-    text = str(told.value)
+    text = str(caught.value)
     for part in ("partition 0, offsets 0 to 2, 2 records", "offsets 1 to 1, 1 records", key_of(0, 0), key_of(1, 1)):
         assert part in text
     assert text.index("`kafka-s3 accept-loss") < text.index(key_of(0, 0))
@@ -185,8 +185,8 @@ def test_a_rerun_that_restores_brings_back_what_it_can_of_all_batches(world: Wor
     assert world.objects() == sorted(key_of(offset % 2, offset) for offset in (6, 7, 9, 10))
 
 
-def test_a_stranger_at_one_key_keeps_no_other_object_from_being_completed(world: World) -> None:
-    """The other uploads do not live for ever while somebody moves it away."""
+def test_a_foreign_object_at_one_key_does_not_block_the_other_objects(world: World) -> None:
+    """The other uploads would expire while somebody moves it away."""
     world.bucket.put_new(f"{TOPICS_DIR}/{TOPIC}/{key_of(0, 0)}", b"a stranger")
     with pytest.raises(ForeignObjectError):
         world.engine().run("died-1")
@@ -198,7 +198,7 @@ def test_a_stranger_at_one_key_keeps_no_other_object_from_being_completed(world:
 
 
 def test_one_batch_that_cannot_be_completed_keeps_no_other_from_it(world: World) -> None:
-    """The first error is raised when all the others are done."""
+    """The first error is raised after all others are processed."""
     world.bucket.expire_uploads()
     world.kafka.delete_records(TOPIC, 0, 6)
     world.decide()
@@ -211,7 +211,7 @@ def test_one_batch_that_cannot_be_completed_keeps_no_other_from_it(world: World)
 
 
 def deleted(kafka: SimulatedKafka) -> None:
-    """For good."""
+    """A terminal error."""
     kafka.delete_topic(TOPIC)
 
 
@@ -230,22 +230,22 @@ GONE = pytest.mark.parametrize(
 def test_a_decided_batch_is_completed_although_its_topic_is_gone(
     world: World, event: Callable[[SimulatedKafka], None], error: type[Exception], run: str
 ) -> None:
-    """It needs no Kafka: the run that meets the trouble, a known one or a new one, completes it and then says so."""
+    """It needs no Kafka: the run that fails, repeated or new, completes it and reports that."""
     event(world.kafka)
-    with pytest.raises(error) as told:
+    with pytest.raises(error) as caught:
         world.engine().run(run)
     assert (world.objects(), world.pending(), world.resolved()) == (ALL, 0, [1])
-    text = message_of(told.value)
+    text = message_of(caught.value)
     assert "batches [1] were decided before and are completed now" in text
     assert "`kafka-s3 recover --bucket memory" in text
     assert text.count("--decided-only`") == 1
 
 
 @GONE
-def test_a_batch_that_nobody_decided_is_left_alone_when_its_topic_is_gone(
+def test_an_undecided_batch_is_unchanged_when_its_topic_is_gone(
     world: World, event: Callable[[SimulatedKafka], None], error: type[Exception]
 ) -> None:
-    """Not a byte changes but of what is decided."""
+    """Only decided objects and the marker change."""
     world.engine().run("died-1")
     world.kafka.append(TOPIC, 0, b"6", timestamp=6)
     store = FaultyStore(world.bucket)
@@ -254,36 +254,36 @@ def test_a_batch_that_nobody_decided_is_left_alone_when_its_topic_is_gone(
         world.engine(store).run("planned")
     event(world.kafka)
     before = snapshot(world.bucket)
-    with pytest.raises(error) as told:
+    with pytest.raises(error) as caught:
         world.engine().run("new")
     check_unchanged(before, snapshot(world.bucket))
-    assert ("--decided-only`" in message_of(told.value)) == (event is deleted)
+    assert ("--decided-only`" in message_of(caught.value)) == (event is deleted)
 
 
 @GONE
 def test_what_cannot_be_completed_of_a_topic_that_is_gone_stands_in_the_error(
     world: World, event: Callable[[SimulatedKafka], None], error: type[Exception]
 ) -> None:
-    """With the command that ends it; other batches are completed all the same."""
+    """The error has the remedy; other batches are completed all the same."""
     world.bucket.expire_uploads()
     world.decide()
     event(world.kafka)
-    with pytest.raises(error) as told:
+    with pytest.raises(error) as caught:
         world.engine().run("new")
     assert world.resolved() == [2]
-    text = message_of(told.value)
+    text = message_of(caught.value)
     assert "4 objects of batch 1 of topic 'events' cannot be written again from Kafka" in text
     assert "`kafka-s3 accept-loss" in text
     assert "--decided-only`" in text
 
 
 def test_a_topic_that_was_never_landed_is_only_missed() -> None:
-    """There is nothing to complete, and no command that would help."""
+    """There is nothing to complete, and no remedy."""
     world = World()
     world.kafka.delete_topic(TOPIC)
-    with pytest.raises(TopicNotFoundError) as told:
+    with pytest.raises(TopicNotFoundError) as caught:
         world.engine().run("new")
-    assert "kafka-s3" not in message_of(told.value)
+    assert "kafka-s3" not in message_of(caught.value)
     assert list(world.bucket.list("")) == []
 
 

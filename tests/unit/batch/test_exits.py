@@ -1,4 +1,4 @@
-"""Ways out of dead ends: safe at any time, harmless when repeated, refused where they would lose something."""
+"""Manual operations: safe at any time, harmless when repeated, refused where they would lose records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL = Offsets({0: [(0, 6)]})
 
 
 class World:
-    """One topic with six records, and one run that died somewhere."""
+    """One topic with six records, and one run that ended early."""
 
     def __init__(self, *, dies_at: str) -> None:
         self.kafka = SimulatedKafka()
@@ -41,13 +41,13 @@ class World:
 
 @pytest.fixture
 def planned() -> World:
-    """The run died after its plan."""
+    """The run ended after its plan."""
     return World(dies_at="*.plan.json")
 
 
 @pytest.fixture
 def decided() -> World:
-    """The run died after its decision."""
+    """The run ended after its decision."""
     return World(dies_at="*.manifest.json")
 
 
@@ -64,7 +64,7 @@ def test_an_abandoned_batch_is_planned_again_by_the_next_run(planned: World) -> 
 
 
 def test_a_batch_abandoned_as_lost_is_a_recorded_gap(planned: World) -> None:
-    """Nobody reads it again; runs over it succeed and report the gap."""
+    """It is not read again; runs over it succeed and report the gap."""
     decision = abandon(planned.engine().committer, 1, release="lost", reason="poison", operator="me")
     assert (decision.reason, decision.operator) == ("poison", "me")
     assert planned.engine().run("next").status == "empty"
@@ -74,7 +74,7 @@ def test_a_batch_abandoned_as_lost_is_a_recorded_gap(planned: World) -> None:
 
 
 def test_abandon_can_be_repeated_and_the_first_decision_counts(planned: World) -> None:
-    """Another release later changes nothing and is told by the decision that is returned."""
+    """Another release later changes nothing, as the returned decision shows."""
     abandon(planned.engine().committer, 1, release="debt", reason="first", operator="me")
     before = snapshot(planned.bucket)
     again = abandon(planned.engine().committer, 1, release="lost", reason="second", operator="you")
@@ -93,7 +93,7 @@ def test_a_committed_batch_cannot_be_abandoned(decided: World) -> None:
 
 
 def test_a_job_that_ends_after_its_batch_was_abandoned_makes_nothing_visible(planned: World) -> None:
-    """Its rows lose the decision, its uploads are given up."""
+    """Its rows lose the decision, its uploads are aborted."""
     engine = planned.engine()
     plan = engine.log.read_plan(1)
     assert plan is not None
@@ -117,7 +117,7 @@ def test_a_reset_of_a_topic_that_was_not_recreated_does_nothing(planned: World) 
 
 
 def test_a_reset_records_open_batches_as_lost(planned: World) -> None:
-    """Their topic is gone; the closed generation says so."""
+    """Their topic is gone; the closed generation records them as lost."""
     planned.kafka.create_topic(TOPIC)
     assert reset(planned.engine().committer, operator="me")
     marker, _ = planned.engine().log.require_marker()
@@ -127,7 +127,7 @@ def test_a_reset_records_open_batches_as_lost(planned: World) -> None:
 
 
 def test_a_reset_carries_decided_batches_out_first(decided: World) -> None:
-    """What was committed becomes visible, although its topic is gone."""
+    """Committed objects become visible, although their topic is gone."""
     decided.kafka.create_topic(TOPIC)
     assert reset(decided.engine().committer, operator="me")
     marker, _ = decided.engine().log.require_marker()
@@ -166,7 +166,7 @@ def test_accepting_losses_where_nothing_is_lost_completes_the_batch(decided: Wor
 
 
 def test_accepting_losses_of_a_complete_batch_neither_restores_nor_records_anything(decided: World) -> None:
-    """What a user deleted since is the user's business."""
+    """Objects that a user deleted since stay gone."""
     decided.engine().run("died")
     key = next(i.key for i in decided.bucket.list(f"{TOPICS_DIR}/{TOPIC}/"))
     decided.bucket.delete(key)
@@ -177,6 +177,6 @@ def test_accepting_losses_of_a_complete_batch_neither_restores_nor_records_anyth
 
 
 def test_losses_of_an_undecided_batch_cannot_be_accepted(planned: World) -> None:
-    """It has lost nothing: abandon it."""
+    """Nothing of it is lost: it can be abandoned."""
     with pytest.raises(ConfigurationError, match="abandon it instead"):
         accept_loss(planned.engine().committer, 1, reason="", operator="me")

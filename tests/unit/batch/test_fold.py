@@ -1,4 +1,4 @@
-"""The fold: what the marker becomes by a decided batch, in whatever order batches are decided."""
+"""The fold of decided batches into the marker, in any order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def plan(batch: int, read: Offsets, skipped: Offsets = NO_OFFSETS, *, tail: bool
 
 
 def decision(batch: int, fate: Fate) -> Manifest:
-    """What became of a batch."""
+    """The decision about a batch."""
     changes: dict[str, Any] = {"status": "commit"} if fate == "commit" else {"status": "abandoned", "release": fate}
     return Manifest(batch=batch, plan_sha256="", run="r", **changes)
 
@@ -61,8 +61,8 @@ def test_a_commit_covers_its_claim_and_records_what_it_skipped() -> None:
     assert (after.resolved, after.revision, after.start) == (((1, 2),), 1, {0: 2})
 
 
-def test_an_abandoned_tail_is_owed_until_somebody_covers_it() -> None:
-    """Release as debt: not covered, owed; a later commit pays."""
+def test_an_abandoned_tail_is_debt_until_it_is_covered() -> None:
+    """Release as debt: not covered, but owed; a later commit covers it."""
     after = fold(empty_marker(), plan(1, READ), decision(1, "debt"))
     assert (after.covered, after.lost, after.debt) == (NO_OFFSETS, NO_OFFSETS, READ)
     paid = fold(after, plan(2, READ), decision(2, "commit"))
@@ -70,19 +70,19 @@ def test_an_abandoned_tail_is_owed_until_somebody_covers_it() -> None:
 
 
 def test_an_abandoned_backfill_is_not_owed() -> None:
-    """History that somebody asked for is asked for again by whoever wants it."""
+    """Abandoned history is landed only by another run over its window."""
     after = fold(empty_marker(), plan(1, READ, tail=False), decision(1, "debt"))
     assert (after.covered, after.debt) == (NO_OFFSETS, NO_OFFSETS)
 
 
-def test_a_batch_given_up_for_lost_is_covered_and_lost() -> None:
+def test_a_batch_abandoned_as_lost_is_covered_and_lost() -> None:
     """The gap is accepted, and recorded."""
     after = fold(empty_marker(), plan(1, READ, SKIPPED), decision(1, "lost"))
     assert (after.covered, after.lost) == (READ | SKIPPED, READ | SKIPPED)
 
 
 def test_a_reset_closes_the_generation() -> None:
-    """Coverage moves to the history, the new incarnation begins at 0."""
+    """Coverage moves to the history, the new incarnation starts at 0."""
     reset = Plan(
         batch=2,
         type="reset",
@@ -116,7 +116,7 @@ blocks = st.lists(st.sampled_from(["commit", "debt", "lost"]), min_size=1, max_s
 @settings(deadline=None)
 @given(blocks, st.booleans(), st.randoms(use_true_random=False))
 def test_batches_of_a_generation_may_be_folded_in_any_order(fates: list[Fate], tail: bool, random: Any) -> None:
-    """Whoever is first: the marker is the same, so it needs no order of resolution.
+    """The marker is the same in any order of resolution.
 
     The last plan claims again what an abandoned one released, as it may once that decision is final.
     """

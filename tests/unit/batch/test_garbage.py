@@ -1,4 +1,4 @@
-"""What ``gc`` keeps: all that a batch may need, also one that is planned while it looks, and nothing else."""
+"""``gc`` keeps every upload that a batch may need, also a batch planned meanwhile, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WEEK = 7 * 86_400.0
 
 
 class World:
-    """A topic with three records that are landed, in a bucket whose clock stands still."""
+    """A topic with three landed records, in a bucket with a fixed clock."""
 
     def __init__(self) -> None:
         self.kafka = SimulatedKafka()
@@ -28,7 +28,7 @@ class World:
             self.kafka.append(TOPIC, 0, b"%d" % self.kafka.bounds(TOPIC, 0)[1], timestamp=0)
 
     def die_after(self, document: str, run: str = "died") -> None:
-        """A run that dies after it created a document."""
+        """A run that ends after it created a document."""
         store = FaultyStore(self.bucket)
         store.inject(Fault.CRASH_AFTER, operation="put_new", key=f"*.{document}.json")
         try:
@@ -38,7 +38,7 @@ class World:
         raise AssertionError(f"run {run} wrote no {document}")
 
     def collect(self, store: FaultyStore | None = None) -> gc.Garbage:
-        """A week after everything."""
+        """A week later."""
         log = Engine(store or self.bucket, self.kafka).log
         found = gc.find_garbage(log, now=WEEK + 1, older_than=WEEK)
         gc.collect(log, found)
@@ -60,8 +60,8 @@ class World:
         return [upload.upload_id for upload in self.bucket.pending_uploads("")]
 
 
-def test_a_batch_that_is_planned_and_decided_while_gc_looks_keeps_its_uploads() -> None:
-    """Whatever the age of its uploads: it is completed with them after Kafka has lost the records."""
+def test_a_batch_that_is_planned_and_decided_during_gc_keeps_its_uploads() -> None:
+    """At any age of its uploads: it is completed with them after Kafka has lost the records."""
     world = World()
     world.fill(3)
     began: list[Request] = []
@@ -80,7 +80,7 @@ def test_a_batch_that_is_planned_and_decided_while_gc_looks_keeps_its_uploads() 
 
 
 def test_an_open_batch_keeps_the_uploads_of_its_own_generation_only() -> None:
-    """After a reset the same offsets are those of another topic: what was left of the old one is nobody's."""
+    """After a reset the same offsets are those of another topic: uploads of the old one are garbage."""
     world = World()
     world.kafka.create_topic(TOPIC)
     world.fill(3)

@@ -97,7 +97,7 @@ class Scene:
             self.kafka.append(TOPIC, 0, b"%d" % offset, offset)
 
     def with_document(self, key: str, body: bytes) -> Watched:
-        """The bucket, with another document in the place of one."""
+        """The bucket with one document replaced."""
         bucket = self.bucket.copy()
         bucket.delete(key)
         bucket.put_new(key, body)
@@ -111,22 +111,22 @@ class Scene:
 
 
 class Watched(FaultyStore):
-    """A bucket that knows what was asked of it."""
+    """A bucket that records its requests."""
 
     def touched(self) -> set[str]:
-        """Keys that anybody wrote to, completed or looked at, without the control documents."""
+        """Keys of writes, completes and HEAD requests, without the control documents."""
         wanted = {"head", "put_new", "put_if_match", "create_upload", "upload_part", "complete_upload", "abort_upload"}
         return {r.key for r in self.requests if r.operation in wanted and not r.key.startswith(f"{TOPICS_DIR}/_kafka")}
 
 
 @pytest.fixture(scope="module")
 def scene() -> Scene:
-    """Made once; examples get copies of its bucket."""
+    """Created once; examples get copies of its bucket."""
     return Scene()
 
 
 def entry_points(engine: Engine) -> Iterator[Callable[[], object]]:
-    """Everything that reads control documents, as operator, Spark driver, sensor and command line do."""
+    """All readers of control documents: operator, Spark driver, sensor and command line."""
     committer, log, source = engine.committer, engine.log, engine.source
     window = {0: (0, 9)}
     yield lambda: topic_status(log, source)
@@ -155,12 +155,12 @@ def entry_points(engine: Engine) -> Iterator[Callable[[], object]]:
 
 
 def recovery_of(engine: Engine) -> Any:
-    """Offsets to give up, as somebody would name them."""
+    """Offsets to accept as lost."""
     return engine.log.view().claims
 
 
 def ask_everybody(scene: Scene, bucket: Watched, *, prefix: str = f"{TOPICS_DIR}/{TOPIC}/") -> list[KafkaS3Error]:
-    """Ask every entry point, each as a process of its own; the errors that came. Anything else is raised."""
+    """Call every entry point in a separate process; returns its errors. Any other exception is raised."""
     before = {k: stored for k, stored in scene.stored.items() if not k.startswith(CONTROL)}
     before[OWNER] = bucket.get(OWNER)
     errors = []
@@ -170,9 +170,9 @@ def ask_everybody(scene: Scene, bucket: Watched, *, prefix: str = f"{TOPICS_DIR}
             asked()
         except KafkaS3Error as e:
             errors.append(e)
-    for told in map(str, errors):
-        assert len(told) < 20_000
-        assert not any(ord(c) < 32 for c in told), told
+    for message in map(str, errors):
+        assert len(message) < 20_000
+        assert not any(ord(c) < 32 for c in message), message
     for key, stored in before.items():
         assert bucket.get(key) == stored, f"{key} changed"
     assert all(key.startswith(prefix) for key in bucket.touched()), bucket.touched()
@@ -180,7 +180,7 @@ def ask_everybody(scene: Scene, bucket: Watched, *, prefix: str = f"{TOPICS_DIR}
 
 
 def signed(body: dict[str, Any]) -> bytes:
-    """A document with a checksum that fits: what a hostile writer can make."""
+    """A document with a valid checksum, as a hostile writer can make it."""
     return canonical({**body, "sha256": digest({k: v for k, v in body.items() if k != "sha256"})})
 
 
@@ -201,7 +201,7 @@ KINDS = (Plan, Manifest, Marker, RunRecord, Owner, Amend)
 
 
 def mutated(data: st.DataObject, body: bytes) -> bytes:
-    """Bytes that were a document once."""
+    """Damaged bytes of a document."""
     how = data.draw(st.sampled_from(["cut", "flip", "double", "insert", "encode", "number", "twin", "nest"]))
     at = data.draw(st.integers(0, len(body) - 1))
     if how == "cut":
@@ -269,7 +269,7 @@ def test_ten_megabytes_are_refused_in_seconds_and_without_filling_the_memory(bod
 
 
 def test_a_document_that_is_too_long_is_not_even_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever lies at the key of a document, it does not come into memory; the error says how long it is."""
+    """A long object at the key of a document is not read into memory; the error has its length."""
     monkeypatch.setattr(port, "MAX_WHOLE", 1_000)
     bucket = scene.with_document(MARKER, b"x" * 1_001)
     with pytest.raises(CorruptControlError, match=r"it has 1,001 bytes.*marker\.json"):
@@ -282,7 +282,7 @@ def test_a_document_that_is_too_long_is_not_even_read(scene: Scene, monkeypatch:
 
 
 def leaves(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where something can be replaced."""
+    """Paths of values that can be replaced."""
     yield path
     children = body.items() if isinstance(body, dict) else enumerate(body) if isinstance(body, list) else ()
     for name, child in children:
@@ -290,7 +290,7 @@ def leaves(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def replaced(body: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """A copy, with something else at a path."""
+    """A copy with another value at a path."""
     if not path:
         return value
     if isinstance(body, dict):
@@ -309,8 +309,8 @@ hostile_values = (
 
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_hostile_content_under_a_fitting_checksum_harms_nobody(scene: Scene, data: st.DataObject) -> None:
-    """Whatever field is replaced by whatever: answers or our own errors, and nothing of others is touched."""
+def test_hostile_content_with_a_valid_checksum_does_no_harm(scene: Scene, data: st.DataObject) -> None:
+    """Any field replaced by any value: results or errors of this package, and no foreign object is changed."""
     key = data.draw(st.sampled_from(documents(scene)))
     body = scene.body(key)
     names = [path for path in leaves(body) if path and path[0] not in ("sha256", "kind", "format")]
@@ -346,7 +346,7 @@ MANIFEST_LIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("lie", MANIFEST_LIES, ids=str)
 def test_a_signed_manifest_sends_the_driver_nowhere(scene: Scene, lie: str) -> None:
-    """It is refused before anything that it lists is completed, looked at or written."""
+    """It is refused before any object that it lists is completed, checked or written."""
     body = scene.body(scene.manifest)
     body["objects"][0] |= MANIFEST_LIES[lie]
     bucket = scene.with_document(scene.manifest, signed(body))
@@ -402,7 +402,7 @@ PLAN_LIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("lie", PLAN_LIES, ids=str)
-def test_a_signed_plan_makes_nobody_read_or_write_elsewhere(scene: Scene, lie: str) -> None:
+def test_a_forged_plan_with_a_valid_checksum_reads_and_writes_no_other_keys(scene: Scene, lie: str) -> None:
     """It is refused before Kafka is asked for a record."""
     key = keys.plan_key(CONTROL, UNDECIDED)
     bucket = scene.with_document(key, signed(scene.body(key) | PLAN_LIES[lie]))
@@ -412,7 +412,7 @@ def test_a_signed_plan_makes_nobody_read_or_write_elsewhere(scene: Scene, lie: s
 
 
 def test_a_plan_with_a_pattern_that_explodes_is_an_error_of_its_batch(scene: Scene) -> None:
-    """A path of a megabyte per record is no key; nothing grows with the number of records."""
+    """A path of a megabyte per record is not a key; memory does not grow with the number of records."""
     key = keys.plan_key(CONTROL, UNDECIDED)
     body = scene.body(key)
     body["layout"] |= {
@@ -450,8 +450,8 @@ MARKER_LIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("lie", MARKER_LIES, ids=str)
-def test_a_signed_marker_keeps_nobody_busy_for_ever(scene: Scene, lie: str) -> None:
-    """Every entry point ends within a bounded number of requests, whatever the marker says."""
+def test_a_forged_marker_with_a_valid_checksum_causes_a_bounded_number_of_requests(scene: Scene, lie: str) -> None:
+    """Every entry point ends within a bounded number of requests, for any content of the marker."""
     bucket = scene.with_document(MARKER, signed(scene.body(MARKER) | MARKER_LIES[lie]))
     started = time.process_time()
     ask_everybody(scene, bucket)
@@ -460,7 +460,7 @@ def test_a_signed_marker_keeps_nobody_busy_for_ever(scene: Scene, lie: str) -> N
 
 
 def test_a_plan_far_away_is_a_hole_and_not_a_walk(scene: Scene) -> None:
-    """A number in a name is not counted up to."""
+    """The number of steps does not depend on a number in a name."""
     plan = scene.stored[keys.plan_key(CONTROL, 1)]
     assert plan is not None
     bucket = scene.with_document(keys.plan_key(CONTROL, 9_999_999_999), plan.body)
@@ -487,7 +487,7 @@ def test_a_plan_far_away_is_a_hole_and_not_a_walk(scene: Scene) -> None:
 def test_signed_records_of_runs_owners_and_losses_are_held_against_their_places(
     scene: Scene, key: str, change: dict[str, Any]
 ) -> None:
-    """A document that lies where another belongs, or says what cannot be, ends in our own error."""
+    """A document at another document's key, or with impossible values, ends in an error of this package."""
     amend = {"kind": "amend", "format": 1, "batch": OPEN, "keys": ["x"], "reason": "", "operator": ""}
     body = scene.body(key) if key in scene.stored else amend
     bucket = scene.with_document(key, signed(body | change))
@@ -495,13 +495,13 @@ def test_signed_records_of_runs_owners_and_losses_are_held_against_their_places(
 
 
 def test_what_documents_say_to_people_cannot_forge_lines(scene: Scene) -> None:
-    """Who planned a batch is shown on one line, without control characters, and not without end."""
+    """The planner of a batch is shown on one line, without control characters, and of bounded length."""
     key = keys.plan_key(CONTROL, OPEN)
     body = scene.body(key) | {"written_by": "\x1b[2Jme\nERROR forged " + "x" * 10_000, "run": "interrupted"}
     log = Engine(scene.with_document(key, signed(body)), scene.kafka).log
-    told = log.planned_by(OPEN)
-    assert len(told) < 500
-    assert told.isprintable()
+    planned_by = log.planned_by(OPEN)
+    assert len(planned_by) < 500
+    assert planned_by.isprintable()
 
 
 # -- newer versions ---------------------------------------------------------------------------------------------------
@@ -509,7 +509,7 @@ def test_what_documents_say_to_people_cannot_forge_lines(scene: Scene) -> None:
 
 @pytest.mark.parametrize("key", [MARKER, keys.plan_key(CONTROL, UNDECIDED), keys.manifest_key(CONTROL, OPEN)])
 def test_an_older_worker_changes_nothing_that_a_newer_one_has_written(scene: Scene, key: str) -> None:
-    """Runs and `repair` say where to upgrade; a marker that is only newer is not built again."""
+    """Runs and `repair` say what to upgrade; a marker that is only newer is not built again."""
     bucket = scene.with_document(key, signed(scene.body(key) | {"version": "9.1.0", "priority": 1}))
     before = {info.key: bucket.get(info.key) for info in bucket.list("")}
     for act in (

@@ -1,4 +1,4 @@
-"""Which topic a batch is of, where brokers had no topic ids when it was planned, and where another cluster answers."""
+"""The incarnation of a batch, if brokers had no topic ids when it was planned, and on another cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.protocol.engine import TOPIC, Engine, check_landed
 
 
 class World:
-    """A bucket, and a cluster whose brokers know no topic ids until they are upgraded."""
+    """A bucket, and a cluster whose brokers have no topic ids until they are upgraded."""
 
     def __init__(self, **kafka: Any) -> None:
         self.kafka = SimulatedKafka(**{"topic_ids": False, **kafka})
@@ -61,7 +61,7 @@ def adopted() -> World:
 
 
 def test_a_batch_from_before_the_upgrade_is_never_rebuilt_from_a_topic_that_was_created_again(adopted: World) -> None:
-    """The log knows the id by now, so equal offsets of another topic are not taken for its records."""
+    """The log has the id by now, so equal offsets of another topic are not taken for its records."""
     adopted.bucket.expire_uploads()
     adopted.kafka.create_topic(TOPIC, 2)
     adopted.records("bad", 4)
@@ -88,7 +88,7 @@ def test_a_deleted_object_from_before_the_upgrade_is_never_restored_from_a_topic
     assert world.bucket.head(gone) is None
 
 
-def test_a_gap_is_accepted_behind_a_reset_that_somebody_left_open_only_after_it() -> None:
+def test_a_gap_is_accepted_only_after_an_open_reset_is_complete() -> None:
     """Nothing is planned past the barrier: the offsets are those of the new topic, or refused."""
     world = World(topic_ids=True)
     world.records("old", 4)
@@ -108,7 +108,7 @@ def test_a_gap_is_accepted_behind_a_reset_that_somebody_left_open_only_after_it(
 
 
 def test_another_cluster_is_named_and_no_topic_of_it_taken_for_one_that_was_created_again() -> None:
-    """A reset would land the whole topic again; the connection is what is wrong."""
+    """A reset would land the whole topic again; the connection is wrong."""
     world = World(topic_ids=True)
     world.records("old", 2)
     world.engine().run("first")
@@ -137,8 +137,8 @@ def test_an_id_is_not_taken_up_from_another_cluster() -> None:
     assert world.engine().run("third").status == "ok"
 
 
-def test_brokers_that_give_no_ids_any_more_are_asked_again_later() -> None:
-    """In the middle of an upgrade, say: nothing shows that the topic is another one."""
+def test_brokers_that_report_no_ids_any_more_are_a_transient_error() -> None:
+    """For example during an upgrade: nothing shows that the topic was created again."""
     world = World(topic_ids=True)
     world.records("old", 2)
     world.engine().run("first")
@@ -148,7 +148,7 @@ def test_brokers_that_give_no_ids_any_more_are_asked_again_later() -> None:
 
 
 def test_decided_batches_are_completed_while_kafka_does_not_answer() -> None:
-    """They need no Kafka, and their uploads do not live for ever."""
+    """They need no Kafka, and their uploads expire."""
     world = World(topic_ids=True)
     world.records("old", 2)
     world.decides_and_dies("first")

@@ -89,7 +89,7 @@ class World:
         return found.body
 
     def replace(self, key: str, body: bytes | None = None, **metadata: str) -> None:
-        """Somebody writes something else at a key; what is not given stays."""
+        """Replace an object; values that are not given stay."""
         stored = self.bucket.get(key)
         assert stored is not None
         self.bucket.delete(key)
@@ -138,7 +138,7 @@ def test_verify_of_a_new_run_reads_a_window_that_others_landed(world: World) -> 
 
 
 def test_verify_of_an_incremental_run_reads_what_that_run_landed_and_a_new_one_reads_everything(world: World) -> None:
-    """Its record says what it landed; without one, all that is landed is its window."""
+    """The run record has its target; without one, the window is all landed offsets."""
     world.kafka.append(TOPIC, 0, b"0/15", 40)
     world.run("later")
     assert world.inspects("verify", "later").objects == 1
@@ -146,7 +146,7 @@ def test_verify_of_an_incremental_run_reads_what_that_run_landed_and_a_new_one_r
 
 
 def test_verify_before_anything_is_landed_finds_nothing_and_leaves_no_marker() -> None:
-    """Not even the ownership of the topic is taken."""
+    """Not even the owner document is created."""
     world = World(land=False)
     assert world.inspects("verify", "new") == Verification(objects=0, size=0)
     by_time = world.inspects("verify", "new", "data_interval", window=(0, 4))
@@ -155,7 +155,7 @@ def test_verify_before_anything_is_landed_finds_nothing_and_leaves_no_marker() -
 
 
 def test_verify_reports_what_of_a_window_is_not_landed(caplog: pytest.LogCaptureFixture) -> None:
-    """In the result and in the log; it is no error, and neither verify nor restore lands it."""
+    """In the result and in the log; it is not an error, and neither verify nor restore lands it."""
     world = World(land=False)
     world.run("hour-0", "data_interval", window=(0, 10))
     before = snapshot(world.bucket)
@@ -175,9 +175,9 @@ def test_verify_names_missing_objects_and_both_ways_out(world: World) -> None:
         world.bucket.delete(key)
     with pytest.raises(
         MissingObjectError, match=rf"{len(gone)} objects .*action='restore'.*on_missing='ignore'"
-    ) as told:
+    ) as caught:
         world.inspects("verify", "hour-2", "data_interval", window=(20, 30))
-    assert all(key in str(told.value) for key in gone)
+    assert all(key in str(caught.value) for key in gone)
     found = world.inspects("verify", "hour-2", "data_interval", window=(20, 30), on_missing="ignore")
     assert (sorted(found.missing), found.objects) == (sorted(gone), 0)
 
@@ -190,9 +190,9 @@ def test_an_error_names_ten_objects_and_counts_the_others() -> None:
     everything = world.keys()
     for key in everything:
         world.bucket.delete(key)
-    with pytest.raises(MissingObjectError) as told:
+    with pytest.raises(MissingObjectError) as caught:
         world.inspects("verify", "first")
-    assert str(told.value).count("s3://") == 10
+    assert str(caught.value).count("s3://") == 10
 
 
 DAMAGES: dict[str, Callable[[World, str], None]] = {
@@ -208,18 +208,18 @@ DAMAGES: dict[str, Callable[[World, str], None]] = {
 def test_an_object_with_other_content_is_named_and_never_overwritten(
     world: World, damage: Callable[[World, str], None], action: str
 ) -> None:
-    """Size, checksum and metadata are compared; what is missing beside it is restored nevertheless."""
+    """Size, checksum and metadata are compared; other missing objects are restored nevertheless."""
     bad, gone, *_ = world.of_run("hour-1")
     damage(world, bad)
     before = world.bucket.get(bad)
     world.bucket.delete(gone)
-    with pytest.raises(ForeignObjectError, match=r"Move them away, then run again with action='restore'") as told:
+    with pytest.raises(ForeignObjectError, match=r"Move them away, then run again with action='restore'") as caught:
         world.inspects(action, "hour-1", "data_interval", window=(10, 20))
-    assert bad in str(told.value)
+    assert bad in str(caught.value)
     assert world.bucket.get(bad) == before
     assert (world.bucket.get(gone) is not None) == (action == "restore")
-    assert ("1 other objects were written again" in str(told.value)) == (action == "restore")
-    assert (gone in str(told.value)) == (action == "verify")
+    assert ("1 other objects were written again" in str(caught.value)) == (action == "restore")
+    assert (gone in str(caught.value)) == (action == "verify")
 
 
 def test_a_large_object_is_read_in_pieces(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_a_large_object_is_read_in_pieces(world: World, monkeypatch: pytest.Monk
 
 
 def test_an_object_that_changes_while_it_is_read_is_no_verdict(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again: half of one object and half of another say nothing."""
+    """A transient error: halves of two objects prove nothing."""
     monkeypatch.setattr(inspection, "_PIECE", 5)
     key = world.keys()[0]
     get = world.bucket.get
@@ -258,7 +258,7 @@ def test_an_object_that_changes_while_it_is_read_is_no_verdict(world: World, mon
 
 
 def test_an_object_that_vanishes_while_it_is_read_is_missing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HEAD had seen it."""
+    """It existed at the HEAD request."""
     key = world.keys()[0]
     get = world.bucket.get
 
@@ -273,7 +273,7 @@ def test_an_object_that_vanishes_while_it_is_read_is_missing(world: World, monke
 
 
 def test_many_batches_are_read_in_groups(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many objects there are, the result is the same, and manifests do not pile up in memory."""
+    """The result is the same for any number of objects, and manifests do not accumulate in memory."""
     everything = world.inspects("verify", "new")
     monkeypatch.setattr(inspection, "_GROUP", 1)
     engine = Engine(world.bucket, world.kafka)
@@ -281,10 +281,10 @@ def test_many_batches_are_read_in_groups(world: World, monkeypatch: pytest.Monke
     assert not any(name.endswith(".manifest.json") for name in engine.log._cache)
 
 
-def test_times_that_retention_has_taken_from_kafka_are_told_and_offsets_still_work(
+def test_times_deleted_by_retention_are_reported_and_offsets_still_work(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody can tell any more which landed offsets belong to a window of time: said, not guessed."""
+    """It is unknown which landed offsets belong to a window of time: they are reported, not guessed."""
     for partition in (0, 1):
         world.kafka.delete_records(TOPIC, partition, 8)
     with caplog.at_level(logging.WARNING):
@@ -310,7 +310,7 @@ def test_times_of_a_recreated_topic_are_refused_and_an_old_run_is_read_by_its_re
 
 
 def test_documents_that_are_gone_are_named(world: World) -> None:
-    """A marker or a batch that is missing is no reason to report that all is well."""
+    """A missing marker or batch is an error."""
     plan = world.bucket.get(keys.plan_key(CONTROL, 1))
     assert plan is not None
     world.bucket.delete(plan.key)
@@ -360,21 +360,21 @@ def test_restore_reads_a_slice_once_for_all_its_objects(world: World) -> None:
 
 
 def test_restore_names_what_retention_has_deleted_and_restores_the_rest(world: World) -> None:
-    """Keys, partition and offsets; both ways out; what could be saved is there."""
+    """Keys, partition and offsets; both remedies; the other objects are restored."""
     lost = [key for key in world.of_run("hour-0") if f"{TOPIC}+0+" in key]
     everything = world.keys()
     world.kafka.delete_records(TOPIC, 0, 3)
     for key in everything:
         world.bucket.delete(key)
-    with pytest.raises(BatchLossError, match=r"partition 0, offsets \d to \d, .*on_missing='ignore'") as told:
+    with pytest.raises(BatchLossError, match=r"partition 0, offsets \d to \d, .*on_missing='ignore'") as caught:
         world.inspects("restore", "new")
-    assert all(key in str(told.value) for key in lost)
+    assert all(key in str(caught.value) for key in lost)
     assert sorted(world.keys()) == sorted(set(everything) - set(lost))
-    assert f"{len(everything) - len(lost)} other objects were written again" in str(told.value)
+    assert f"{len(everything) - len(lost)} other objects were written again" in str(caught.value)
 
 
 def test_restore_of_what_came_to_lie_there_meanwhile_leaves_it(world: World) -> None:
-    """Between the look and the write somebody else put something there."""
+    """Between the check and the write another process wrote an object."""
     gone = world.of_run("hour-1")[0]
     world.bucket.delete(gone)
 
@@ -391,7 +391,7 @@ def test_restore_of_what_came_to_lie_there_meanwhile_leaves_it(world: World) -> 
 
 
 def test_an_accepted_loss_is_neither_missing_nor_restored() -> None:
-    """Somebody said so, for the record; the result counts it."""
+    """A person recorded it; the result counts it."""
     world = World(land=False)
     crash_after("*.manifest.json", world.bucket, world.kafka, "died", limits={"records_per_slice": 100})
     world.bucket.expire_uploads()
@@ -441,8 +441,8 @@ def test_other_bytes_of_the_same_records_are_verified_by_their_own_checksum(worl
 # -- land, over a window that others landed -------------------------------------------------------------------------
 
 
-def test_a_new_run_over_a_landed_window_looks_whether_its_objects_are_there(world: World) -> None:
-    """It fails if one is gone, with both ways out, and can ignore or restore it."""
+def test_a_new_run_over_a_landed_window_checks_its_objects(world: World) -> None:
+    """It fails if one is gone, with both remedies, and can ignore or restore it."""
     mine = [*world.of_run("hour-0"), *world.of_run("hour-1")]
     window: dict[str, Any] = {"offsets": "data_interval", "window": (0, 20)}
     store = FaultyStore(world.bucket)
@@ -450,9 +450,9 @@ def test_a_new_run_over_a_landed_window_looks_whether_its_objects_are_there(worl
     assert (result.verified, result.wrote, result.verification) == (len(mine), False, None)
     assert store.writes() == []
     world.bucket.delete(mine[1])
-    with pytest.raises(MissingObjectError, match=r"action='restore'.*on_missing='ignore'") as told:
+    with pytest.raises(MissingObjectError, match=r"action='restore'.*on_missing='ignore'") as caught:
         world.run("new", **window)
-    assert mine[1] in str(told.value)
+    assert mine[1] in str(caught.value)
     assert world.run("new", "data_interval", window=(20, 30)).status == "ok"
     assert world.run("new", **window, on_missing="ignore").verified == len(mine) - 1
     restored = world.run("new", **window, on_missing="restore")
@@ -475,7 +475,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name.lower())
 def test_after_a_fault_at_any_request_of_a_restore_the_next_one_ends_it(fault: Fault) -> None:
-    """One fault at each request in turn; afterwards every object is there, once, and verify finds nothing to say."""
+    """One fault at each request in turn; afterwards every object exists once, and verify finds nothing."""
     number = 0
     while True:
         number += 1

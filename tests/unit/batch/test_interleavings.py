@@ -37,7 +37,7 @@ class Race:
         return self.scheduler.spawn(actor, lambda: body(engine))
 
     def run(self, first_steps: int, second_steps: int) -> bool:
-        """The first goes some steps, the second goes some, the first ends, the second ends.
+        """The first runs some steps, the second runs some, the first ends, the second ends.
 
         Returns:
             Whether both switches happened before either had ended.
@@ -54,13 +54,13 @@ class Race:
         return in_time
 
     def check(self) -> None:
-        """After one more scheduled run everything is landed once and nothing is left to do."""
+        """After one more scheduled run everything is landed once and no work is left."""
         Engine(self.bucket, self.kafka).run("afterwards")
         check_landed(self.bucket, self.kafka, recovered=True, complete=True)
 
 
 def records(bucket: MemoryStore, kafka: SimulatedKafka) -> None:
-    """A batch of two objects waits, and the pipeline has run before."""
+    """A batch of two objects is to be landed, and the pipeline has run before."""
     kafka.append(TOPIC, 0, b"earlier", timestamp=0)
     Engine(bucket, kafka).run("earlier")
     for i in range(3):
@@ -68,7 +68,7 @@ def records(bucket: MemoryStore, kafka: SimulatedKafka) -> None:
 
 
 def first_records(bucket: MemoryStore, kafka: SimulatedKafka) -> None:
-    """Nobody has run before: the marker is born in the race."""
+    """There was no run before: the marker is created in the race."""
     for i in range(2):
         kafka.append(TOPIC, 0, b"%d" % i, timestamp=i)
 
@@ -79,7 +79,7 @@ def same_run(engine: Engine) -> TopicResult:
 
 
 def run_one(engine: Engine) -> TopicResult:
-    """A scheduled run, impatient with others."""
+    """A scheduled run that does not wait for others."""
     return engine.run("one", adopt_wait=0.0)
 
 
@@ -94,7 +94,7 @@ def interval(engine: Engine) -> TopicResult:
 
 
 def abandoning(engine: Engine) -> object:
-    """An operator who has had enough of batch 2, if it is there."""
+    """An operator who abandons batch 2, if it exists."""
     if engine.log.read_plan(2) is None:
         return None
     try:
@@ -141,7 +141,7 @@ def sweep(first: Body, second: Body, before: Callable[[MemoryStore, SimulatedKaf
 def test_two_processes_at_once_land_every_record_once(
     first: Body, second: Body, before: Callable[[MemoryStore, SimulatedKafka], None]
 ) -> None:
-    """Whoever is faster where: both succeed, no record is missing or twice, nothing is left open."""
+    """In every order both succeed, no record is missing or twice, nothing is left open."""
     assert sweep(first, second, before) > 100
 
 

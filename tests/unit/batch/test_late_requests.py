@@ -1,4 +1,4 @@
-"""Uploads of a batch that is complete are gone: a request that was under way for long cannot bring an object back."""
+"""Uploads of a complete batch are gone: a late request cannot bring an object back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Silent(FaultyStore):
 
 @pytest.mark.parametrize("store", [FaultyStore, Silent], ids=["412", "5xx"])
 def test_an_upload_beside_its_object_is_aborted_before_the_batch_is_complete(store: type[FaultyStore]) -> None:
-    """A Complete that comes late finds no upload, so an object that a user deleted stays deleted.
+    """A late Complete finds no upload, so an object that a user deleted stays deleted.
 
     One driver sent its Complete and died. Another wrote the object again from Kafka and died, so upload and object are
     there together. A third one ends the batch, whatever Complete answers it.

@@ -1,4 +1,4 @@
-"""Nothing is left out: what lies below the highest landed offset is landed, recorded or owed, whoever came first.
+"""Nothing is left out: offsets below the highest landed one are landed, lost or owed, in any order of runs.
 
 Each case lost records for ever while every run reported success, since a run over a window began where its window does
 in a partition that nobody had touched.
@@ -28,7 +28,7 @@ YEAR_2500 = 16_725_225_600_000
 
 
 class Incremental(World):
-    """A pipeline that goes on from its stored offsets, and may have runs with a window of their own."""
+    """A pipeline that continues from its stored offsets, and may have runs over a window."""
 
     def lands_the_rest(self, run: str = "the rest", **settings: Any) -> Any:
         return Engine(self.bucket, self.kafka).run(run, "incremental", **settings)
@@ -69,7 +69,7 @@ def test_the_late_first_record_of_a_partition_that_was_added_belongs_to_the_next
 
 
 def test_an_incremental_pipeline_whose_first_run_has_a_window_lands_all_from_its_start_on() -> None:
-    """``earliest`` is a promise about all history; the window only cuts the first run's end."""
+    """``earliest`` includes all history; the window only limits the end of the first run."""
     world = Incremental()
     world.records(*range(30))
     assert world.lands("first", (10, 20), starting="earliest").target == offsets((0, 20))
@@ -78,7 +78,7 @@ def test_an_incremental_pipeline_whose_first_run_has_a_window_lands_all_from_its
 
 
 def test_an_incremental_pipeline_from_latest_lands_only_the_window_of_its_first_run_below_its_start() -> None:
-    """History was not asked for, but for the window."""
+    """History was not requested, except for the window."""
     world = Incremental()
     world.records(*range(30))
     assert world.lands("first", (10, 20), starting="latest").target == offsets((10, 20))
@@ -101,7 +101,7 @@ def test_a_backfill_of_a_partition_that_was_idle_lets_no_later_run_land_the_hist
     world.check(recovered=True, times=world.kafka.all_times())
 
 
-def test_history_that_is_given_up_leaves_no_debt_in_a_partition_that_nobody_has_touched_either() -> None:
+def test_abandoned_history_leaves_no_debt_in_an_unclaimed_partition_either() -> None:
     """A run over its window plans it again."""
     world = World()
     world.records(*range(20))
@@ -114,7 +114,7 @@ def test_history_that_is_given_up_leaves_no_debt_in_a_partition_that_nobody_has_
 
 
 def test_a_run_with_a_window_lands_all_of_a_partition_that_was_added_to_an_incremental_pipeline() -> None:
-    """What lies below the window in the new partition is nobody else's."""
+    """No other run lands the offsets below the window in the new partition."""
     world = Incremental()
     world.records(*range(10))
     world.lands_the_rest("first")
@@ -195,7 +195,7 @@ def test_a_first_run_waits_for_no_plan_that_does_not_come() -> None:
 
 
 def test_offsets_typed_for_a_first_run_leave_other_partitions_at_their_ends() -> None:
-    """Nothing of them was asked for; what comes later is landed by the next run."""
+    """None of them was requested; later records are landed by the next run."""
     world = World(2)
     world.records(*range(5))
     world.records(*range(5), partition=1)
@@ -218,15 +218,15 @@ def test_a_record_of_the_future_makes_the_windows_that_it_hides_an_error_that_na
 
 
 def test_windows_that_end_before_a_record_of_the_future_are_landed_as_ever() -> None:
-    """It hides what lies behind it only."""
+    """It hides only later offsets."""
     world = World()
     world.records(1, 2, 11, YEAR_2500)
     assert world.lands("first", (0, 10)).target == offsets((0, 2))
     world.check(times=world.kafka.all_times(), recovered=True)
 
 
-def test_windows_behind_a_record_of_the_future_are_read_to_the_current_end_if_asked() -> None:
-    """And later ones go on there, so that every record is landed once."""
+def test_windows_after_a_record_from_the_future_are_read_to_the_current_end_on_request() -> None:
+    """Later windows continue there, so every record is landed once."""
     world = World(2)
     world.records(1, 2, YEAR_2500, 3)
     world.records(4, 14, partition=1)
@@ -238,7 +238,7 @@ def test_windows_behind_a_record_of_the_future_are_read_to_the_current_end_if_as
 
 
 def test_a_record_beyond_the_year_9999_is_named_with_its_number() -> None:
-    """Nanoseconds, most likely: no calendar holds it."""
+    """Most likely nanoseconds: no calendar can represent it."""
     world = World()
     world.records(1, 1_700_000_000_000_000_000, 12)
     with pytest.raises(RecordError, match="offset 1, timestamp 1700000000000000000 ms since 1970, after the year"):
@@ -263,7 +263,7 @@ def test_a_timestamp_within_an_hour_of_the_clock_bounds_a_window() -> None:
 
 
 def test_an_open_window_reaches_to_the_current_end_whatever_the_timestamps_say() -> None:
-    """Its own end has not come, so nothing can be known of it."""
+    """Its end is in the future, so nothing is known of it."""
     world = World()
     world.records(1, 2, YEAR_2500, 3)
     engine = Engine(world.bucket, world.kafka, now=lambda: 20.0)
@@ -274,7 +274,7 @@ def test_an_open_window_reaches_to_the_current_end_whatever_the_timestamps_say()
 
 
 def test_an_accepted_gap_never_hides_offsets_below_it_that_were_never_landed() -> None:
-    """Runs go on behind it. The refusal names all that has to be accepted, and that works."""
+    """Runs continue after it. The refusal names all offsets to accept, and accepting them works."""
     world = Incremental()
     world.records(*range(4))
     world.lands_the_rest("first")
@@ -313,7 +313,7 @@ def test_a_marker_that_is_built_again_begins_where_the_lost_one_did() -> None:
 
 
 def test_the_checker_finds_offsets_between_the_start_and_what_is_landed() -> None:
-    """A bucket that says all is well while records are left out is not well."""
+    """A bucket with consistent documents that leave out records is a violation."""
     world = World()
     world.records(*range(20))
     engine = Engine(world.bucket, world.kafka)
@@ -325,7 +325,7 @@ def test_the_checker_finds_offsets_between_the_start_and_what_is_landed() -> Non
 
 
 def test_the_checker_finds_history_that_a_window_was_about(caplog: pytest.LogCaptureFixture) -> None:
-    """Below the start only what was asked for counts."""
+    """Below the start only requested windows count."""
     world = World()
     world.records(*range(20))
     with caplog.at_level(logging.CRITICAL):
@@ -338,7 +338,7 @@ def test_the_checker_finds_history_that_a_window_was_about(caplog: pytest.LogCap
 
 
 def test_the_checker_judges_no_window_by_what_retention_has_left_of_its_records() -> None:
-    """The record that ended the window is gone; a late one behind it seems to lie in the window now."""
+    """The record that ended the window is gone; a later one seems to lie in the window now."""
     world = World()
     world.records(1, 1, 1, 2, 0, 10, 11)
     world.lands("late", (10, 15))

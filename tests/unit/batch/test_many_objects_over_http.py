@@ -24,7 +24,7 @@ OBJECTS = 66
 
 
 def test_two_topics_of_many_objects_land_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """The threads of both topics share the client's 64 connections: none is opened in vain, nothing is warned of."""
+    """The threads of both topics share the client's 64 connections: none is opened in vain, no warning is logged."""
     kafka = SimulatedKafka()
     for topic in ("films", "books"):
         kafka.create_topic(topic)

@@ -1,4 +1,4 @@
-"""A topics_dir in the folder of another pipeline's topic: refused, and where it was done before it harms nobody."""
+"""A topics_dir in the folder of another pipeline's topic is refused; an existing one does no harm."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class World:
         assert self.engine(topics_dir, topic, store).run("run", layout=layout).status == "ok"
 
     def check(self, topics_dir: str, topic: str) -> int:
-        """The invariants hold; returns how many records there are."""
+        """Check the invariants; returns the number of records."""
         return check_bucket(
             self.bucket, topics_dir=topics_dir, pipeline=f"to-{topic}", topic=topic, source=self.kafka.all_records()
         ).records
@@ -63,11 +63,11 @@ def test_a_topics_dir_in_the_folder_of_a_topic_is_refused(outer: tuple[str, str]
         world = World()
         world.lands(*first)
         before = snapshot(world.bucket)
-        with pytest.raises(PipelineConflictError) as told:
+        with pytest.raises(PipelineConflictError) as caught:
             world.lands(*second)
-        assert f"topic {second[1]!r} cannot be landed under topics_dir {second[0]!r}" in str(told.value)
-        assert repr(first[0]) in str(told.value)
-        assert str(told.value).endswith(f"{first[0]}/_kafka_s3/_owners/{first[1]}.json".removeprefix("/"))
+        assert f"topic {second[1]!r} cannot be landed under topics_dir {second[0]!r}" in str(caught.value)
+        assert repr(first[0]) in str(caught.value)
+        assert str(caught.value).endswith(f"{first[0]}/_kafka_s3/_owners/{first[1]}.json".removeprefix("/"))
         check_unchanged(before, snapshot(world.bucket))
 
 
@@ -107,15 +107,15 @@ def test_folders_beside_one_another_are_not_refused(one: tuple[str, str], other:
 
 
 def test_an_inner_topics_dir_is_seen_with_any_delimiter_of_folders() -> None:
-    """Names begin alike, without a folder around them."""
+    """Names have a common prefix, but no common folder."""
     world = World()
     world.lands("x-y-z", "z")
     with pytest.raises(PipelineConflictError, match="its folder 'x-y-' holds another topics_dir, 'x-y-z'"):
         world.lands("x", "y", delim="-")
 
 
-def test_what_another_tool_has_written_into_the_folder_is_looked_through_for_one_page_only() -> None:
-    """A connector may have left millions of objects; the first begins as quickly as in an empty folder."""
+def test_only_one_page_of_foreign_objects_in_the_folder_is_listed() -> None:
+    """A connector may have left millions of objects; the first run needs no more requests than in an empty folder."""
     world = World()
     for n in range(1_100):
         world.bucket.put_new(f"x/y/a/{n:04d}", b"")
@@ -134,7 +134,7 @@ def test_what_another_tool_has_written_into_the_folder_is_looked_through_for_one
 def test_where_topics_dirs_are_nested_gc_and_checks_leave_the_other_s_objects_alone(
     monkeypatch: pytest.MonkeyPatch, below: str, prefix: str
 ) -> None:
-    """As a version without the refusal has left it: the inner one's decided upload is named as the outer's would be."""
+    """As left by a version without the refusal: the key of the inner decided upload is valid in the outer topic too."""
     named = f"{prefix}y"
     inner = f"x/{named}{below}"
     monkeypatch.setattr(log, "refuse_nesting", lambda *_, **__: None)

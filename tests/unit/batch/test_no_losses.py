@@ -1,4 +1,4 @@
-"""Accepting losses records only what is lost: not what another installation could write, or another cluster has."""
+"""Accepting losses records only lost objects, not those that another installation or cluster can provide."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def other_compressor(store: DurableStore) -> BuildObjects:
 
 @pytest.mark.parametrize("before", [0, 3], ids=["all", "with-a-loss"])
 def test_what_another_installation_can_write_is_not_accepted_as_lost(world: World, before: int) -> None:
-    """Kafka has the records. Nothing is recorded, also of what is lost; where it is installed, all of it is written."""
+    """Kafka has the records. Nothing is recorded, not even lost ones; the right installation writes all of them."""
     world.kafka.delete_records(TOPIC, 0, before)
     with pytest.raises(
         BatchLossError, match=r"Nothing was recorded.*install the versions that planned the batch \(.*isal"
@@ -79,9 +79,9 @@ def test_what_another_installation_can_write_is_not_accepted_as_lost(world: Worl
 
 def test_a_run_does_not_advise_to_accept_what_another_installation_can_write(world: World) -> None:
     """The error names what to install, and no command that would be refused."""
-    with pytest.raises(BatchLossError, match="install the versions that planned the batch") as told:
+    with pytest.raises(BatchLossError, match="install the versions that planned the batch") as caught:
         Engine(world.bucket, world.kafka, build=other_compressor).run("next")
-    assert "accept-loss" not in str(told.value)
+    assert "accept-loss" not in str(caught.value)
 
 
 def empty(kafka: SimulatedKafka) -> None:

@@ -1,4 +1,4 @@
-"""Records become objects: every record once, the same bytes on every try, and lost objects come back the same."""
+"""Every record is in one object, with the same bytes on every try, also when lost objects are built again."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def batch_of(rows: Sequence[tuple[int, int, bytes | None]]) -> pa.RecordBatch:
 
 
 def records(start: int, end: int, *, hours: int = 3) -> list[tuple[int, int, bytes | None]]:
-    """Records whose hours go to and fro, with holes in their offsets."""
+    """Records with alternating hours and holes in their offsets."""
     return [(o, DAY + o % hours * 3_600_000, json.dumps({"o": o}).encode()) for o in range(start, end) if o % 5]
 
 
 class Bucket:
-    """A store in memory and what one slice became in it."""
+    """A store in memory with the objects of one slice."""
 
     def __init__(self) -> None:
         self.memory = MemoryStore()
@@ -132,7 +132,7 @@ def test_every_record_is_in_one_object_and_the_rows_say_which() -> None:
 
 
 def test_uploads_bear_batch_and_a_nonce_of_their_own() -> None:
-    """Metadata tells a batch's object from any other, and one attempt's upload from another's."""
+    """Metadata distinguishes a batch's object from any other, and one attempt's upload from another's."""
     bucket = Bucket()
     plan = plan_of(HOURLY, (4, 10, 60))
     first = bucket.write(plan, [batch_of(records(10, 60))])
@@ -155,16 +155,16 @@ ROTATED = Layout(
 
 @given(edges=st.lists(st.integers(0, 200), max_size=12))
 def test_batch_edges_change_neither_names_nor_bytes_nor_rows(edges: list[int]) -> None:
-    """However the same records are batched, the objects and their order in the rows are the same."""
+    """For any batching of the same records, the objects and their order in the rows are the same."""
     rows = records(0, 120)
     plan = plan_of(ROTATED, (0, 0, 120))
     whole, cut_up = Bucket(), Bucket()
     one, many = whole.write(plan, [batch_of(rows)]), cut_up.write(plan, cut(rows, edges))
 
-    def told(written: SliceRows) -> list[tuple[Any, ...]]:
+    def description(written: SliceRows) -> list[tuple[Any, ...]]:
         return [(e.key, e.size, e.crc32, e.content, e.records, e.min_offset, e.max_offset) for e in written.objects]
 
-    assert told(one) == told(many)
+    assert description(one) == description(many)
     assert one.result == many.result
     assert whole.complete(one) == cut_up.complete(many)
 
@@ -182,7 +182,7 @@ def test_records_that_are_not_the_slice_are_refused(offsets: list[list[int]]) ->
 
 
 def test_a_slice_without_records_has_no_objects() -> None:
-    """Transaction markers take offsets and bring no records; empty batches change nothing."""
+    """Transaction markers have offsets but no records; empty batches change nothing."""
     written = Bucket().write(plan_of(HOURLY, (2, 10, 20)), [batch_of([])])
     assert written.objects == ()
     assert (written.result.records, written.result.next_offset) == (0, 20)
@@ -224,13 +224,13 @@ BERLIN = Hourly(timezone="Europe/Berlin")
 
 
 def test_a_plan_of_another_time_zone_database_is_not_executed() -> None:
-    """Local time may be another: the error names both versions and the ways out, and nothing is opened."""
+    """Local time may differ: the error has both versions and the remedies, and nothing is opened."""
     layout = Layout(format=JsonLines(), partitioner=BERLIN, zone_database="1999c")
     bucket = Bucket()
     plan = plan_of(layout, (4, 0, 9))
     mine = zone_database_version()
-    told = rf"batch 7 .*'flights'.* 1999c, .* {mine}, .*'Europe/Berlin'.*Install tzdata==1999\.3 .*release='debt'"
-    with pytest.raises(ConfigurationError, match=told):
+    message = rf"batch 7 .*'flights'.* 1999c, .* {mine}, .*'Europe/Berlin'.*Install tzdata==1999\.3 .*release='debt'"
+    with pytest.raises(ConfigurationError, match=message):
         bucket.write(plan, [batch_of(records(0, 9))])
     assert not list(bucket.memory.pending_uploads(""))
     with pytest.raises(ConfigurationError, match="1999c"):
@@ -292,7 +292,7 @@ def rebuilt_like(rows: list[tuple[int, int, bytes | None]], layout: Layout) -> I
 
 
 def test_a_lost_object_comes_back_the_same() -> None:
-    """Content, size, bytes and metadata of what is put are those asked for; the bucket gets nothing else."""
+    """Content, size, bytes and metadata of the stored object are the requested ones; nothing else is stored."""
     for entry, body, bucket, rebuilt in rebuilt_like(records(10, 60), ROTATED):
         assert (rebuilt.content, rebuilt.size, rebuilt.crc32) == (entry.content, entry.size, entry.crc32)
         rebuilt.put({"kafka-s3-content": entry.content})
@@ -317,7 +317,7 @@ def test_a_lost_object_larger_than_a_part_is_uploaded_in_parts() -> None:
 
 
 def test_an_upload_whose_completion_failed_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can bring the object to light later, whatever the store answered."""
+    """The object cannot become visible later, after any answer of the store."""
     rows: list[tuple[int, int, bytes | None]] = [(o, DAY, bytes([o]) * MIB) for o in range(12)]
     layout = Layout(format=RawBytes(), part_size=PART)
     for _, _, bucket, rebuilt in rebuilt_like(rows, layout):
@@ -332,14 +332,14 @@ def test_an_upload_whose_completion_failed_is_aborted(monkeypatch: pytest.Monkey
 
 
 def test_other_records_do_not_make_the_object() -> None:
-    """If Kafka no longer has the records that began it, there is no such object."""
+    """If Kafka no longer has its first records, the object cannot be built."""
     plan = plan_of(HOURLY, (4, 10, 60))
     build = object_builder(Bucket().store)
     assert build(plan, plan.slices[0], ["topics/flights/elsewhere.json"], iter([batch_of(records(10, 60))])) == {}
 
 
 def test_the_lost_objects_of_a_slice_come_back_by_one_read_of_it() -> None:
-    """Each the same as if it had been alone; those that are not asked for are not built."""
+    """Each is the same as if built alone; objects that are not requested are not built."""
     bucket = Bucket()
     plan = plan_of(ROTATED, (4, 10, 60))
     written = bucket.write(plan, [batch_of(records(10, 60))])
@@ -357,7 +357,7 @@ def test_the_lost_objects_of_a_slice_come_back_by_one_read_of_it() -> None:
     assert sorted(rebuilt) == sorted(entry.key for entry in lost)
 
 
-def test_nothing_stays_behind_when_building_fails_or_is_given_up(tmp_path: Any) -> None:
+def test_no_file_is_left_when_building_fails_or_is_abandoned(tmp_path: Any) -> None:
     """Temporary files have no names, and are closed with the object or by the error."""
     plan = plan_of(Layout(format=JsonLines(), part_size=PART), (4, 0, 60))
     build = object_builder(Bucket().store, Upload(spill_dir=str(tmp_path)))

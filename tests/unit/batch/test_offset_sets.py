@@ -1,4 +1,4 @@
-"""Sets of offsets behave like sets: every operation against Python's own, and nothing malformed is read."""
+"""Sets of offsets behave like Python's sets, and malformed ones are refused."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_end_is_one_past_the_highest_offset(offsets: Offsets) -> None:
     ],
 )
 def test_a_malformed_wire_form_is_refused(wire: object) -> None:
-    """Unsorted, overlapping, touching, empty, negative or mistyped ranges are not guessed at."""
+    """Unsorted, overlapping, touching, empty, negative or mistyped ranges are refused."""
     with pytest.raises(ValueError, match=r"range|pair|partition|come after"):
         Offsets.from_wire(wire)
 

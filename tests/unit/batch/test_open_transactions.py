@@ -1,4 +1,4 @@
-"""Windows of time beside an open transaction: only what may be read is promised, the rest belongs to a later run."""
+"""Windows of time with an open transaction: only readable offsets are in the target, a later run lands the rest."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def records(start: int, end: int) -> set[bytes]:
 
 @pytest.mark.parametrize("end", [7, 99], ids=["inside", "after"])
 def test_a_window_that_ends_in_an_open_transaction_lands_what_lies_before_it(end: int) -> None:
-    """The run succeeds with what may be read; when the transaction has ended, the next window takes the rest along."""
+    """The run succeeds with the readable offsets; when the transaction has ended, the next window includes the rest."""
     world = World()
     first = world.land("first", 0, end)
     assert (first.status, first.target) == ("ok", Offsets({0: [(0, READABLE)]}))
@@ -55,7 +55,7 @@ def test_a_window_that_ends_in_an_open_transaction_lands_what_lies_before_it(end
 
 @pytest.mark.parametrize(("start", "end"), [(6, 8), (6, 99), (4, 5)])
 def test_a_window_that_begins_in_an_open_transaction_is_landed_after_it_has_ended(start: int, end: int) -> None:
-    """Until then the window's own records are out of reach and not one of them counts as landed or promised."""
+    """Until then the window's records cannot be read, and none of them counts as landed or owed."""
     world = World()
     world.land("first", start, end)
     assert world.visible() <= records(0, READABLE)

@@ -1,4 +1,4 @@
-"""Whoever planned a batch and lives no more is not waited for; whoever may live is."""
+"""A run does not wait for a planner that has ended, but for one that may be running."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def world() -> tuple[MemoryStore, SimulatedKafka]:
 
 
 def plans(bucket: MemoryStore, kafka: SimulatedKafka, **settings: Any) -> None:
-    """A run plans the first batch, and does no more."""
+    """A run that plans the first batch and stops."""
     store = FaultyStore(bucket)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
     with contextlib.suppress(SimulatedCrash):
@@ -61,7 +61,7 @@ def plans(bucket: MemoryStore, kafka: SimulatedKafka, **settings: Any) -> None:
 
 @contextlib.contextmanager
 def another_process() -> Iterator[tuple[MemoryStore, SimulatedKafka, subprocess.Popen[str]]]:
-    """A bucket whose first batch was planned by a process that lives."""
+    """A bucket whose first batch was planned by a running process."""
     bucket, kafka = world()
     root = Path(__file__).parents[3]
     with subprocess.Popen(
@@ -77,7 +77,7 @@ def another_process() -> Iterator[tuple[MemoryStore, SimulatedKafka, subprocess.
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """SIGKILL; the dead process is left for its parent to wait for, as Airflow's are for a while."""
+    """SIGKILL; the process stays a zombie until its parent waits for it, as in Airflow."""
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
@@ -89,7 +89,7 @@ def lands(
     task_has_ended: Callable[[PlannerTask], bool | None] | None = None,
     each_poll: Callable[[float], object] = lambda now: None,
 ) -> float:
-    """Another run lands the topic; returns how many seconds it waited."""
+    """Another run lands the topic; returns the seconds that it waited."""
     clock = Clock()
 
     def sleep(seconds: float) -> None:
@@ -107,7 +107,7 @@ def lands(
 
 
 def changed(bucket: MemoryStore, part: str, **values: object) -> None:
-    """Let the plan name another process or task."""
+    """Put another process or task into the plan."""
     stored = bucket.get(PLAN)
     assert stored is not None
     body = json.loads(stored.body)
@@ -120,7 +120,7 @@ def changed(bucket: MemoryStore, part: str, **values: object) -> None:
 
 
 def test_a_process_that_was_killed_is_not_waited_for() -> None:
-    """Nobody else would decide its batch. While it lives it is waited for, to the end."""
+    """While the process runs, another run waits for it up to the limit."""
     with another_process() as (bucket, kafka, process):
         kill(process)
         assert lands(bucket, kafka) == 0
@@ -129,7 +129,7 @@ def test_a_process_that_was_killed_is_not_waited_for() -> None:
 
 
 def test_a_process_that_dies_while_it_is_waited_for_ends_the_wait(caplog: pytest.LogCaptureFixture) -> None:
-    """It is looked for at every poll; the log says why the wait is over."""
+    """It is checked at every poll; the log has the reason for the end of the wait."""
     with another_process() as (bucket, kafka, process), caplog.at_level("INFO"):
         assert 10 <= lands(bucket, kafka, each_poll=lambda now: kill(process) if now == 10 else None) < 15
         assert f"has ended: process {process.pid} on this host has ended" in caplog.text
@@ -151,15 +151,15 @@ def test_a_process_that_dies_while_it_is_waited_for_ends_the_wait(caplog: pytest
     ],
 )
 def test_a_process_is_gone_only_if_it_can_be_seen_from_here(change: dict[str, object], *, waits: bool) -> None:
-    """Of another host, container or boot nothing is known: its number may mean another process here."""
+    """The state of a process of another host, container or boot is unknown: its id may be another process here."""
     bucket, kafka = world()
     plans(bucket, kafka)
     changed(bucket, "process", **{"started": 1} | change)
     assert (lands(bucket, kafka) > 0) is waits
 
 
-def test_a_process_of_this_host_that_may_not_be_signalled_is_told_by_its_start() -> None:
-    """The first process belongs to root; whether it is the one that planned says the time it began."""
+def test_a_process_of_this_host_that_may_not_be_signalled_is_identified_by_its_start() -> None:
+    """Process 1 belongs to root; its start time shows whether it is the planner."""
     this, _ = planner_of(planner_stamp(None))
     assert this is not None
     assert process_is_gone(this) is False
@@ -170,7 +170,7 @@ def test_a_process_of_this_host_that_may_not_be_signalled_is_told_by_its_start()
 
 
 def test_a_task_that_airflow_has_as_ended_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    """Its plan says which task it is; that it ran on another host does not matter."""
+    """Its plan identifies the task; the host does not matter."""
     bucket, kafka = world()
     plans(bucket, kafka, task=TASK)
     changed(bucket, "process", host="worker-7")
@@ -187,8 +187,8 @@ def test_a_task_that_airflow_has_as_ended_is_not_waited_for(caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("answer", [None, False])
-def test_a_task_that_runs_or_that_airflow_does_not_know_is_waited_for(*, answer: bool | None) -> None:
-    """Unknown stays polite, as does a plan that names no task."""
+def test_a_task_that_runs_or_is_unknown_to_airflow_is_waited_for(*, answer: bool | None) -> None:
+    """An unknown state is waited for, as is a plan without a task."""
     bucket, kafka = world()
     plans(bucket, kafka, task=TASK)
     assert lands(bucket, kafka, task_has_ended=lambda task: answer) >= 100
@@ -198,7 +198,7 @@ def test_a_task_that_runs_or_that_airflow_does_not_know_is_waited_for(*, answer:
 
 
 def test_a_planner_that_decided_as_its_last_act_has_not_to_be_repeated() -> None:
-    """Its process is gone because it was done: its decision is read before its work is done again."""
+    """Its process ended after its decision: the decision is read before the work is done again."""
     bucket, kafka = world()
     plans(bucket, kafka, task=TASK)
 

@@ -1,4 +1,4 @@
-"""What a run has to cover, and what its next batch may claim."""
+"""The target of a run, and the claim of its next batch."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plan(batch: int, read: Offsets, *, tail: bool = True) -> Plan:
 def view(
     *open_plans: Plan, covered: Offsets = NO_OFFSETS, debt: Offsets = NO_OFFSETS, start: Mapping[int, int] | None = None
 ) -> View:
-    """What a driver sees."""
+    """A view of the log."""
     partitions = {p: PartitionState(covered=covered[p], debt=debt[p]) for p in {*covered, *debt}}
     marker = Marker(topic="t", cluster_id="c", topic_id="id", start=dict(start or {}), partitions=partitions)
     return View(marker=marker, etag="e", open_plans={p.batch: p for p in open_plans}, next=len(open_plans) + 1)
@@ -67,12 +67,12 @@ def view(
 
 
 def test_incremental_begins_at_the_configured_start_of_each_partition() -> None:
-    """A partition that the start does not name was added later: it begins at 0."""
+    """A partition without a start was added later: it starts at 0."""
     assert incremental_target(view(start={0: 7}), {0: 10, 1: 3}) == Offsets({0: [(7, 10)], 1: [(0, 3)]})
 
 
 def test_incremental_goes_on_after_what_is_covered_owed_or_claimed() -> None:
-    """Only open backfills are left to whoever asked for them."""
+    """Only open backfills are left to their runs."""
     after_coverage = incremental_target(view(covered=offsets((0, 5))), {0: 9})
     assert after_coverage == offsets((5, 9))
     after_backfill = incremental_target(view(plan(1, offsets((5, 7)), tail=False), covered=offsets((0, 5))), {0: 9})
@@ -80,20 +80,20 @@ def test_incremental_goes_on_after_what_is_covered_owed_or_claimed() -> None:
 
 
 def test_incremental_picks_up_debt_and_open_tails_below_the_end_of_the_coverage() -> None:
-    """A dead or abandoned batch is not forgotten because a later one was faster."""
+    """A failed or abandoned batch is landed even if a later one was faster."""
     target = incremental_target(
         view(plan(3, offsets((5, 8))), covered=offsets((0, 2), (10, 20)), debt=offsets((2, 4))), {0: 25}
     )
     assert target == offsets((2, 4), (5, 8), (20, 25))
 
 
-def test_incremental_leaves_gaps_that_nobody_promised() -> None:
-    """History below the coverage is a backfill's business."""
+def test_incremental_leaves_gaps_that_are_not_debt() -> None:
+    """History below the coverage is landed by backfills only."""
     assert incremental_target(view(covered=offsets((10, 20))), {0: 20}) == NO_OFFSETS
 
 
 def test_a_log_that_is_shorter_than_the_coverage_gives_no_target() -> None:
-    """Nothing is invented; the topic's id tells whether it was recreated."""
+    """The target is empty; the topic id shows whether the topic was created again."""
     assert incremental_target(view(covered=offsets((0, 20))), {0: 10}) == NO_OFFSETS
 
 
@@ -101,13 +101,13 @@ def test_a_log_that_is_shorter_than_the_coverage_gives_no_target() -> None:
 
 
 def test_an_interval_above_the_coverage_closes_the_gap_below_it() -> None:
-    """What lies between is landed with the window: no later run would know of it."""
+    """Offsets in between are landed with the window: no later run would land them."""
     window = Window(starts={0: 15}, ends={0: 20})
     assert interval_target(view(covered=offsets((0, 10))), window) == offsets((10, 20))
 
 
 def test_an_interval_below_the_coverage_is_cut_to_its_gaps() -> None:
-    """A backfill lands what is missing of its window, no more."""
+    """A backfill lands only the missing offsets of its window."""
     window = Window(starts={0: 2}, ends={0: 12})
     assert interval_target(view(covered=offsets((0, 4), (6, 30))), window) == offsets((4, 6))
 
@@ -124,7 +124,7 @@ def test_an_interval_takes_all_of_a_partition_that_was_added() -> None:
 
 
 def test_an_interval_without_records_lands_only_what_lies_below_it() -> None:
-    """No record is that young: nothing, or what lies between coverage and the end of the log."""
+    """All records are older: nothing, or the offsets between the coverage and the end of the log."""
     window = Window(starts={0: 20}, ends={0: 20})
     assert interval_target(view(start={0: 20}), window) == NO_OFFSETS
     assert interval_target(view(covered=offsets((0, 15))), window) == offsets((15, 20))
@@ -145,7 +145,7 @@ def test_recovery_aims_at_all_debt_and_all_open_claims() -> None:
 
 
 def test_a_plan_holds_either_the_tail_or_history() -> None:
-    """First what goes on from the end or is owed, then the rest."""
+    """First offsets above the coverage and debt, then the rest."""
     seen = view(covered=offsets((10, 20)), debt=offsets((3, 4)))
     first, tail = next_claim(seen, offsets((0, 10), (20, 25)), max_records=None)
     assert (first, tail) == (offsets((3, 4), (20, 25)), True)
@@ -159,8 +159,8 @@ def test_a_claim_is_capped_fairly() -> None:
     assert claim == Offsets({0: [(0, 5)], 1: [(0, 5)]})
 
 
-def test_what_kafka_lost_fails_or_is_skipped_as_asked() -> None:
-    """Never silently: an error with the way out, or a recorded gap."""
+def test_lost_offsets_fail_or_are_skipped_by_policy() -> None:
+    """Never silently: an error with the remedy, or a recorded gap."""
     claim, earliest, ends = offsets((0, 10)), {0: 4}, {0: 10}
     with pytest.raises(DataLossError, match=r"0: \[0, 4\).*on_data_loss='skip'"):
         claimable("t", claim, earliest=earliest, ends=ends, on_data_loss="fail")
@@ -170,7 +170,7 @@ def test_what_kafka_lost_fails_or_is_skipped_as_asked() -> None:
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
 def test_offsets_past_the_end_of_the_log_are_never_skipped(policy: Any) -> None:
-    """The log was truncated or the topic recreated: a person has to look."""
+    """The log was truncated or the topic created again: a person has to act."""
     with pytest.raises(DataLossError, match=r"0: \[10, 12\).*past the end"):
         claimable("t", offsets((5, 12)), earliest={0: 0}, ends={0: 10}, on_data_loss=policy)
 
@@ -180,7 +180,7 @@ def test_offsets_past_the_end_of_the_log_are_never_skipped(policy: Any) -> None:
 
 @pytest.mark.parametrize("case", [c for c in VECTORS if "limit" in c], ids=lambda c: c["id"])
 def test_limits_are_shared_as_the_vectors_say(case: dict[str, Any]) -> None:
-    """A limit per run is shared by the partitions; what a small one leaves goes to the others."""
+    """A limit per run is shared by the partitions; the unused part of a small one goes to the others."""
     wanted = Offsets({p: [(a, b)] for p, (a, b) in enumerate(zip(case["start"], case["end"], strict=True))})
     share = fair_share(wanted, case["limit"])
     if "expect" in case:
@@ -214,7 +214,7 @@ def test_a_share_is_the_lowest_offsets_and_as_many_as_allowed(wanted: Offsets, l
 @settings(deadline=None)
 @given(many, st.integers(1, 20))
 def test_slices_cut_offsets_without_loss_into_nearly_equal_pieces(wanted: Offsets, most: int) -> None:
-    """Each slice is contiguous, none is too long, together they are what was asked for."""
+    """Each slice is contiguous, none is too long, together they are the given offsets."""
     slices = cut_slices(wanted, max_records=most)
     assert [s.id for s in slices] == list(range(len(slices)))
     assert all(0 < s.end - s.start <= most for s in slices)
@@ -225,7 +225,7 @@ def test_slices_cut_offsets_without_loss_into_nearly_equal_pieces(wanted: Offset
     assert Offsets(pieces) == wanted
 
 
-def test_a_view_knows_its_first_open_reset() -> None:
+def test_a_view_has_its_first_open_reset() -> None:
     """It is a barrier: nothing is planned past it."""
     reset = msgspec.structs.replace(
         plan(2, offsets((0, 1))), type="reset", slices=(), layout=None, layout_sha256="", new_topic_id="new"

@@ -13,7 +13,7 @@ from tests.protocol.engine import TOPIC, TOPICS_DIR, Engine, crash_after
 
 
 class World:
-    """A decided batch of three records whose upload expired; ``before`` is told of every question to Kafka."""
+    """A decided batch of three records whose upload expired; ``before`` is called before every request to Kafka."""
 
     def __init__(self, before: Callable[[World, str], None]) -> None:
         self.questions: list[str] = []
@@ -37,7 +37,7 @@ class World:
             self.kafka.append(TOPIC, 0, b"%s %d" % (value, i), timestamp=0)
 
     def complete(self) -> None:
-        """Carry the decision out."""
+        """Apply the decision."""
         engine = Engine(self.bucket, self.kafka)
         decision = engine.log.read_manifest(1)
         assert decision is not None
@@ -51,7 +51,7 @@ class World:
 
 
 def recreated_during_the_read(world: World, question: str) -> None:
-    """Between the look at the topic's id and the records: the same offsets, the same sizes, other records."""
+    """Between the check of the topic id and the read: the same offsets, the same sizes, other records."""
     if question == "poll" and world.questions.count("poll") == 1:
         world.create(b"new", 3)
 

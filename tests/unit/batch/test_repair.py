@@ -1,4 +1,4 @@
-"""An older version of the marker is put back: runs go on from it, and `repair` moves it forward."""
+"""An older version of the marker is restored: runs continue from it, and `repair` moves it forward."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class World:
 
     @property
     def marker(self) -> Marker:
-        """As it is stored."""
+        """The stored marker."""
         return self.engine.log.require_marker()[0]
 
     def records(self, count: int) -> None:
@@ -61,7 +61,7 @@ class World:
 
 
 def replanned() -> tuple[World, Marker]:
-    """Batch 2 was given up, batch 3 landed its offsets; and the marker from before."""
+    """Batch 2 was abandoned, batch 3 landed its offsets; with the marker from before."""
     world = World()
     world.lands("first")
     older = world.marker
@@ -72,7 +72,7 @@ def replanned() -> tuple[World, Marker]:
 
 
 def test_an_abandoned_batch_whose_offsets_another_has_landed_since_is_no_contradiction() -> None:
-    """The run whose batch it was is tried again, resolves its own batch first, and every later look finds both."""
+    """The run of that batch is repeated, resolves its own batch first, and every later view has both."""
     world, older = replanned()
     newest = world.marker
     world.puts_back(older)
@@ -87,8 +87,8 @@ def test_an_abandoned_batch_whose_offsets_another_has_landed_since_is_no_contrad
 
 
 @pytest.mark.parametrize("tried_again", [False, True])
-def test_repair_moves_an_older_marker_forward_to_what_the_log_says(*, tried_again: bool) -> None:
-    """What it has as complete stays complete; what is decided since is folded in, if all of its objects are there."""
+def test_repair_moves_an_older_marker_forward_to_the_fold_of_the_log(*, tried_again: bool) -> None:
+    """Its complete batches stay complete; later decided ones are folded in, if all their objects exist."""
     world, older = replanned()
     newest = world.marker
     world.puts_back(older)
@@ -102,7 +102,7 @@ def test_repair_moves_an_older_marker_forward_to_what_the_log_says(*, tried_agai
 
 
 def test_a_batch_that_claims_what_others_landed_is_still_refused() -> None:
-    """Only one that was given up for others to land may. Carrying out another would land records twice."""
+    """Only one that was abandoned for debt may. Completing another would land records twice."""
     world, older = replanned()
     world.puts_back(older)
     world.engine.run("third")
@@ -112,7 +112,7 @@ def test_a_batch_that_claims_what_others_landed_is_still_refused() -> None:
 
 
 def test_repair_folds_a_reset_that_is_complete() -> None:
-    """With all that was landed before and since."""
+    """With all offsets landed before and since."""
     world = World()
     world.lands("first")
     older = world.marker
@@ -128,7 +128,7 @@ def test_repair_folds_a_reset_that_is_complete() -> None:
 
 
 def test_repair_folds_no_reset_over_a_batch_that_is_open() -> None:
-    """Its objects are not there: behind the reset nobody would complete them."""
+    """Its objects are absent: after the reset no run would complete them."""
     world = World()
     world.lands("first")
     older = world.marker

@@ -1,4 +1,4 @@
-"""A marker that is built again turns to the new topic only after all that belongs to the old one."""
+"""A marker that is built again continues with the new topic only after all batches of the old one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def landed(bucket: MemoryStore) -> set[bytes]:
 
 
 def records(value: bytes) -> set[bytes]:
-    """What a topic holds."""
+    """The records of a topic."""
     return {b"%s %d" % (value, i) for i in range(6)}
 
 

@@ -1,4 +1,4 @@
-"""`repair` beside drivers that are alive: what they do between two of its looks is neither a loss nor a forgery."""
+"""`repair` while drivers run: their writes between two of its checks are neither a loss nor a forgery."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARKER = keys.marker_key(CONTROL)
 
 
 class World:
-    """A pipeline, and what somebody else does right before a request of the repair."""
+    """A pipeline, and an action of another process right before a request of the repair."""
 
     def __init__(self) -> None:
         self.kafka = SimulatedKafka()
@@ -44,7 +44,7 @@ class World:
         assert self.engine.run(run).status == "ok"
 
     def decides(self, run: str) -> tuple[Engine, Manifest]:
-        """A run up to its decision: its driver, and what is left to complete."""
+        """A run up to its decision: its driver, and the objects left to complete."""
         self.records()
         driver = self.engine
         plan = driver.topic_run(driver.request(run)).advance()
@@ -58,7 +58,7 @@ class World:
         return [entry.key for entry in decision.objects]
 
     def marker(self) -> bytes:
-        """As it is stored."""
+        """The stored marker."""
         stored = self.bucket.get(MARKER)
         assert stored is not None
         return stored.body
@@ -71,7 +71,7 @@ class World:
     def repair(
         self, before: Callable[[Request], bool], does: Callable[[], object], *, gone: bool = True, dry_run: bool = False
     ) -> Repaired:
-        """A repair; at the first request that is meant, somebody else does something first."""
+        """A repair; another process acts right before the first matching request."""
         left = [does]
 
         def choose(request: Request) -> None:
@@ -120,8 +120,8 @@ def completes(driver: Engine, decision: Manifest) -> None:
         driver.store.complete(entry.key, entry.upload_id, entry.upload_parts())
 
 
-def test_an_object_that_a_driver_completes_between_two_looks_is_not_gone(world: World) -> None:
-    """HEAD, then Complete of the driver, then ListParts: neither is there any more, and the object is."""
+def test_an_object_that_a_driver_completes_between_two_checks_is_not_gone(world: World) -> None:
+    """HEAD, then Complete of the driver, then ListParts: the upload is gone, and the object exists."""
     driver, decision = world.decides("second")
     world.bucket.delete(MARKER)
     done = world.repair(about_upload, lambda: completes(driver, decision))
@@ -151,7 +151,7 @@ def test_only_what_a_second_look_does_not_find_either_is_gone(world: World) -> N
 def test_a_batch_that_is_landed_while_repair_reads_the_plans_is_no_forgery(
     world: World, when: Callable[[Request], bool], *, dry_run: bool
 ) -> None:
-    """Neither a marker that speaks of batches without plans, nor one that is behind the log: it is right."""
+    """Neither a marker with batches without plans, nor one that is behind the log: it is right."""
     done = world.repair(when, lambda: world.lands("second"), dry_run=dry_run)
     assert (done.was, done.written) == ("right", False)
     assert world.engine.log.require_marker()[0].resolved == ((1, 3),)
@@ -159,7 +159,7 @@ def test_a_batch_that_is_landed_while_repair_reads_the_plans_is_no_forgery(
 
 
 def test_a_damaged_marker_is_replaced_only_if_it_is_the_one_that_was_judged(world: World) -> None:
-    """Somebody puts a good one back meanwhile: it stays, and so does what was landed by it."""
+    """A valid marker is restored meanwhile: it stays, and so do the offsets landed with it."""
     good = world.marker()
     world.puts_back(b"{")
     done = world.repair(after_listing, lambda: world.puts_back(good))
@@ -167,8 +167,8 @@ def test_a_damaged_marker_is_replaced_only_if_it_is_the_one_that_was_judged(worl
     assert world.marker() == good
 
 
-def test_what_was_recorded_is_told_also_if_another_had_the_marker_right_meanwhile(world: World) -> None:
-    """The amend is there: the answer of the second round must not hide it."""
+def test_recorded_losses_are_reported_also_if_another_process_repaired_the_marker(world: World) -> None:
+    """The amend exists: the result of the second round must not hide it."""
     older = world.marker()
     world.lands("second")
     newest = world.marker()
@@ -181,8 +181,8 @@ def test_what_was_recorded_is_told_also_if_another_had_the_marker_right_meanwhil
     assert world.engine.log.amended_keys(2)[0] == {lost}
 
 
-def test_nothing_is_recorded_or_asked_about_a_batch_that_stays_open_anyway(world: World) -> None:
-    """It comes after a reset that is not complete: its objects are judged when the reset is."""
+def test_a_batch_that_stays_open_anyway_is_neither_recorded_nor_ambiguous(world: World) -> None:
+    """It follows a reset that is not complete: its objects are checked once the reset is complete."""
     older = world.marker()
     world.decides("second")
     world.kafka.create_topic(TOPIC)
@@ -209,7 +209,7 @@ def test_nothing_is_recorded_or_asked_about_a_batch_that_stays_open_anyway(world
 def test_a_rule_with_batches_is_about_no_other(
     world: World, batches: tuple[tuple[int, int], ...] | None, stay: list[int]
 ) -> None:
-    """Of the others it has still to be said."""
+    """The others are still ambiguous."""
     for run in ("second", "third"):
         world.lands(run)
     for batch in (2, 3):

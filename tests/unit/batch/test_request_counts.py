@@ -1,4 +1,4 @@
-"""What a batch costs in requests, and that its price does not grow with what was landed before."""
+"""The number of requests of a batch, which does not grow with the number of batches before."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class World:
             self.kafka.append(TOPIC, 0, b"x")
 
     def past(self, batches: int, *, every: int = 1) -> None:
-        """Batches of two records each were landed; only the marker tells."""
+        """The marker of landed batches of two records each, without their documents."""
         marker = marker_of(batches, topic=TOPIC, topic_id=self.topic_id, every=every)
         self.bucket.put_new(keys.marker_key(CONTROL), encode(marker, {}))
 
@@ -57,7 +57,7 @@ class World:
             self.bucket.put_new(key, body, metadata=metadata)
 
     def engine(self) -> tuple[Engine, FaultyStore]:
-        """A process that knows nothing yet, and the requests it sends."""
+        """A new process, and its requests."""
         store = FaultyStore(self.bucket)
         return Engine(store, self.kafka), store
 
@@ -68,7 +68,7 @@ def count(*stores: FaultyStore) -> dict[str, int]:
 
 
 def upload(engine: Engine, plan: Plan, objects: int, parts: int) -> SliceRows:
-    """What a Spark task does: one object per record, each of so many parts."""
+    """Act as a Spark task: one object per record, each with this number of parts."""
     (s,) = plan.slices
     _, decision, bodies = batch_of(
         plan.batch, plan.claim, topic=TOPIC, topic_id=plan.topic_id, layout=plan.layout, objects=objects
@@ -111,7 +111,7 @@ def land(
 
 
 @pytest.mark.parametrize(("objects", "parts"), [(1, 1), (7, 1), (3, 2), (2_000, 1)])
-def test_a_batch_of_n_objects_in_p_parts_costs_what_the_design_says(objects: int, parts: int) -> None:
+def test_a_batch_of_n_objects_in_p_parts_costs_the_documented_requests(objects: int, parts: int) -> None:
     """Operator: run, marker, plan, then marker and manifest; driver: plan, manifest, marker twice; N of each else."""
     world = World(objects)
     world.past(0)
@@ -150,7 +150,7 @@ def test_a_run_that_finds_nothing_new_costs_three_gets() -> None:
 
 
 def test_a_lost_swap_of_the_marker_costs_one_get_and_one_put_more() -> None:
-    """Whoever is not told whether his swap was applied reads the marker, and swaps again if it was not."""
+    """After a swap with an unknown outcome the marker is read, and swapped again if necessary."""
     world = World(1)
     world.past(0)
     engine, _ = world.engine()
@@ -169,7 +169,7 @@ def test_a_lost_swap_of_the_marker_costs_one_get_and_one_put_more() -> None:
 
 @pytest.mark.parametrize("batches", [10, 10_000])
 def test_what_a_run_costs_does_not_grow_with_the_number_of_batches_before(batches: int) -> None:
-    """The marker is as long after 10,000 batches as after ten, and a run asks for as much."""
+    """The marker is as long after 10,000 batches as after ten, and a run sends as many requests."""
     world = World(2 * batches + 3)
     world.past(batches)
     marker = world.bucket.get(keys.marker_key(CONTROL))
@@ -181,7 +181,7 @@ def test_what_a_run_costs_does_not_grow_with_the_number_of_batches_before(batche
 
 
 def test_a_batch_that_stays_open_makes_later_runs_dearer_by_its_own_plan_only() -> None:
-    """A backfill that nobody can execute is looked at by every run; what was landed since is not."""
+    """Every run reads a backfill that stays open, but not the batches landed since."""
     world = World(2 * BATCHES)
     world.whole_past(BATCHES)
     marker = marker_of(BATCHES, topic=TOPIC, topic_id=world.topic_id)
@@ -216,7 +216,7 @@ def test_a_marker_grows_with_the_gaps_in_its_coverage_only() -> None:
 
 
 class Rounds:
-    """``in_threads`` in one thread: how often somebody waited for several requests together, and for how many."""
+    """``in_threads`` in one thread, with the number of calls and of their items."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -228,14 +228,14 @@ class Rounds:
 
 @pytest.fixture(scope="module")
 def history() -> World:
-    """A long past with every document, and two records that are new."""
+    """Many batches with every document, and two new records."""
     world = World(2 * BATCHES)
     world.whole_past(BATCHES)
     return world
 
 
 def copy_of(history: World) -> World:
-    """Another bucket with the same past."""
+    """Another bucket with the same batches."""
     world = World()
     world.kafka, world.topic_id, world.bucket = history.kafka, history.topic_id, history.bucket.copy()
     return world
@@ -275,7 +275,7 @@ def test_a_verification_of_everything_reads_each_document_once_side_by_side(hist
     assert len(rounds.sizes) < BATCHES
 
 
-def test_a_run_over_everything_looks_at_the_objects_of_many_batches_together(history: World) -> None:
+def test_a_run_over_everything_checks_the_objects_of_many_batches_together(history: World) -> None:
     """One HEAD for each, hundreds at a time, and the result tells of every batch in order."""
     result, store, rounds = over(copy_of(history), (0, 2 * BATCHES))
     assert [b.batch for b in result.batches] == list(range(1, BATCHES + 1))
@@ -286,9 +286,9 @@ def test_a_run_over_everything_looks_at_the_objects_of_many_batches_together(his
 def test_status_reads_the_latest_batches_only(history: World) -> None:
     """Marker, its plan and that of the next batch, and two documents for each batch that is shown."""
     engine, store = copy_of(history).engine()
-    told = topic_status(engine.log, history.kafka, last=5)
-    assert told is not None
-    assert told.batches == BATCHES
+    status = topic_status(engine.log, history.kafka, last=5)
+    assert status is not None
+    assert status.batches == BATCHES
     assert count(store) == {"get": 1 + 2 + 2 * 5}
 
 

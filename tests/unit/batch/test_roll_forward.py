@@ -74,7 +74,7 @@ def decided() -> Decided:
 
 
 class Answering(FaultyStore):
-    """A store that answers Complete in its own way."""
+    """A store with a scripted answer to Complete."""
 
     def __init__(self, store: MemoryStore, answer: Callable[[Callable[[], None]], None]) -> None:
         super().__init__(store)
@@ -133,7 +133,7 @@ def test_whatever_complete_answers_an_object_that_is_not_there_is_written_again(
     decided.check()
 
 
-def test_parts_that_are_refused_for_good_are_given_up_and_written_again(decided: Decided) -> None:
+def test_permanently_refused_parts_are_aborted_and_written_again(decided: Decided) -> None:
     """InvalidPart: abort, then as if the upload were gone."""
     store = Answering(decided.bucket, says(UploadRefused("InvalidPart")))
     Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
@@ -156,7 +156,7 @@ def test_a_complete_without_a_usable_answer_is_repeated_and_then_fails_without_h
 
 
 def test_a_complete_without_a_usable_answer_whose_upload_is_gone_is_written_again(decided: Decided) -> None:
-    """ListParts tells what Complete does not."""
+    """ListParts shows the state that Complete does not."""
     decided.bucket.expire_uploads()
     store = Answering(decided.bucket, says(UnknownOutcomeError("500")))
     Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
@@ -164,7 +164,7 @@ def test_a_complete_without_a_usable_answer_whose_upload_is_gone_is_written_agai
 
 
 def test_a_throttled_complete_is_sent_again(decided: Decided) -> None:
-    """503 is slept out."""
+    """503 is retried after a pause."""
     store = FaultyStore(decided.bucket)
     store.inject(Fault.THROTTLED, operation="complete_upload", times=5)
     Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
@@ -172,8 +172,8 @@ def test_a_throttled_complete_is_sent_again(decided: Decided) -> None:
     decided.check()
 
 
-def test_an_object_that_appears_while_it_is_looked_for_is_not_written_again(decided: Decided) -> None:
-    """Another Complete is in progress: its upload is gone, its object comes a little later."""
+def test_an_object_that_appears_during_the_checks_is_not_written_again(decided: Decided) -> None:
+    """Another Complete is in progress: its upload is gone, its object appears a little later."""
     store = FaultyStore(decided.bucket)
     engine = Engine(store, decided.kafka)
     looks = []
@@ -208,7 +208,7 @@ def test_an_object_that_appears_while_it_is_looked_for_is_not_written_again(deci
     ids=["none", "batch", "other-batch", "other-nonce", "other-content"],
 )
 def test_a_foreign_object_is_never_overwritten(decided: Decided, metadata: dict[str, str]) -> None:
-    """The same key, the same size, not our object: an error that names it, and it keeps its bytes."""
+    """The same key, the same size, another object: an error that names it, and it is not changed."""
     if metadata.get(NONCE_METADATA) == "ours":
         metadata = metadata | {NONCE_METADATA: decided.entry.nonce}
     body = b"x" * decided.entry.size
@@ -243,7 +243,7 @@ def compaction(kafka: SimulatedKafka) -> None:
 
 
 def recreation(kafka: SimulatedKafka) -> None:
-    """The topic is another one with the same values."""
+    """The topic was created again with the same values."""
     kafka.create_topic(TOPIC)
     for i in range(3):
         kafka.append(TOPIC, 0, b"%d" % i, timestamp=0)
@@ -255,10 +255,10 @@ def deletion(kafka: SimulatedKafka) -> None:
 
 
 @pytest.mark.parametrize("event", [retention, compaction, recreation, deletion], ids=lambda e: e.__name__)
-def test_an_object_whose_records_are_gone_or_changed_is_a_loss_that_is_told(
+def test_an_object_whose_records_are_gone_or_changed_is_a_reported_loss(
     decided: Decided, event: Callable[[SimulatedKafka], None]
 ) -> None:
-    """Nothing else is put in its place, and the marker stays where it was."""
+    """No other object is written, and the marker is not changed."""
     decided.bucket.expire_uploads()
     event(decided.kafka)
     with pytest.raises(BatchLossError, match=r"offsets 0 to 2, 3 records.*The marker was not changed"):
@@ -268,7 +268,7 @@ def test_an_object_whose_records_are_gone_or_changed_is_a_loss_that_is_told(
 
 
 def test_a_deleted_object_of_a_resolved_batch_does_not_come_back(decided: Decided) -> None:
-    """A late driver sees the marker before it completes anything."""
+    """A late driver reads the marker before it completes anything."""
     Engine(decided.bucket, decided.kafka).committer.carry_out(decided.plan, decided.decision)
     decided.bucket.delete(decided.entry.key)
     store = FaultyStore(decided.bucket)
@@ -278,7 +278,7 @@ def test_a_deleted_object_of_a_resolved_batch_does_not_come_back(decided: Decide
 
 
 def test_a_batch_that_was_resolved_during_the_search_is_not_written_again(decided: Decided) -> None:
-    """The last look at the marker comes after the records were read, right before the write."""
+    """The last read of the marker follows the read of the records, right before the write."""
     decided.bucket.expire_uploads()
     other = Engine(decided.bucket, decided.kafka)
     reads = []
@@ -300,7 +300,7 @@ def test_a_batch_that_was_resolved_during_the_search_is_not_written_again(decide
 
 
 def test_a_lost_race_for_the_marker_is_run_again_on_what_is_there() -> None:
-    """Others advance the marker again and again: every loser folds anew, and none gives up while somebody wins."""
+    """Others advance the marker repeatedly: every loser folds again, and none fails while another wins."""
     kafka, bucket = SimulatedKafka(), MemoryStore()
     kafka.create_topic(TOPIC, 8)
     for p in range(8):
@@ -326,7 +326,7 @@ def test_a_lost_race_for_the_marker_is_run_again_on_what_is_there() -> None:
 
 
 def test_a_store_that_never_answers_for_the_marker_ends_the_try_without_harm(decided: Decided) -> None:
-    """The batch is decided and its objects are there; the error says so, and the next try ends it."""
+    """The batch is decided and its objects exist; the error says so, and the next try resolves it."""
     store = FaultyStore(decided.bucket)
     store.inject(Fault.CONFLICT, operation="put_if_match", times=100)
     with pytest.raises(UnknownOutcomeError, match=r"batch 1|Batch 1 is decided"):
@@ -350,7 +350,7 @@ def test_a_marker_whose_answer_was_lost_is_not_folded_twice(decided: Decided, fa
 
 
 def undecided() -> tuple[SimulatedKafka, MemoryStore, Plan]:
-    """A batch of two slices that somebody planned."""
+    """A planned batch of two slices."""
     kafka, bucket = SimulatedKafka(), MemoryStore()
     kafka.create_topic(TOPIC)
     for i in range(6):
@@ -393,7 +393,7 @@ def test_the_loser_of_a_decision_follows_the_winner_and_gives_its_uploads_up() -
 
 
 def test_a_driver_that_could_not_read_the_decision_keeps_its_uploads() -> None:
-    """The PUT of its manifest may still be applied: giving the uploads up would lose a decided batch."""
+    """The PUT of its manifest may still be applied: aborting the uploads would lose a decided batch."""
     kafka, bucket, plan = undecided()
     store = FaultyStore(bucket)
     engine = Engine(store, kafka)
@@ -419,7 +419,7 @@ def test_a_topic_that_changed_while_it_was_read_decides_nothing() -> None:
     assert list(bucket.pending_uploads("")) == []
 
 
-def test_throttling_without_end_is_told_as_such(decided: Decided) -> None:
+def test_permanent_throttling_is_reported_as_throttling(decided: Decided) -> None:
     """The retry deadline ends it; nothing is undone."""
     store = FaultyStore(decided.bucket)
     store.inject(Fault.THROTTLED, operation="complete_upload", times=10_000)
@@ -429,7 +429,7 @@ def test_throttling_without_end_is_told_as_such(decided: Decided) -> None:
 
 
 def test_an_abort_that_fails_does_not_fail_a_batch_whose_object_is_there(decided: Decided) -> None:
-    """The pending upload is for the lifecycle rule."""
+    """The lifecycle rule removes the pending upload."""
     store = FaultyStore(decided.bucket)
     store.inject(Fault.LOST_RESPONSE, operation="complete_upload")
     store.inject(Fault.TIMEOUT, operation="abort_upload", times=100)

@@ -1,4 +1,4 @@
-"""The log of a topic: its view, the birth of its marker, and what it refuses to believe."""
+"""The log of a topic: its view, the creation of its marker, and the documents it refuses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kafka_with(records: int) -> SimulatedKafka:
 
 
 def open_batches(bucket: MemoryStore, kafka: SimulatedKafka, runs: int) -> None:
-    """Some drivers die right after they planned: one open plan each."""
+    """Some drivers end right after their plan: one open plan each."""
     for i in range(runs):
         store = FaultyStore(bucket)
         store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
@@ -59,7 +59,7 @@ class Replaced:
 
 
 def test_a_view_reads_the_plans_that_the_marker_has_not_resolved_up_to_the_first_free_number() -> None:
-    """Batches resolve in any order: gaps of the marker are looked into, resolved plans are not read."""
+    """Batches resolve in any order: plans in gaps of the marker are read, resolved plans are not."""
     kafka, bucket = SimulatedKafka(), MemoryStore()
     kafka.create_topic(TOPIC, 4)
     for p in range(4):
@@ -86,7 +86,7 @@ def test_a_view_without_a_marker_is_an_error() -> None:
 
 
 def test_a_deleted_marker_does_not_land_anything_again() -> None:
-    """Batches exist: the run fails and names the way out, and writes nothing."""
+    """Batches exist: the run fails with the remedy, and writes nothing."""
     kafka, bucket = kafka_with(3), MemoryStore()
     Engine(bucket, kafka).run("first")
     bucket.delete(MARKER)
@@ -124,7 +124,7 @@ def test_another_pipeline_cannot_land_a_topic_that_has_an_owner() -> None:
 
 
 def ignores_if_none_match(bucket: MemoryStore) -> Replaced:
-    """PUT overwrites, whatever it was told."""
+    """PUT overwrites, whatever the condition."""
 
     def put_new(key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
         bucket.delete(key)
@@ -134,7 +134,7 @@ def ignores_if_none_match(bucket: MemoryStore) -> Replaced:
 
 
 def ignores_if_match(bucket: MemoryStore) -> Replaced:
-    """PUT If-Match overwrites, whatever lies there."""
+    """PUT If-Match overwrites, whatever the ETag."""
 
     def put_if_match(key: str, body: bytes, *, etag: str) -> str:
         bucket.delete(key)
@@ -149,7 +149,7 @@ def ignores_if_match(bucket: MemoryStore) -> Replaced:
 def test_a_store_that_ignores_conditions_is_refused_at_every_try(
     weak: Callable[[MemoryStore], Replaced], named: str
 ) -> None:
-    """The error names the condition and the dangerous way out; no marker is left that would end the probing."""
+    """The error has the condition and the unsafe remedy; no marker is left, so the next run probes again."""
     kafka, bucket = kafka_with(3), MemoryStore()
     for _ in range(2):
         with pytest.raises(UnsupportedStoreError, match=rf"ignored {named}.*unsafe_single_writer=True"):
@@ -159,7 +159,7 @@ def test_a_store_that_ignores_conditions_is_refused_at_every_try(
 
 
 @pytest.mark.parametrize("weak", [ignores_if_none_match, ignores_if_match])
-def test_a_store_that_ignores_conditions_can_be_used_by_a_single_writer_who_says_so(
+def test_a_store_that_ignores_conditions_can_be_used_with_unsafe_single_writer(
     weak: Callable[[MemoryStore], Replaced],
 ) -> None:
     """unsafe_single_writer skips the probe; with one writer everything is landed once."""
@@ -169,7 +169,7 @@ def test_a_store_that_ignores_conditions_can_be_used_by_a_single_writer_who_says
 
 
 def test_a_probe_that_meets_a_concurrent_change_is_repeated() -> None:
-    """409 tells nothing about conditions: neither a refusal of the store nor the end of the run."""
+    """409 shows nothing about conditions: neither a refusal of the store nor the end of the run."""
     kafka, bucket = kafka_with(3), MemoryStore()
     store = FaultyStore(bucket)
     store.inject(Fault.CONFLICT, operation="put_new", key="*_owners*", nth=2, times=2)
@@ -178,7 +178,7 @@ def test_a_probe_that_meets_a_concurrent_change_is_repeated() -> None:
 
 
 def test_two_first_runs_at_once_make_one_marker() -> None:
-    """A run that finds the marker created between its looks goes on with it."""
+    """A run that finds the marker created between its reads continues with it."""
     kafka, bucket = kafka_with(3), MemoryStore()
     store = FaultyStore(bucket)
     other = Engine(bucket, kafka)
@@ -205,7 +205,7 @@ def landed() -> tuple[SimulatedKafka, MemoryStore]:
 
 
 def tamper(bucket: MemoryStore, key: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change a document and make its checksum fit."""
+    """Change a document and its checksum."""
     stored = bucket.get(key)
     assert stored is not None
     body = json.loads(stored.body)
@@ -243,7 +243,7 @@ def tamper(bucket: MemoryStore, key: str, change: Callable[[dict[str, Any]], Non
 def test_a_document_that_does_not_belong_where_it_lies_is_refused(
     key: str, change: Callable[[dict[str, Any]], None], why: str
 ) -> None:
-    """Names, numbers, plans and keys are compared with where the document was found; nothing is written."""
+    """Names, numbers, plans and keys are compared with the key of the document; nothing is written."""
     kafka, bucket = landed()
     tamper(bucket, key, change)
     store = FaultyStore(bucket)
@@ -253,7 +253,7 @@ def test_a_document_that_does_not_belong_where_it_lies_is_refused(
 
 
 def test_a_plan_of_another_prefix_is_refused() -> None:
-    """A plan cannot send a batch's objects somewhere else."""
+    """A plan cannot place a batch's objects in another topics_dir."""
     kafka, bucket = landed()
 
     def change(document: dict[str, Any]) -> None:
@@ -265,7 +265,7 @@ def test_a_plan_of_another_prefix_is_refused() -> None:
         Engine(bucket, kafka).run("first")
 
 
-def test_a_manifest_without_its_plan_tells_that_the_log_was_tampered_with() -> None:
+def test_a_manifest_without_its_plan_is_a_tampered_log() -> None:
     """Documents are never deleted; if one is missing, nothing is guessed."""
     kafka, bucket = landed()
     bucket.delete(keys.plan_key(CONTROL, 1))

@@ -36,7 +36,7 @@ from tests.protocol.engine import CONTROL, LAYOUT, TOPIC, TOPICS_DIR, Clock, Eng
 
 
 class World:
-    """A bucket, a cluster, and processes that come and go."""
+    """A bucket, a cluster, and processes."""
 
     def __init__(self, partitions: int = 1, *, topic_ids: bool = True) -> None:
         self.kafka = SimulatedKafka(records_per_poll=2, topic_ids=topic_ids)
@@ -102,7 +102,7 @@ def test_a_first_run_from_latest_finds_nothing_and_the_second_reads_exactly_what
 
 
 def test_a_first_run_from_earliest_begins_at_the_log_start() -> None:
-    """Not at 0: what retention deleted before anybody ran is no loss."""
+    """Not at 0: records that retention deleted before the first run are no loss."""
     world = World()
     world.records(9)
     world.kafka.delete_records(TOPIC, 0, 4)
@@ -154,7 +154,7 @@ def test_a_topic_that_does_not_exist_is_named() -> None:
 
 
 def test_brokers_without_topic_ids_are_served_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """An older broker gives none; the run says what that means."""
+    """An older broker has none; the run logs the consequence."""
     kafka = SimulatedKafka(topic_ids=False)
     kafka.create_topic(TOPIC)
     kafka.append(TOPIC, 0, b"x", 0)
@@ -164,7 +164,7 @@ def test_brokers_without_topic_ids_are_served_with_a_warning(caplog: pytest.LogC
 
 
 def test_brokers_that_begin_to_tell_topic_ids_land_nothing_again_and_are_believed_from_then_on() -> None:
-    """The topic is the same one: the next batch takes its id up, and a topic that is created again is noticed."""
+    """The topic is the same: the next batch records its id, and a topic that is created again is detected."""
     world = World(topic_ids=False)
     world.records(3)
     world.dies_after("*.manifest.json", "first")
@@ -224,7 +224,7 @@ def test_a_retry_aims_at_the_same_offsets_although_more_have_come() -> None:
 
 
 def test_a_target_above_the_cap_is_landed_in_several_batches() -> None:
-    """One run, as many batches as it takes; the result names them all."""
+    """One run with as many batches as necessary; the result has all of them."""
     world = World(2)
     world.records(9, 0)
     world.records(4, 1)
@@ -247,7 +247,7 @@ def test_a_cap_per_run_leaves_the_rest_to_the_next_run() -> None:
 
 
 def test_an_interval_takes_its_window_and_a_repeated_one_names_the_batches_that_cover_it() -> None:
-    """Another run over a window that is covered succeeds, writes nothing, and says whose batches those are."""
+    """Another run over a covered window succeeds, writes nothing, and returns the batches and their runs."""
     world = World()
     for timestamp in (10, 20, 30):
         world.records(3, timestamp=timestamp)
@@ -302,7 +302,7 @@ def test_a_slice_without_visible_records_makes_no_object_and_is_covered() -> Non
     assert world.run("second").status == "empty"
 
 
-def test_what_is_asked_differently_at_a_retry_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_changed_arguments_of_a_retry_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """The record of the run counts."""
     world = World()
     world.records(4)
@@ -329,7 +329,7 @@ def test_what_is_asked_differently_at_a_retry_is_ignored_with_a_warning(caplog: 
     ids=lambda v: str(v)[:40],
 )
 def test_a_request_that_makes_no_sense_is_refused(settings: dict[str, Any], why: str) -> None:
-    """Before anything is asked of Kafka or the bucket."""
+    """Before any request to Kafka or the bucket."""
     with pytest.raises(ConfigurationError, match=why):
         Engine(MemoryStore(), SimulatedKafka()).request("r", **settings)
 
@@ -352,7 +352,7 @@ def test_another_runs_dead_batch_is_carried_out_after_a_polite_wait() -> None:
 
 
 def test_the_runs_own_batch_is_carried_out_at_once() -> None:
-    """A retry waits for nobody."""
+    """A retry does not wait."""
     world = World()
     world.records(4)
     world.dies_after_planning("first")
@@ -381,7 +381,7 @@ def test_a_batch_that_its_owner_decides_during_the_wait_is_not_executed_again() 
 
 
 def test_a_backfill_does_not_block_an_incremental_run() -> None:
-    """Its open plan is left to whoever asked for it; recover picks it up."""
+    """Its open plan is left to its run; recover lands it."""
     world = World()
     world.records(6, timestamp=10)
     world.run("first", starting={0: 4})
@@ -394,7 +394,7 @@ def test_a_backfill_does_not_block_an_incremental_run() -> None:
 
 
 def test_a_batch_keeps_the_layout_it_was_planned_with() -> None:
-    """Whoever finishes it, and whatever the DAG says by then."""
+    """Whichever run completes it, with any later settings of the DAG."""
     import msgspec
 
     world = World()
@@ -421,9 +421,9 @@ def test_a_topic_that_readers_skip_is_warned_about_once_in_a_run(caplog: pytest.
             assert result.status == "ok"
         return [record.getMessage() for record in caplog.records if "nobody reads them" in record.getMessage()]
 
-    (told,) = warnings("_hidden", "first")
-    assert f"{TOPICS_DIR}/_hidden/…" in told
-    assert "topic_prefix" in told
+    (warning,) = warnings("_hidden", "first")
+    assert f"{TOPICS_DIR}/_hidden/…" in warning
+    assert "topic_prefix" in warning
     assert len(warnings("_hidden", "second")) == 1
     assert warnings("_hidden", "third", topic_prefix="topic=") == []
     assert warnings("plain", "first") == []
@@ -433,7 +433,7 @@ def test_a_topic_that_readers_skip_is_warned_about_once_in_a_run(caplog: pytest.
 
 
 def test_a_plan_is_handed_out_before_it_is_executed_and_never_executed_by_the_run_itself() -> None:
-    """advance() gives the plan to whoever runs the Spark job; afterwards it goes on."""
+    """advance() returns the plan for the Spark job, and continues when called again."""
     world = World()
     world.records(4)
     engine = Engine(world.bucket, world.kafka)
@@ -467,7 +467,7 @@ def test_what_retention_deleted_fails_the_run_or_is_skipped_and_recorded() -> No
 
 
 def test_a_target_that_is_gone_as_a_whole_is_skipped_without_a_job() -> None:
-    """A plan without slices needs nobody to execute it."""
+    """A plan without slices is not executed."""
     world = World()
     world.records(3)
     world.run("first")
@@ -479,7 +479,7 @@ def test_a_target_that_is_gone_as_a_whole_is_skipped_without_a_job() -> None:
     assert (result.status, result.skipped) == ("ok", offsets((3, 6)))
 
 
-def test_records_that_vanish_after_planning_are_given_up_and_planned_again_without_them() -> None:
+def test_a_batch_with_records_lost_after_planning_is_planned_again_without_them() -> None:
     """Policy skip: the stuck batch is abandoned, the rest of it is landed by the next one."""
     world = World()
     world.records(6)
@@ -496,7 +496,7 @@ def test_records_that_vanish_after_planning_are_given_up_and_planned_again_witho
 # -- reruns -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_rerun_of_an_intact_run_looks_at_every_object_and_writes_nothing() -> None:
+def test_a_rerun_of_an_intact_run_checks_every_object_and_writes_nothing() -> None:
     """Also after later runs; the result is the first one's."""
     world = World(2)
     for p in (0, 1):
@@ -514,7 +514,7 @@ def test_a_rerun_of_an_intact_run_looks_at_every_object_and_writes_nothing() -> 
 
 
 def test_a_rerun_names_objects_that_are_gone_and_writes_nothing() -> None:
-    """on_missing=fail: what is missing, and both ways out."""
+    """on_missing=fail: the missing objects, and both remedies."""
     world = World()
     world.records(3)
     gone = world.a_user_deletes(world.run("first"))
@@ -525,8 +525,8 @@ def test_a_rerun_names_objects_that_are_gone_and_writes_nothing() -> None:
     assert store.writes() == []
 
 
-def test_a_rerun_restores_what_is_gone_if_told_to() -> None:
-    """The same records at the same keys; the marker is not touched."""
+def test_a_rerun_restores_missing_objects_on_request() -> None:
+    """The same records at the same keys; the marker is not changed."""
     world = World()
     world.records(3)
     first = world.run("first")
@@ -544,8 +544,8 @@ def test_a_rerun_restores_what_is_gone_if_told_to() -> None:
     world.check()
 
 
-def test_a_rerun_ignores_what_is_gone_if_told_to() -> None:
-    """It succeeds, and the objects stay away."""
+def test_a_rerun_ignores_missing_objects_on_request() -> None:
+    """It succeeds, and the objects stay gone."""
     world = World()
     world.records(3)
     world.a_user_deletes(world.run("first"))
@@ -590,8 +590,8 @@ def test_a_run_whose_topic_was_reset_before_it_landed_is_superseded() -> None:
     world.check()
 
 
-def test_a_run_whose_batch_was_given_up_by_a_reset_reports_the_gap() -> None:
-    """It ends, and says that none of its offsets was landed."""
+def test_a_run_whose_batch_was_abandoned_by_a_reset_reports_the_gap() -> None:
+    """It ends, and reports that none of its offsets was landed."""
     world = World()
     world.records(5)
     world.dies_after_planning("first")
@@ -602,7 +602,7 @@ def test_a_run_whose_batch_was_given_up_by_a_reset_reports_the_gap() -> None:
 
 
 def test_any_run_helps_an_open_reset_to_its_end() -> None:
-    """The operator died in the middle of it."""
+    """The operator's process ended during it."""
     world = World()
     world.records(5)
     world.run("first")
@@ -620,7 +620,7 @@ def test_any_run_helps_an_open_reset_to_its_end() -> None:
 
 
 def test_a_shorter_topic_without_a_topic_id_is_a_recreated_one() -> None:
-    """Else its first records would get offsets that count as landed, and nobody would ever read them."""
+    """Otherwise its first records would get offsets that count as landed, and would never be read."""
     world = World(topic_ids=False)
     world.records(10)
     world.run("first")
@@ -673,7 +673,7 @@ def test_a_retry_keeps_the_isolation_that_the_run_was_pinned_with(
 
 
 def test_what_is_owed_behind_an_open_transaction_is_no_truncation() -> None:
-    """It was promised by a run that reads uncommitted records; a run that does not has to wait for the transaction."""
+    """It is debt of a run that reads uncommitted records; another run has to wait for the transaction."""
     world = World()
     world.records(2)
     world.kafka.open_transaction(TOPIC, 0)
@@ -688,7 +688,7 @@ def test_what_is_owed_behind_an_open_transaction_is_no_truncation() -> None:
 
 
 def test_an_explicit_start_below_the_log_start_is_refused_before_it_is_pinned() -> None:
-    """The corrected offset works at the next try: no marker remembers the wrong one."""
+    """The corrected offset works at the next try: no marker has the wrong one."""
     world = World()
     world.records(9)
     world.kafka.delete_records(TOPIC, 0, 5)
@@ -714,8 +714,8 @@ def test_a_restored_older_marker_is_named_when_a_run_of_a_later_generation_goes_
         world.run("second")
 
 
-def test_a_rerun_with_another_layout_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """What was planned keeps its layout."""
+def test_a_rerun_with_another_layout_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Planned batches keep their layout."""
     world = World()
     world.records(3)
     world.dies_after_planning("first")

@@ -1,4 +1,4 @@
-"""An upload that the store neither completes nor refuses holds up no other object, no other batch, and not for ever."""
+"""An upload that the store neither completes nor refuses blocks no other object and no other batch, and not forever."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECOND = sorted(key_of(offset % 2, offset) for offset in (6, 7, 9, 10))
 
 
 class Failing(FaultyStore):
-    """A store that answers Complete of some keys with an error, whatever is asked."""
+    """A store that answers every Complete of some keys with an error."""
 
     def __init__(self, store: MemoryStore, error: Callable[[str], Exception], key: str = BAD) -> None:
         super().__init__(store)
@@ -45,7 +45,7 @@ class Failing(FaultyStore):
 
 
 UNANSWERED = pytest.mark.parametrize("error", [UnknownOutcomeError, TransientError, ConfigurationError])
-"""500 again and again; BadDigest; a 400 that nobody knows."""
+"""Repeated 500; BadDigest; an unknown 400."""
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def world() -> World:
 
 
 def check(world: World) -> None:
-    """Once the other batch is complete, too, the bucket holds what Kafka held."""
+    """Once the other batch is complete as well, the bucket has all records of Kafka."""
     decided.roll_forward(world.engine().committer)
     world.check()
 
@@ -67,12 +67,12 @@ def check(world: World) -> None:
 def test_one_upload_without_an_answer_keeps_no_other_object_from_being_completed(
     world: World, error: type[KafkaS3Error]
 ) -> None:
-    """The uploads of the others do not live for ever. Its own stays, and the error names its object and the way out."""
-    with pytest.raises(error) as told:
+    """The uploads of the others would expire. Its own stays, and the error has its object and the remedy."""
+    with pytest.raises(error) as caught:
         world.carry_out(Failing(world.bucket, error))
     assert (world.objects(), world.pending(), world.resolved()) == (OTHERS, 1 + 4, [])
-    assert BAD in message_of(told.value) or str(told.value) == "the answer"
-    assert "`kafka-s3 accept-loss" in message_of(told.value)
+    assert BAD in message_of(caught.value) or str(caught.value) == "the answer"
+    assert "`kafka-s3 accept-loss" in message_of(caught.value)
     world.carry_out(FaultyStore(world.bucket))
     assert world.resolved() == [1]
     check(world)
@@ -82,7 +82,7 @@ def test_one_upload_without_an_answer_keeps_no_other_object_from_being_completed
 def test_one_upload_without_an_answer_keeps_no_other_batch_from_being_completed(
     world: World, error: type[KafkaS3Error]
 ) -> None:
-    """All batches are seen to before the error comes."""
+    """All batches are processed before the error is raised."""
     with pytest.raises(error):
         decided.roll_forward(world.engine(Failing(world.bucket, error)).committer)
     assert (world.objects(), world.resolved()) == (sorted([*OTHERS, *SECOND]), [2])
@@ -92,7 +92,7 @@ def test_one_upload_without_an_answer_keeps_no_other_batch_from_being_completed(
 def test_an_upload_without_an_answer_is_written_again_from_kafka_when_a_person_accepts_losses(
     world: World, error: type[KafkaS3Error]
 ) -> None:
-    """Nothing is lost, nothing is recorded; the upload is aborted when the object is there."""
+    """Nothing is lost, nothing is recorded; the upload is aborted when the object exists."""
     store = Failing(world.bucket, error)
     assert accept_loss(world.engine(store).committer, 1, reason="", operator="me") == ()
     assert (world.objects(), world.pending(), world.resolved()) == (ALL, 4, [1])
@@ -103,7 +103,7 @@ def test_an_upload_without_an_answer_is_written_again_from_kafka_when_a_person_a
 def test_an_upload_without_an_answer_can_be_accepted_as_lost_where_kafka_has_lost_its_records(
     world: World, error: type[KafkaS3Error]
 ) -> None:
-    """The record of it first, then the abort: it cannot come to light later. A run by itself never does that."""
+    """The amend first, then the abort: it cannot become visible later. A run without a person never does that."""
     world.kafka.delete_records(TOPIC, 0, 3)
     store = Failing(world.bucket, error)
     with pytest.raises(error):
@@ -119,7 +119,7 @@ def test_an_upload_without_an_answer_can_be_accepted_as_lost_where_kafka_has_los
 
 @UNANSWERED
 def test_what_was_accepted_before_a_crash_is_ended_by_the_next_run(world: World, error: type[KafkaS3Error]) -> None:
-    """The record is there, the upload still pending: nobody has to accept it a second time."""
+    """The amend exists, the upload is still pending: it need not be accepted again."""
     world.kafka.delete_records(TOPIC, 0, 3)
     store = Failing(world.bucket, error)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.amend.*")
@@ -135,7 +135,7 @@ def test_what_was_accepted_before_a_crash_is_ended_by_the_next_run(world: World,
 def test_a_refused_login_or_a_busy_store_is_no_loss_that_can_be_accepted(
     world: World, error: type[KafkaS3Error]
 ) -> None:
-    """It is mended, or passes: the upload stays, nothing is recorded."""
+    """The cause may pass: the upload stays, nothing is recorded."""
     world.kafka.delete_records(TOPIC, 0, 3)
     with pytest.raises(error):
         accept_loss(world.engine(Failing(world.bucket, error)).committer, 1, reason="", operator="me")
@@ -143,7 +143,7 @@ def test_a_refused_login_or_a_busy_store_is_no_loss_that_can_be_accepted(
     assert not [info.key for info in world.bucket.list("") if ".amend." in info.key]
 
 
-def test_a_store_that_answers_nothing_is_not_asked_about_every_object(
+def test_a_store_that_answers_nothing_does_not_get_requests_for_every_object(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An outage ends the try after the first objects, not after all of them."""
@@ -156,7 +156,7 @@ def test_a_store_that_answers_nothing_is_not_asked_about_every_object(
 
 
 def test_what_an_outage_left_unseen_is_never_taken_for_complete(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person who accepts losses, then a run after that: no object is passed over because the first had no answer."""
+    """A person accepts losses, then a run follows: no object is skipped because the first had no answer."""
     monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 1)
     world.kafka.delete_records(TOPIC, 0, 3)
     store = Failing(world.bucket, UnknownOutcomeError, ALL[0])
@@ -168,7 +168,7 @@ def test_what_an_outage_left_unseen_is_never_taken_for_complete(world: World, mo
 def test_a_run_that_gives_up_early_resolves_nothing_although_losses_were_accepted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was accepted as lost does not stand for the objects behind it."""
+    """An accepted loss does not count for later objects."""
     monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 1)
     world.kafka.delete_records(TOPIC, 0, 3)
     store = Failing(world.bucket, UnknownOutcomeError, ALL[0])
@@ -181,8 +181,8 @@ def test_a_run_that_gives_up_early_resolves_nothing_although_losses_were_accepte
     assert world.resolved() == []
 
 
-def test_a_stranger_comes_first_and_all_else_stands_in_its_notes(world: World) -> None:
-    """A stranger, a loss and an upload without an answer: one error, in the order of what a person has to do."""
+def test_a_foreign_object_is_the_first_error_and_the_others_are_its_notes(world: World) -> None:
+    """A foreign object, a loss and an upload without an answer: one error, in the order of a person's actions."""
     decision = world.engine().log.read_manifest(1)
     assert decision is not None
     stranger, unanswered, lost = (
@@ -191,9 +191,9 @@ def test_a_stranger_comes_first_and_all_else_stands_in_its_notes(world: World) -
     world.bucket.put_new(stranger.key, b"a stranger")
     world.bucket.abort_upload(lost.key, lost.upload_id)
     world.kafka.delete_records(TOPIC, 0, 3)
-    with pytest.raises(ForeignObjectError) as told:
+    with pytest.raises(ForeignObjectError) as caught:
         world.carry_out(Failing(world.bucket, UnknownOutcomeError))
-    first, second = told.value.__notes__
+    first, second = caught.value.__notes__
     assert "cannot be written again from Kafka" in first
     assert unanswered.key in second
     world.bucket.delete(stranger.key)
@@ -202,7 +202,7 @@ def test_a_stranger_comes_first_and_all_else_stands_in_its_notes(world: World) -
 
 
 def test_one_object_that_cannot_be_put_keeps_no_other_from_being_written_again(world: World) -> None:
-    """Kafka does not keep the records for ever while the store answers nothing about one key."""
+    """Kafka may delete the records while the store does not answer for one key."""
     world.bucket.expire_uploads()
     store = FaultyStore(world.bucket)
     store.inject(Fault.TIMEOUT, operation="put_new", key=f"*{key_of(0, 0)}", times=1_000)
@@ -213,7 +213,7 @@ def test_one_object_that_cannot_be_put_keeps_no_other_from_being_written_again(w
     assert world.resolved() == [1]
 
 
-def test_a_batch_that_fails_for_now_is_told_after_one_that_fails_for_good(world: World) -> None:
+def test_a_transient_error_of_a_batch_follows_a_terminal_one(world: World) -> None:
     """A person has to act: the error is terminal, although the first one was not."""
     decision = world.engine().log.read_manifest(2)
     assert decision is not None
@@ -221,7 +221,7 @@ def test_a_batch_that_fails_for_now_is_told_after_one_that_fails_for_good(world:
         world.bucket.abort_upload(entry.key, entry.upload_id)
     world.kafka.delete_records(TOPIC, 0, 12)
     world.decide()
-    with pytest.raises(BatchLossError, match="batch 2") as told:
+    with pytest.raises(BatchLossError, match="batch 2") as caught:
         decided.roll_forward(world.engine(Failing(world.bucket, UnknownOutcomeError)).committer)
-    assert "batch 1, could not be completed" in message_of(told.value)
+    assert "batch 1, could not be completed" in message_of(caught.value)
     assert world.resolved() == [3]

@@ -1,4 +1,4 @@
-"""What sensors wait for: lag and windows, by a cluster and a store in memory."""
+"""The conditions of the sensors, lag and windows, with a cluster and a store in memory."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def store_offsets(log: TopicLog, kafka: SimulatedKafka, covered: dict[int, tuple
 
 
 def test_without_stored_offsets_all_that_is_there_waits(log: TopicLog, kafka: SimulatedKafka) -> None:
-    """What retention deleted before the first run is no concern of anybody."""
+    """Records that retention deleted before the first run do not count."""
     fill(kafka, 0, 5)
     fill(kafka, 1, 3)
     kafka.delete_records("orders", 0, 2)
@@ -85,7 +85,7 @@ def test_an_open_transaction_does_not_wait_for_a_committed_reader(log: TopicLog,
     assert lag(log, kafka, "read_uncommitted") == 5
 
 
-def test_records_that_retention_took_count_so_that_a_run_tells_of_them(log: TopicLog, kafka: SimulatedKafka) -> None:
+def test_records_that_retention_deleted_count_so_that_a_run_reports_them(log: TopicLog, kafka: SimulatedKafka) -> None:
     """Otherwise the sensor would wait while data is being lost."""
     store_offsets(log, kafka, {})
     fill(kafka, 0, 5)
@@ -94,7 +94,7 @@ def test_records_that_retention_took_count_so_that_a_run_tells_of_them(log: Topi
 
 
 def test_a_topic_that_a_run_would_refuse_is_an_error_here_too(log: TopicLog, kafka: SimulatedKafka) -> None:
-    """A sensor that waited for ever would hide it: missing, created again, truncated."""
+    """A sensor that waits forever would hide it: missing, created again, truncated."""
     with pytest.raises(TopicNotFoundError):
         window_state(kafka, "nowhere", 0, isolation="read_committed", overdue=True, now_ms=NOW)
     fill(kafka, 0, 5)

@@ -1,4 +1,4 @@
-"""Windows of a run, by time or by explicit offsets: nothing is read twice, and no gap is left below what is landed."""
+"""Windows of a run, by time or by offsets: nothing is read twice, and no gap is left below landed offsets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class World:
-    """A bucket and a cluster with one topic; a record's value says which one it is."""
+    """A bucket and a cluster with one topic; a record's value identifies it."""
 
     def __init__(self, partitions: int = 1) -> None:
         self.kafka = SimulatedKafka(records_per_poll=2)
@@ -59,7 +59,7 @@ def offsets(*ranges: tuple[int, int], partition: int = 0) -> Offsets:
 
 
 class ReadOnce(SimulatedKafka):
-    """A cluster that remembers what was read of it."""
+    """A cluster that records its reads."""
 
     def __init__(self) -> None:
         super().__init__(records_per_poll=2)
@@ -85,10 +85,10 @@ def test_what_is_covered_is_never_read_again() -> None:
     world.check(complete=True, recovered=True)
 
 
-def test_a_gap_below_a_window_is_read_too_and_its_size_is_said_before_anything_is_planned(
+def test_a_gap_below_a_window_is_landed_and_its_size_is_logged_before_planning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Per partition; a process that dies right after it has said so and has planned nothing."""
+    """Per partition; a process that ends right after the log line and has planned nothing."""
     world = World(2)
     world.records(*range(0, 5000, 2))
     world.records(*range(0, 20, 2), partition=1)
@@ -106,7 +106,7 @@ def test_a_gap_below_a_window_is_read_too_and_its_size_is_said_before_anything_i
     assert world.lands("above", (4000, 4100)).target == Offsets({0: [(5, 2050)], 1: [(5, 10)]})
 
 
-def test_a_window_without_a_gap_below_it_says_nothing_about_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_window_without_a_gap_below_it_logs_none(caplog: pytest.LogCaptureFixture) -> None:
     """Neither the first window nor the one that follows it has one."""
     world = World()
     world.records(*range(30))
@@ -119,7 +119,7 @@ def test_a_window_without_a_gap_below_it_says_nothing_about_one(caplog: pytest.L
 
 
 def test_late_records_belong_to_the_next_run() -> None:
-    """Their time lies in a window that was landed before they came: nobody else would ask for them."""
+    """Their time lies in a window that was landed before they arrived: no other run would land them."""
     world = World()
     world.records(1, 2, 12)
     assert world.lands("first", (0, 10)).target == offsets((0, 2))
@@ -142,7 +142,7 @@ def test_history_older_than_the_coverage_is_landed_in_any_order() -> None:
 
 
 class Lane:
-    """A run in a process of its own, that goes on step by step, dies, and is tried again."""
+    """A run in a separate process that runs step by step, ends, and is tried again."""
 
     def __init__(self, world: World, run: str, window: tuple[int, int]) -> None:
         self.world, self.run, self.window = world, run, window
@@ -175,7 +175,7 @@ class Lane:
 @settings(deadline=None, max_examples=25)
 @given(st.data())
 def test_a_backfill_in_any_order_and_in_parallel_lands_every_record_once(data: st.DataObject) -> None:
-    """Days in random order, several at a time, with deaths, retries and records that come late meanwhile.
+    """Days in random order, several at a time, with crashes, retries and late records.
 
     Each run succeeds, no gap is left below what is covered, and a repeat of all of them writes nothing.
     """
@@ -230,7 +230,7 @@ def test_a_window_of_offsets_lands_exactly_these_and_leaves_the_other_partitions
 
 
 def test_a_window_of_offsets_far_above_the_coverage_takes_the_gap_along_as_one_of_time_does() -> None:
-    """And one below it lands only what is missing."""
+    """One below it lands only the missing offsets."""
     world = World()
     world.records(*range(20))
     world.lands("first", {0: (5, 8)})
@@ -257,7 +257,7 @@ def test_offsets_that_the_log_does_not_have_are_refused_and_the_log_s_own_are_na
 
 
 def test_offsets_within_an_open_transaction_are_past_the_end_of_the_log() -> None:
-    """What may still be aborted cannot be landed."""
+    """Records that may still be aborted cannot be landed."""
     world = World()
     world.records(1, 2, 3)
     world.kafka.open_transaction(TOPIC, 0)
@@ -285,23 +285,21 @@ def test_offsets_that_retention_deleted_fail_before_the_run_is_bound_to_them_or_
 
 
 @pytest.mark.parametrize("document", ["plan", "manifest"])
-def test_a_try_that_meets_the_plan_of_an_earlier_one_says_whose_it_is(
-    caplog: pytest.LogCaptureFixture, document: str
-) -> None:
-    """Try, host and time, whether it was decided or not; and that the two may work side by side."""
+def test_a_try_logs_the_planner_of_an_earlier_try_s_plan(caplog: pytest.LogCaptureFixture, document: str) -> None:
+    """Try, host and time, whether it was decided or not; and that both may work at the same time."""
     world = World()
     world.records(1, 2, 3)
     world.dies_after(document, "run", (0, 9), attempt="try 1 on worker-7")
     with caplog.at_level(logging.INFO):
         world.lands("run", (0, 9), attempt="try 2 on worker-8")
-    told = [r.getMessage() for r in caplog.records if "earlier try" in r.getMessage()]
-    assert len(told) == 1
-    assert "batch 1 was planned by an earlier try of this run (try 1 on worker-7 (" in told[0]
-    assert ") at 20" in told[0]
-    assert "working in parallel is harmless" in told[0]
+    lines = [r.getMessage() for r in caplog.records if "earlier try" in r.getMessage()]
+    assert len(lines) == 1
+    assert "batch 1 was planned by an earlier try of this run (try 1 on worker-7 (" in lines[0]
+    assert ") at 20" in lines[0]
+    assert "working in parallel is harmless" in lines[0]
 
 
-def test_a_try_is_not_told_about_its_own_plan(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_try_does_not_log_its_own_plan(caplog: pytest.LogCaptureFixture) -> None:
     """There was no earlier one."""
     world = World()
     world.records(1, 2, 3)
@@ -311,7 +309,7 @@ def test_a_try_is_not_told_about_its_own_plan(caplog: pytest.LogCaptureFixture) 
 
 
 def test_another_run_s_plan_is_met_with_the_name_of_the_try_that_made_it(caplog: pytest.LogCaptureFixture) -> None:
-    """It is waited for, politely."""
+    """It is waited for."""
     world = World()
     world.records(1, 2, 3)
     world.dies_after("plan", "theirs", (0, 9), attempt="try 3 on worker-7")

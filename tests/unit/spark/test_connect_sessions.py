@@ -1,4 +1,4 @@
-"""How a session of a Spark Connect server is named, set up and refused."""
+"""The id, the settings and the errors of a session on a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_session_is_shared_by_runs_of_the_same_code_and_settings_only() -> Non
 
 
 def test_every_setting_of_the_job_is_the_sessions_or_the_servers() -> None:
-    """None is forgotten, and what a person sets wins where a session can have it."""
+    """All are set, and the user's settings have precedence where a session can have them."""
     assert JOB_CONF.keys() <= SERVER_CONF.keys() | session_conf({}).keys()
     conf = session_conf({"spark.sql.session.timeZone": "Europe/Berlin", "spark.executor.memory": "9g"})
     assert conf["spark.sql.session.timeZone"] == "Europe/Berlin"
@@ -47,7 +47,7 @@ def test_every_setting_of_the_job_is_the_sessions_or_the_servers() -> None:
 
 
 def test_redaction_of_a_session_only_grows() -> None:
-    """A person's pattern comes on top."""
+    """The user's pattern is added."""
     conf = session_conf({"spark.sql.redaction.options.regex": "mine"})
     assert conf["spark.sql.redaction.options.regex"] == f"{JOB_CONF['spark.sql.redaction.options.regex']}|mine"
 
@@ -71,7 +71,7 @@ def test_what_a_server_shows_of_a_message_hides_secret_options() -> None:
 def test_a_server_that_does_not_answer_is_named_and_its_token_is_not(
     monkeypatch: pytest.MonkeyPatch, listens: bool, reason: str
 ) -> None:
-    """Within half a minute; trying again may help, and the message says why and what to check."""
+    """Within half a minute; a retry may help, and the message has the reason and what to check."""
     assert connect_session._CONNECT_TIMEOUT <= 25
     monkeypatch.setattr(connect_session, "_CONNECT_TIMEOUT", 0.3)
     with socket.socket() as bound:
@@ -88,18 +88,20 @@ def test_a_server_that_does_not_answer_is_named_and_its_token_is_not(
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("answer", "kind"),
     [
         ("<_InactiveRpcError of RPC: status = StatusCode.UNAUTHENTICATED", AccessDeniedError),
         ('[CANNOT_MODIFY_CONFIG] Cannot modify "spark.sql.warehouse.dir".', ConfigurationError),
         ("something else", SparkJobError),
     ],
 )
-def test_what_a_server_refuses_is_told_apart(said: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_of_a_server_have_distinct_errors(
+    answer: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A token and a setting are for a person to correct."""
 
     def refuse(*_: object) -> None:
-        raise RuntimeError(said)
+        raise RuntimeError(answer)
 
     monkeypatch.setattr(connect_session, "_open", refuse)
     with pytest.raises(kind) as raised:
@@ -108,7 +110,7 @@ def test_what_a_server_refuses_is_told_apart(said: str, kind: type[Exception], m
 
 
 def test_a_session_that_the_server_has_ended_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An id that is over is never used again."""
+    """The id of an ended session is never used again."""
     asked: list[str] = []
 
     def third(_server: object, session: str, *_: object) -> str:
@@ -124,7 +126,7 @@ def test_a_session_that_the_server_has_ended_is_followed_by_the_next(monkeypatch
 
 @pytest.mark.parametrize("collisions", [0, 1, 2])
 def test_code_that_another_run_adds_at_the_same_moment_is_added_again(collisions: int) -> None:
-    """The second answer counts, whatever it is."""
+    """The second attempt decides."""
     asked: list[str] = []
 
     def add(path: str, *, pyfile: bool) -> None:
@@ -149,7 +151,7 @@ def test_no_repr_shows_the_url_with_its_token() -> None:
     assert TOKEN not in repr(server) + str(server) + repr(spec) + str(spec)
 
 
-def test_a_driver_that_cannot_begin_says_why_by_its_output(tmp_path: Path) -> None:
+def test_a_driver_that_cannot_start_prints_the_reason(tmp_path: Path) -> None:
     """A job without a server is answered, and its file, which holds secrets, is gone."""
     ref = PlanRef(topics_dir="topics", pipeline="lake", topic="orders", batch=1)
     result_path = str(tmp_path / "result.json")

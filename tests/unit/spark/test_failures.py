@@ -1,4 +1,4 @@
-"""Spark's exceptions are told apart by what has to be done about them."""
+"""Spark's exceptions get errors by their remedy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IN_A_TASK = f"org.apache.spark.SparkException: PythonException: {PYTHON_TRACE}a.
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "told"),
+    ("text", "kind", "message"),
     [
         (
             f"{CALLING}: org.apache.spark.sql.kafka010.KafkaIllegalStateException: Lost\n{GONE}{TRACE}",
@@ -94,11 +94,11 @@ IN_A_TASK = f"org.apache.spark.SparkException: PythonException: {PYTHON_TRACE}a.
         ("", SparkJobError, "RuntimeError"),
     ],
 )
-def test_a_failure_is_what_its_text_says(text: str, kind: type[KafkaS3Error], told: str) -> None:
+def test_a_failure_gets_the_error_of_its_text(text: str, kind: type[KafkaS3Error], message: str) -> None:
     """The class decides whether a retry helps; the message is the reason, without Java's frames."""
     error = explain(RuntimeError(text))
     assert type(error) is kind
-    assert told in str(error)
+    assert message in str(error)
     assert "KafkaExceptions.scala" not in str(error)
     assert not str(error).endswith("SparkException")
 

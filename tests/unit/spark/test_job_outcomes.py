@@ -1,4 +1,4 @@
-"""What the driver says about a topic that ended with an error: the reason, and how to go on."""
+"""The driver's result for a failed topic: the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Landing:
         return TopicPipeline(self.store, self.kafka, topics_dir="topics", pipeline="lake", topic="flights")
 
     def plan(self, layout: Layout) -> Plan:
-        """The batch that has to be executed next."""
+        """The next batch to execute."""
         request = RunRequest(run="run", offsets="incremental", layout=layout, starting="earliest")
         step = self.pipeline().run(request).advance()
         assert isinstance(step, Plan)
@@ -81,7 +81,7 @@ def landing(monkeypatch: pytest.MonkeyPatch) -> Landing:
 
 
 def ends_with(error: TerminalError) -> Read:
-    """A task that met a terminal error."""
+    """A task with a terminal error."""
     return lambda _: [error_row(0, 0, "attempt", error)]
 
 
@@ -89,12 +89,12 @@ def ends_with(error: TerminalError) -> Read:
 def test_a_plan_that_cannot_be_executed_comes_with_the_way_out_and_that_works(
     landing: Landing, error: TerminalError
 ) -> None:
-    """The plan would end the same way for ever; abandoned as the message says, its offsets are planned anew."""
+    """The plan would always fail; abandoned with the command in the message, its offsets are planned again."""
     outcome = landing.job(landing.plan(JSON), ends_with(error))
     assert outcome.kind == error.kind
     assert str(outcome.message).startswith(f"{error}; batch 1 keeps its planned offsets and layout.")
-    said = "--topics-dir topics --pipeline lake --topic flights --batch 1 --release debt`"
-    assert f"`kafka-s3 abandon --kafka-conn-id broker --bucket memory {said}" in str(outcome.message)
+    options = "--topics-dir topics --pipeline lake --topic flights --batch 1 --release debt`"
+    assert f"`kafka-s3 abandon --kafka-conn-id broker --bucket memory {options}" in str(outcome.message)
 
     assert landing.plan(BYTES).layout == JSON
     abandon(landing.committer(), 1, release="debt", reason="no JSON", operator="test")
@@ -104,13 +104,13 @@ def test_a_plan_that_cannot_be_executed_comes_with_the_way_out_and_that_works(
 
 
 def test_what_the_plan_has_nothing_to_do_with_is_no_reason_to_abandon_it(landing: Landing) -> None:
-    """Credentials can be mended, and the batch goes on."""
+    """Credentials can be corrected, and the batch continues."""
     outcome = landing.job(landing.plan(JSON), ends_with(AccessDeniedError("PutObject on lake")))
     assert (outcome.kind, outcome.message) == ("access_denied", "PutObject on lake")
 
 
 def test_more_rows_than_the_driver_takes_end_the_topic(landing: Landing) -> None:
-    """Trying again would bring as many."""
+    """A retry would have as many."""
 
     def read(_: Sequence[Plan]) -> list[Row]:
         raise RuntimeError(
@@ -124,14 +124,14 @@ def test_more_rows_than_the_driver_takes_end_the_topic(landing: Landing) -> None
 
 
 def test_notes_of_the_error_of_a_task_are_in_the_outcome(landing: Landing) -> None:
-    """They cross from the executor to the driver with the row of the task."""
+    """The executor returns them to the driver in the row of the task."""
     error = AccessDeniedError("PutObject on lake")
     error.add_note("the session of the role has ended")
     outcome = landing.job(landing.plan(JSON), ends_with(error))
     assert outcome.message == "PutObject on lake; the session of the role has ended"
 
 
-def test_notes_of_an_error_are_told(landing: Landing) -> None:
+def test_notes_of_an_error_are_in_its_message(landing: Landing) -> None:
     """How often a request was tried is a note of its error."""
 
     def read(_: Sequence[Plan]) -> list[Row]:
@@ -144,7 +144,7 @@ def test_notes_of_an_error_are_told(landing: Landing) -> None:
 
 
 def test_offsets_that_are_gone_come_with_the_way_out(landing: Landing) -> None:
-    """The policy may stay as it is: a person can give up this one batch."""
+    """The policy may stay: a person can abandon this batch alone."""
     plan = landing.plan(JSON)
     landing.kafka.delete_records("flights", 0, 2)
 
@@ -160,7 +160,7 @@ def test_offsets_that_are_gone_come_with_the_way_out(landing: Landing) -> None:
 
 @pytest.mark.parametrize("in_a_task", [True, False])
 def test_a_timestamp_that_spark_cannot_tell_is_read_without_spark(landing: Landing, in_a_task: bool) -> None:
-    """Whether the task noticed or Spark failed: the batch is landed by the driver, under the same plan."""
+    """Whether the task detected it or Spark failed: the driver lands the batch under the same plan."""
     plan = landing.plan(DAILY)
 
     def read(_: Sequence[Plan]) -> list[Row]:

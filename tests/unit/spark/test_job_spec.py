@@ -1,4 +1,4 @@
-"""The job file is private, used once, and never shows what it holds."""
+"""The job file is private, used once, and its content is never shown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_job_file_that_is_gone_is_explained(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"later": "canary-7f3a"}', b'{"run": 1, "kafka": {"p": "canary-7f3a"}}'])
 def test_a_job_file_of_another_version_is_refused_without_its_content(tmp_path: Path, body: bytes) -> None:
-    """The error tells the reason, no value, and the file is gone."""
+    """The error has the reason, no value, and the file is gone."""
     path = tmp_path / "job.json"
     path.write_bytes(body)
     with pytest.raises(ConfigurationError, match="same version") as caught:
@@ -57,7 +57,7 @@ def test_a_job_file_of_another_version_is_refused_without_its_content(tmp_path: 
 
 
 def test_a_job_file_of_another_version_is_answered(tmp_path: Path) -> None:
-    """Its caller learns that trying again cannot help, for each of its topics."""
+    """Its result has a terminal error for each of its topics."""
     path, result_path = tmp_path / "job.json", tmp_path / "result.json"
     told = {"plans": [{"topic": "a", "shard": 1}, {"topic": "b"}], "result_path": str(result_path), "later": CANARY}
     path.write_bytes(json.dumps(told).encode())
@@ -72,10 +72,10 @@ def test_a_job_file_of_another_version_is_answered(tmp_path: Path) -> None:
     assert CANARY not in result_path.read_text()
 
 
-def test_a_job_file_of_another_version_without_an_address_is_told_in_one_line(
+def test_a_job_file_of_another_version_without_an_address_is_a_one_line_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The last words of the driver reach the task."""
+    """The last output of the driver reaches the task."""
     path = tmp_path / "job.json"
     path.write_text("{}")
     assert main(["--job-file", str(path)]) == 1
@@ -107,7 +107,7 @@ def test_upload_settings_say_the_fix() -> None:
 
 
 def test_a_result_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    """What the driver wrote is what the caller reads; before that there is none."""
+    """The caller reads the driver's result; before that there is none."""
     path = tmp_path / "result.json"
     assert JobResult.read(path) is None
     good = TopicOutcome(topic="a", status="decided")

@@ -1,4 +1,4 @@
-"""What the log of a task tells while Spark reads."""
+"""The progress in the log of a task while Spark reads."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def count(records: int, *, slices: int = 0, size: int = 0, live: bool = True) -> Count:
-    """How far an action is."""
+    """Progress of an action."""
     return Count(slices=slices, records=records, size=size, live=live)
 
 
-def test_a_line_tells_slices_records_bytes_rate_and_the_time_left() -> None:
+def test_a_line_has_slices_records_bytes_rate_and_the_time_left() -> None:
     """From what was read so far, and how long that took."""
     line = progress_line(count(1_000_000, slices=3, size=182_000_000), 8, 4_000_000, 10)
     assert line == (
@@ -37,22 +37,22 @@ def test_a_line_tells_slices_records_bytes_rate_and_the_time_left() -> None:
     )
 
 
-def test_a_line_says_when_running_slices_do_not_count() -> None:
-    """On Spark Connect nobody knows how far they are."""
+def test_a_line_shows_that_running_slices_do_not_count() -> None:
+    """On Spark Connect their progress is unknown."""
     line = progress_line(count(500, slices=1, live=False), 2, 1_000, 10)
     assert "500 of 1,000 records (50 %) counted as slices end, " in line
 
 
 @pytest.mark.parametrize(("records", "offsets"), [(0, 100), (0, 0)])
-def test_without_records_a_line_foretells_nothing(records: int, offsets: int) -> None:
-    """There is no rate to go by."""
+def test_without_records_a_line_has_no_rate(records: int, offsets: int) -> None:
+    """There is no rate yet."""
     line = progress_line(count(records), 1, offsets, 5)
     assert "records/s" not in line
     assert "left" not in line
 
 
 class Told:
-    """An action that is as far as it is told, and knows how often it was asked."""
+    """An action with scripted progress that counts its calls."""
 
     written = None
 
@@ -64,14 +64,14 @@ class Told:
         return []
 
     def count(self) -> Count:
-        told = self.counts[0]
+        result = self.counts[0]
         if len(self.counts) > 1:
             self.counts.pop(0)
         else:
             self.exhausted.set()
-        if isinstance(told, Exception):
-            raise told
-        return told
+        if isinstance(result, Exception):
+            raise result
+        return result
 
 
 @pytest.fixture
@@ -89,20 +89,20 @@ def plan() -> Plan:
     return step
 
 
-def test_the_log_tells_what_changed_and_takes_nothing_back(plan: Plan, caplog: pytest.LogCaptureFixture) -> None:
-    """Spark forgets its counts when a query ends; a look that finds the same, or less, is not told."""
+def test_the_log_shows_changes_and_counts_never_decrease(plan: Plan, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark resets its counts when a query ends; equal or lower counts are not logged."""
     caplog.set_level(logging.INFO)
     action = Told(count(0), count(4), count(4), count(9), count(0, slices=0), count(3))
     with Progress(action, [plan], every=0.001):
         assert action.exhausted.wait(30)
-    told = [message for message in caplog.messages if " records (" in message]
-    assert [line.split(" slices, ")[1].split(" records")[0] for line in told] == ["4 of 10", "9 of 10"]
+    lines = [message for message in caplog.messages if " records (" in message]
+    assert [line.split(" slices, ")[1].split(" records")[0] for line in lines] == ["4 of 10", "9 of 10"]
     assert "orders: reading 1 slices, 10 offsets" in caplog.messages
     assert caplog.messages[-1].startswith("orders: 1 slices read in ")
 
 
-def test_progress_that_cannot_be_told_is_no_error(plan: Plan, caplog: pytest.LogCaptureFixture) -> None:
-    """The action goes on; the log has its beginning and its end."""
+def test_unavailable_progress_is_no_error(plan: Plan, caplog: pytest.LogCaptureFixture) -> None:
+    """The action continues; the log has its start and its end."""
     caplog.set_level(logging.INFO)
     action = Told(RuntimeError("the session is gone"))
     with Progress(action, [plan], every=0.001):

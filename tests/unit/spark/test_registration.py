@@ -29,7 +29,7 @@ class Jvm:
 
 
 def test_a_driver_that_waits_for_its_master_is_interrupted_and_the_master_named() -> None:
-    """What the interrupted driver raises says nothing of it."""
+    """The error of the interrupted driver does not show the cause."""
     jvm = Jvm("acquire", "waitForRegistration", "start")
 
     def driver() -> None:
@@ -44,7 +44,7 @@ def test_a_driver_that_waits_for_its_master_is_interrupted_and_the_master_named(
 
 
 def test_a_driver_that_is_slow_for_another_reason_is_left_alone() -> None:
-    """Its machine may be busy; and errors of its own stay what they are."""
+    """Its machine may be busy; other errors are not changed."""
     jvm = Jvm("load", "start")
     with registration.registration(jvm, "spark://m:7077", patience=0.0, every=0.01):
         assert not jvm.interrupted.wait(0.05)
@@ -70,7 +70,7 @@ def test_a_jvm_that_has_ended_is_left_to_the_driver() -> None:
 
 
 def test_an_application_that_spark_stopped_while_it_started_names_the_master() -> None:
-    """Spark's own error says where its SparkContext was made."""
+    """Spark's own error has the place where its SparkContext was created."""
     with (
         pytest.raises(SparkJobError, match=r"^no answer from the Spark master, or it has ended .*spark://m:7077$"),
         registration.registration(Jvm(), "spark://m:7077"),

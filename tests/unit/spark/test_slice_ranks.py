@@ -1,4 +1,4 @@
-"""Slices become as few frames as can give every task exactly one of them."""
+"""Slices form as few frames as possible with exactly one slice per task."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_the_kth_slices_of_all_partitions_share_a_frame() -> None:
         plan_of("a", [(0, 0, 5), (0, 5, 9), (0, 9, 12), (3, 7, 8)]),
         plan_of("b", [(1, 2, 4), (1, 4, 6)]),
     ]
-    told = [{name: json.loads(value) for name, value in rank.options().items()} for rank in slice_ranks(plans)]
-    assert told == [
+    options = [{name: json.loads(value) for name, value in rank.options().items()} for rank in slice_ranks(plans)]
+    assert options == [
         {
             "assign": {"a": [0, 3], "b": [1]},
             "startingOffsets": {"a": {"0": 0, "3": 7}, "b": {"1": 2}},
@@ -60,7 +60,7 @@ def test_the_kth_slices_of_all_partitions_share_a_frame() -> None:
 
 
 def test_isolation_levels_do_not_share_a_frame() -> None:
-    """A frame reads as its plan asks."""
+    """A frame reads with the isolation level of its plan."""
     ranks = slice_ranks([plan_of("a", [(0, 0, 5)]), plan_of("b", [(0, 0, 5)], "read_uncommitted")])
     assert [(r.isolation, list(r.ranges)) for r in ranks] == [("read_committed", ["a"]), ("read_uncommitted", ["b"])]
 
@@ -80,7 +80,7 @@ def test_every_slice_is_in_exactly_one_frame(sizes: list[tuple[int, int]]) -> No
 
 
 class Reader:
-    """Stands for ``spark.read`` and the frames that it makes; keeps the options of each frame."""
+    """Replaces ``spark.read`` and its frames; records the options of each frame."""
 
     def __init__(self) -> None:
         self.given: list[dict[str, str]] = []
@@ -107,7 +107,7 @@ class Reader:
 
 
 class Session:
-    """Stands for a session."""
+    """Replaces a session."""
 
     def __init__(self) -> None:
         self.read = Reader()
@@ -122,5 +122,5 @@ def test_every_frame_fails_on_lost_records_whatever_the_options_say(options: Map
     levels: Mapping[Isolation, Mapping[str, str]] = {"read_committed": options, "read_uncommitted": options}
     plans = [plan_of("a", [(0, 0, 5), (0, 5, 9)]), plan_of("b", [(0, 7, 8)], "read_uncommitted")]
     slice_frame(cast("Any", session), plans, levels, ["offset"])
-    told = [(given["failondataloss"], json.loads(given["startingoffsets"])) for given in session.read.given]
-    assert told == [("true", {"a": {"0": 0}}), ("true", {"a": {"0": 5}}), ("true", {"b": {"0": 7}})]
+    options = [(given["failondataloss"], json.loads(given["startingoffsets"])) for given in session.read.given]
+    assert options == [("true", {"a": {"0": 0}}), ("true", {"a": {"0": 5}}), ("true", {"b": {"0": 7}})]

@@ -1,4 +1,4 @@
-"""What a task does in a worker, with a store in memory."""
+"""The function of a Spark task, with a store in memory."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run(function: SliceTask, *batches: pa.RecordBatch) -> list[Row]:
 
 
 def test_a_task_finds_its_slice_by_its_first_record(store: MemoryStore) -> None:
-    """Each of the slices of two topics, one of them with a hole at its beginning, goes where it belongs."""
+    """Each of the slices of two topics, one of them with a hole at its start, is written to its own objects."""
     rows = [
         row
         for slice_ in (("a", 0, 3, 50), ("a", 0, 50, 90), ("b", 0, 0, 50), ("a", 1, 0, 10))
@@ -112,11 +112,11 @@ def test_a_record_of_no_slice_is_an_error(store: MemoryStore, record: tuple[str,
 
 
 def test_no_records_end_in_one_row(store: MemoryStore) -> None:
-    """Which slice it was is for the driver to find out."""
+    """The driver determines the slice."""
     assert [(r.topic, r.slice, r.kind) for r in run(make_task(), spark_batch([]))] == [(-1, -1, "empty")]
 
 
-def test_the_row_that_ends_a_task_says_what_it_ran_in(store: MemoryStore) -> None:
+def test_the_final_row_of_a_task_has_its_python_environment(store: MemoryStore) -> None:
     """Its Python, this package, and the libraries that write the objects; the rows before are not made longer."""
     for batch in (spark_batch(records("b", 0, 0, 50)), spark_batch([])):
         *others, last = run(make_task(), batch)
@@ -126,7 +126,7 @@ def test_the_row_that_ends_a_task_says_what_it_ran_in(store: MemoryStore) -> Non
 
 
 def test_a_terminal_error_is_a_row_and_leaves_no_upload(store: MemoryStore) -> None:
-    """Spark would only repeat an exception; what was uploaded is aborted."""
+    """Spark would retry an exception in vain; the uploads are aborted."""
     large = records("a", 0, 0, 1, b'"' + b"x" * 9 * MIB + b'"')
     rows = run(make_task(), spark_batch(large), spark_batch([("a", 0, 1, 0, b"{")]))
     (failed,) = rows
@@ -165,7 +165,7 @@ def test_a_store_that_refuses_is_a_row(store: MemoryStore, monkeypatch: pytest.M
     assert (row.kind, b'"kind":"access_denied"' in bytes(row.body)) == ("error", True)
 
 
-def test_uploads_that_were_told_of_are_never_aborted(store: MemoryStore) -> None:
+def test_uploads_in_yielded_rows_are_never_aborted(store: MemoryStore) -> None:
     """When Spark stops listening after the first rows, a decision may already list them."""
     rows = make_task()(iter([spark_batch(records("a", 0, 0, 50))]))
     next(iter(rows))
@@ -174,7 +174,7 @@ def test_uploads_that_were_told_of_are_never_aborted(store: MemoryStore) -> None
 
 
 def test_a_source_that_breaks_off_ends_the_attempt(store: MemoryStore) -> None:
-    """An error of Spark while it hands over records is an error of the attempt."""
+    """An error of Spark while it transfers records is an error of the attempt."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield spark_batch(records("a", 0, 0, 1, b'"' + b"x" * 9 * MIB + b'"'))
@@ -233,7 +233,7 @@ def test_a_task_leaves_no_zip_to_be_read_again(store: MemoryStore, tmp_path: Pat
 
 
 def test_a_timestamp_that_spark_shifts_ends_a_task_whose_objects_depend_on_it(store: MemoryStore) -> None:
-    """The driver is told, and no upload is left; where times do not count, the record is landed."""
+    """The driver gets the error, and no upload is left; if the layout does not use times, the record is landed."""
     old = [("a", 1, 3, -2_208_988_800_000_000, b"{}"), ("a", 1, 4, -2_208_988_800_001_000, b"{}")]
     daily = Layout(format=JsonLines(), partitioner=Daily())
     dated = [msgspec.structs.replace(plan, layout=daily) for plan in PLANS]

@@ -15,7 +15,7 @@ EMPTY = Row(-1, -1, "x", "empty")
 
 
 def slice_rows(number: int, end: int, *, objects: int = 1) -> SliceRows:
-    """What a slice became."""
+    """Rows of a slice."""
     entries = tuple(
         ObjectEntry(
             key=f"key-{number}-{i}",
@@ -47,14 +47,14 @@ def test_rows_come_back_as_what_the_slices_became() -> None:
     assert uploads_of(0, stored) == [(e.key, e.upload_id) for e in (*A1.objects, *A0.objects)]
 
 
-def test_tasks_without_records_are_the_slices_that_nobody_named() -> None:
+def test_tasks_without_records_are_the_unreported_slices() -> None:
     """They have no objects and were read to their ends."""
     nothing = SliceRows(result=SliceResult(id=1, records=0, ignored=0, next_offset=9), objects=())
     assert gather(PLANS, [*rows_of_slice(0, "r", A0), EMPTY, *rows_of_slice(1, "p", B0)]) == [[A0, nothing], [B0]]
 
 
 def test_an_error_belongs_to_its_topic_only() -> None:
-    """It comes back as the class it was, with its message; the other topic is complete."""
+    """It keeps its class and its message; the other topic is complete."""
     failed = error_row(0, 1, "q", RecordError("offset 7"))
     first, second = gather(PLANS, [*rows_of_slice(0, "r", A0), failed, *rows_of_slice(1, "p", B0)])
     assert isinstance(first, RecordError)

@@ -1,4 +1,4 @@
-"""Records arrive as they were, however large they are and wherever Spark cuts its batches."""
+"""Records arrive unchanged, at any size and any boundaries of Spark's batches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def wire(end: int = 10_000) -> Wire:
 
 
 def arrived(*batches: pa.RecordBatch) -> list[Row]:
-    """What comes out, with milliseconds."""
+    """The unpacked records, with milliseconds."""
     found: list[Row] = []
     for batch in wire().records(batches):
         assert batch.schema == RECORD_SCHEMA
@@ -78,12 +78,12 @@ def test_records_arrive_as_they_were(values: list[bytes | None], cuts: list[int]
 
 
 def test_a_small_record_that_came_twice_stays_two() -> None:
-    """It is not taken for two pieces of one value: whoever checks the offsets has to see it."""
+    """It is not taken for two pieces of one value, so the check of the offsets detects it."""
     assert arrived(batch_of([(1, 0, b"x"), (1, 0, b"x")])) == [(1, 0, b"x"), (1, 0, b"x")]
 
 
 def test_small_values_are_not_copied() -> None:
-    """The usual batch goes on as it is."""
+    """The usual batch is not copied."""
     batch = batch_of([(n, 0, b"small") for n in range(10)])
     (out,) = wire().records([batch])
     assert out.column("value").buffers()[2].address == batch.column("value").buffers()[2].address

@@ -17,8 +17,8 @@ def test_what_the_driver_wrote_counts_and_its_last_words_stand_in_for_what_it_di
             TopicOutcome(topic="new", status="error", kind="of_the_future", message="?"),
         )
     )
-    told = topic_errors(JobOutcome(result, "exit status 1"), ["fine", "gone", "new", "silent"])
-    assert {topic: (type(e), str(e)) for topic, e in told.items()} == {
+    errors = topic_errors(JobOutcome(result, "exit status 1"), ["fine", "gone", "new", "silent"])
+    assert {topic: (type(e), str(e)) for topic, e in errors.items()} == {
         "gone": (DataLossError, "offsets are gone"),
         "new": (SparkJobError, "?"),
         "silent": (SparkJobError, "exit status 1. The Spark driver ended without a result."),
@@ -28,13 +28,13 @@ def test_what_the_driver_wrote_counts_and_its_last_words_stand_in_for_what_it_di
 
 def test_credentials_that_end_during_a_job_come_with_the_ways_out() -> None:
     """Whether the driver wrote it down or it was its last words; other errors are left alone."""
-    said = "UploadPart s3://lake/k: 400 ExpiredToken: The provided token has expired."
+    answer = "UploadPart s3://lake/k: 400 ExpiredToken: The provided token has expired."
     outcomes = (
-        TopicOutcome(topic="slow", status="error", kind="transient", message=said),
+        TopicOutcome(topic="slow", status="error", kind="transient", message=answer),
         TopicOutcome(topic="gone", status="error", kind="data_loss", message="offsets are gone"),
     )
-    told = topic_errors(JobOutcome(JobResult(topics=outcomes), said), ["slow", "gone", "silent"])
-    notes = {topic: "".join(getattr(error, "__notes__", [])) for topic, error in told.items()}
+    errors = topic_errors(JobOutcome(JobResult(topics=outcomes), answer), ["slow", "gone", "silent"])
+    notes = {topic: "".join(getattr(error, "__notes__", [])) for topic, error in errors.items()}
     assert notes["gone"] == ""
     for way_out in ("records_per_batch", "DurationSeconds", "aws_conn_id=None"):
         assert way_out in notes["slow"]

@@ -1,4 +1,4 @@
-"""The shipped checkers find what they are for: each kind of damage to a sound bucket is named."""
+"""The shipped checkers find and name each kind of damage to a valid bucket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FOLDER = f"{TOPICS_DIR}/{TOPIC}/"
 
 
 class World:
-    """A sound bucket of two batches, to be damaged."""
+    """A valid bucket of two batches, to be damaged."""
 
     def __init__(self) -> None:
         self.kafka = SimulatedKafka()
@@ -59,7 +59,7 @@ class World:
         self.bucket.put_new(key, body, metadata=metadata)
 
     def change(self, key: str, change: Callable[[dict[str, Any]], None]) -> None:
-        """Change a document and let its checksum fit."""
+        """Change a document and its checksum."""
         body = self.body(key)
         document = json.loads(body)
         document.pop("sha256")
@@ -150,8 +150,8 @@ def test_damage_is_found_and_named(damage: Callable[[World], object], finding: s
         world.check()
 
 
-def test_all_findings_are_told_at_once() -> None:
-    """A person wants to see the whole damage."""
+def test_all_findings_are_reported_at_once() -> None:
+    """All violations are reported together."""
     world = World()
     for key in world.objects():
         world.bucket.delete(key)
@@ -162,7 +162,7 @@ def test_all_findings_are_told_at_once() -> None:
 
 
 def test_debt_is_a_finding_only_after_recovery() -> None:
-    """In between it is how things are."""
+    """Before that it is normal."""
     world = World()
     world.plan_only()
     abandon(Engine(world.bucket, world.kafka).committer, 3, release="debt", reason="", operator="me")
@@ -205,13 +205,13 @@ def test_contents_can_be_checked_without_kafka() -> None:
 
 
 def test_what_kafka_holds_can_be_read_through_the_port() -> None:
-    """The same as what the simulated cluster says of itself."""
+    """The same as the state of the simulated cluster."""
     world = World()
     assert read_source(world.kafka, TOPIC) == world.kafka.all_records()
 
 
 def test_lines_are_decoded_whole_or_not_at_all() -> None:
-    """With and without gzip; an object without its last separator was cut off."""
+    """With and without gzip; an object without its last separator was truncated."""
     assert decode_lines("k.bin", b"a\nb\n") == [b"a", b"b"]
     assert decode_lines("k.bin", b"a||b||", separator=b"||") == [b"a", b"b"]
     assert decode_lines("k.json.gz", gzip.compress(b"{}\n")) == [b"{}"]

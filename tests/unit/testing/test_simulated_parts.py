@@ -1,4 +1,4 @@
-"""What stands in for Kafka and for a bad network does what it says."""
+"""The simulated Kafka and the faulty store behave as documented."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cluster(records: int = 6, *, records_per_poll: int = 2) -> SimulatedKafka:
 
 
 def offsets(kafka: SimulatedKafka, start: int, end: int) -> list[int]:
-    """What a reader gets."""
+    """The records of a read."""
     batches = list(kafka.read("t", 0, start, end, "read_committed"))
     assert all(batch.schema == RECORD_SCHEMA for batch in batches)
     return [o for batch in batches for o in batch.column("offset").to_pylist()]
@@ -59,7 +59,7 @@ def test_a_read_of_what_is_gone_or_not_there_yet_is_an_error() -> None:
 
 
 def test_retention_in_the_middle_of_a_read_is_noticed() -> None:
-    """A reader asks poll by poll."""
+    """A reader reads poll by poll."""
     kafka = cluster()
     reader = kafka.read("t", 0, 0, 6, "read_committed")
     next(reader)
@@ -80,7 +80,7 @@ def test_an_open_transaction_ends_what_read_committed_may_read() -> None:
 
 
 def test_offsets_by_timestamp_are_the_first_that_is_not_older() -> None:
-    """None where nothing is that young; what retention deleted does not count."""
+    """None where all records are older; records deleted by retention do not count."""
     kafka = cluster()
     kafka.append("t", 0, b"late", timestamp=5)
     found = [kafka.at_timestamp("t", [0], t)[0] for t in (0, 15, 50, 51)]
@@ -90,7 +90,7 @@ def test_offsets_by_timestamp_are_the_first_that_is_not_older() -> None:
 
 
 def test_a_recreated_topic_has_another_id_and_the_old_records_are_remembered() -> None:
-    """So that a bucket can be held against both."""
+    """So that a bucket can be compared with both."""
     kafka = cluster(2)
     old = kafka.topic_id("t")
     new = kafka.create_topic("t", 2)
@@ -130,7 +130,7 @@ def test_topics_and_partitions_come_and_go() -> None:
     ],
     ids=lambda v: v.name.lower() if isinstance(v, Fault) else "",
 )
-def test_a_fault_is_what_it_says(fault: Fault, error: type[BaseException], applied: bool) -> None:
+def test_a_fault_has_its_documented_effect(fault: Fault, error: type[BaseException], applied: bool) -> None:
     """Which error the caller sees, and whether the request took effect."""
     bucket = MemoryStore()
     store = FaultyStore(bucket)
@@ -177,7 +177,7 @@ def test_a_conflict_passes_by_what_has_no_condition() -> None:
 
 
 def test_held_requests_wait_for_their_release() -> None:
-    """Two processes can be brought to the same point and let go together."""
+    """Two processes can be held at the same point and continued together."""
     bucket = MemoryStore()
     store = FaultyStore(bucket)
     store.inject(Fault.HOLD, operation="put_new", times=2)
@@ -195,7 +195,7 @@ def test_held_requests_wait_for_their_release() -> None:
 
 
 def test_every_operation_of_the_port_passes_through() -> None:
-    """Without faults the store behind answers."""
+    """Without faults the wrapped store answers."""
     store = FaultyStore(MemoryStore())
     etag = store.put_new("a", b"1", metadata={"m": "1"})
     store.put_if_match("a", b"12", etag=etag)
