@@ -38,8 +38,8 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 .DELETE_ON_ERROR:
 # Output of two installations at once tells nobody anything, and the steps are few.
 .NOTPARALLEL:
-.PHONY: help demo test unit test-3.3 test-2.11 test-spark lint format bench simulate mutants faults soak lock setup setup-3.3 \
-  setup-2.11 setup-spark jars browser versitygw check clean
+.PHONY: help demo docs test unit test-3.3 test-2.11 test-spark lint format bench simulate mutants faults soak lock setup \
+  setup-3.3 setup-2.11 setup-spark jars browser versitygw check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +47,10 @@ help: ## list the targets
 demo: setup-3.3 ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAG, check the bucket (KEEP=1 leaves the servers up)
 	@$(RUN) -m dev.demo $(if $(KEEP),--keep)
 
-test: lint test-3.3 test-2.11 test-spark ## set up, lint and run every test (ARGS="-k offsets" for some of them)
+docs: setup-3.3 ## the documentation site in .build/site; a broken link or reference is an error
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
+test: lint docs test-3.3 test-2.11 test-spark ## set up, lint and run every test (ARGS="-k offsets" for some of them)
 
 test-3.3: setup-3.3 browser versitygw ## every test but those of an older Airflow
 	@$(RUN) $(PYTEST) $(ARGS)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_kafka_s3.version import __version__
+
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.config import (
         ByPartition,
@@ -46,8 +48,6 @@ __all__ = [
     "Window",
     "__version__",
 ]
-
-__version__ = "0.1.0"
 
 _ELSEWHERE: Final = {
     "KafkaLagSensor": "sensors.kafka_lag",

@@ -1,6 +1,6 @@
-"""One topic of a pipeline: all that can be done with it, put together in one place.
+"""One topic of a pipeline and all its operations.
 
-Operators, sensors, the command line, the Spark job and tests begin here.
+Entry point for operators, sensors, the command line, the Spark job and tests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TopicPipeline:
     Attributes:
         log: its control documents.
         source: Kafka.
-        committer: decides batches and carries decisions out.
+        committer: decides batches and rolls them forward.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class TopicPipeline:
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Put the parts together. Nothing is read or written yet.
+        """Create a handle. Nothing is read or written yet.
 
         Args:
             store: the bucket.
@@ -77,9 +77,9 @@ class TopicPipeline:
             connection_options: of the commands that errors print, such as ``("--kafka-conn-id", "kafka_default")``.
             build: builds missing objects again; None: with the default limits.
             parallel: maps over objects, several at a time.
-            sleep: waits, seconds.
-            monotonic: the process's own clock, seconds.
-            now: seconds since the epoch.
+            sleep: sleeps for a number of seconds.
+            monotonic: monotonic clock, in seconds.
+            now: wall clock, in seconds since the epoch.
         """
         self.log = TopicLog(
             store, topics_dir=topics_dir, pipeline=pipeline, topic=topic, connection_options=connection_options
@@ -97,7 +97,7 @@ class TopicPipeline:
 
         Args:
             request: what the run does.
-            task_has_ended: whether Airflow has a task that planned a batch as not running; None: unknown.
+            task_has_ended: whether the Airflow task that planned a batch has ended; None if Airflow is not available.
         """
         if request.action != "land":
             return VerifyRun(self.committer, request)
@@ -125,7 +125,7 @@ class TopicPipeline:
             self.execute(step, run=request.run, on_data_loss=request.on_data_loss)
         return step
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- status -------------------------------------------------------------------------------------------------------
 
     def status(self, *, last: int = 0) -> TopicStatus | None:
         """See :func:`~airflow_provider_kafka_s3.inspect.status.topic_status`."""

@@ -1,4 +1,4 @@
-"""Start and stop the servers of this folder; they end with the process that started them, however that ends."""
+"""Start and stop the servers of this folder; those that are supervised end with their starter, however that ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a run waits for another run that is ahead of it. It is pure thrift: nothing is decided by a wait."""
+"""Waiting for another run that is ahead. A wait saves work; it decides nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _POLL_SECONDS: Final = 2.0
 
 _FIRST_PLAN_SECONDS: Final = 10.0
-"""How long the run that made the marker may take to claim its window."""
+"""Time that the run which created the marker has to claim its window."""
 
 _FIRST_PLAN_POLL_SECONDS: Final = 0.5
 
@@ -27,11 +27,11 @@ class AdoptionWait:
     """The waits of one run.
 
     Args:
-        topic_log: where other runs show what they do.
+        topic_log: log of the topic, which holds the documents of other runs.
         most: seconds to wait at most.
-        task_has_ended: whether Airflow has a task that planned a batch as not running; None: nobody can say.
-        sleep: seconds.
-        monotonic: the process's own clock, seconds.
+        task_has_ended: whether the Airflow task that planned a batch has ended; None if Airflow is not available.
+        sleep: sleeps for a number of seconds.
+        monotonic: monotonic clock, in seconds.
     """
 
     def __init__(
@@ -44,18 +44,18 @@ class AdoptionWait:
         monotonic: Callable[[], float],
     ) -> None:
         self._log = topic_log
-        self._most = most
+        self._limit = most
         self._task_has_ended = task_has_ended
         self._sleep = sleep
         self._monotonic = monotonic
 
     def first_plan_appears(self) -> bool:
-        """Whether the first plan of the log appears, within ten seconds at most.
+        """Wait at most ten seconds for the first plan of the log; return whether it was created.
 
-        First runs over several windows begin at the same time. What lies below the window of one is the window of
-        another, so without this wait a run might claim it before its own run does, and fail with what fails there.
+        First runs over several windows begin at the same time. The offsets below the window of one are the window of
+        another, so without this wait a run might claim them before the other run does, and fail with its errors.
         """
-        deadline = self._monotonic() + min(self._most, _FIRST_PLAN_SECONDS)
+        deadline = self._monotonic() + min(self._limit, _FIRST_PLAN_SECONDS)
         while self._monotonic() < deadline:
             self._sleep(_FIRST_PLAN_POLL_SECONDS)
             if self._log.read_plan(1) is not None:
@@ -63,7 +63,10 @@ class AdoptionWait:
         return False
 
     def decision_of(self, plan: Plan) -> Manifest | None:
-        """The decision about another run's batch; None: there is none, and its planner is gone or the time is over."""
+        """Wait for the decision about another run's batch.
+
+        None if it is undecided when its planner has ended or the time limit is reached.
+        """
         deadline: float | None = None
         while not self._planner_is_gone(plan):
             if deadline is None:
@@ -74,32 +77,32 @@ class AdoptionWait:
                     plan.batch,
                     plan.run,
                     self._log.planned_by(plan.batch),
-                    self._most,
+                    self._limit,
                 )
-                deadline = self._monotonic() + self._most
+                deadline = self._monotonic() + self._limit
             if self._monotonic() >= deadline:
                 return None
-            self._sleep(min(_POLL_SECONDS, self._most))
+            self._sleep(min(_POLL_SECONDS, self._limit))
             if (decision := self._log.read_manifest(plan.batch)) is not None:
                 return decision
-        # Its last act may have been the decision.
+        # The planner may have decided just before it ended.
         return self._log.read_manifest(plan.batch)
 
     def _planner_is_gone(self, plan: Plan) -> bool:
-        """Whether whoever planned a batch certainly lives no more."""
+        """Whether the planner of a batch has certainly ended."""
         process, task = self._log.planner(plan.batch)
         if process is not None and process_is_gone(process):
-            why = f"process {process.pid} on this host has ended"
+            evidence = f"process {process.pid} on this host has ended"
         elif task is not None and self._task_has_ended is not None and self._task_has_ended(task):
-            why = "Airflow has its task as not running"
+            evidence = "its Airflow task is not running"
         else:
             return False
         log.info(
-            "topic %s: batch %d was planned by another run, %s (%s), which lives no more: %s. It is carried out now",
+            "topic %s: batch %d was planned by another run, %s (%s), which has ended: %s. It is executed now",
             plan.topic,
             plan.batch,
             plan.run,
             self._log.planned_by(plan.batch),
-            why,
+            evidence,
         )
         return True

@@ -1,7 +1,7 @@
-"""Decide a batch, carry the decision out, fold it into the marker. Anyone may do any step, at any time, again.
+"""Decide a batch, roll it forward, fold it into the marker. Any process may repeat any step at any time.
 
-The decision is the manifest, created once. Before it nothing of a batch is visible; after it only the uploads that it
-lists are ever completed, and an upload id works once, so no process that comes late can undo or repeat anything.
+The decision is the manifest, created once. Before it nothing of a batch is visible. After it only the uploads that it
+lists are ever completed. An upload id works once, so a late process can neither undo nor repeat anything.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 __all__ = ["Committer"]
 
 _TRIES: Final = 4
-"""How often to replace the marker when the store gives no usable answer."""
+"""Attempts to replace the marker while the store gives no usable answer."""
 
 
 class Committer:
-    """Carries batches of one topic from their rows to the marker."""
+    """Commits batches of one topic: decides, rolls forward, resolves."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class Committer:
         *,
         parallel: Parallel = in_threads,
     ) -> None:
-        """Bind a topic's log to Kafka.
+        """Commit batches of one topic.
 
         Args:
-            topic_log: where the documents lie.
-            source: to check the topic's incarnation, and to read again what an expired upload lost.
-            build: how objects are built again from records.
-            parallel: how several objects are completed, looked at or read at once.
+            topic_log: log of the topic.
+            source: used to check the topic's incarnation, and to read the records of expired uploads again.
+            build: builds objects again from records.
+            parallel: runs requests for several objects at once.
         """
         self.log = topic_log
         self.source = source
@@ -56,11 +56,11 @@ class Committer:
     def decide(self, plan: Plan, rows: Sequence[SliceRows], *, run: str) -> Manifest:
         """Decide to commit these rows, unless the batch is decided. Returns the stored decision.
 
-        The rows are of no use afterwards: their uploads are given up unless the decision lists them, or may list them.
+        Afterwards the uploads of the rows are aborted, unless the decision lists them or may list them.
 
         Args:
             plan: of the batch.
-            rows: one per slice, each from exactly one attempt.
+            rows: one result per slice, each from exactly one attempt.
             run: key of the run that executes.
 
         Raises:
@@ -71,11 +71,11 @@ class Committer:
             manifest = self._commit(plan, sorted(rows, key=lambda r: r.result.id), run)
             require_topic_id(self.source, self.log, topic_id_of(self.log, plan))
         except Exception:
-            # No decision that lists these uploads was ever sent, so none can arrive.
+            # No decision that lists these uploads was ever sent, so none can take effect later.
             self.objects.abort([o for r in rows for o in r.objects])
             raise
         decision = self.log.create_manifest(manifest)
-        # Only a decision that was read proves that nobody will complete the uploads which it does not list.
+        # Only the decision read from the store proves that uploads which it does not list will never be completed.
         listed = {o.upload_id for o in decision.objects}
         self.objects.abort([o for o in manifest.objects if o.upload_id not in listed])
         return decision
@@ -115,13 +115,13 @@ class Committer:
             )
         )
 
-    # -- carry out ----------------------------------------------------------------------------------------------------
+    # -- roll forward -------------------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan, decision: Manifest) -> None:
-        """Do what a decision says and fold it into the marker; harmless if it is done already.
+        """Apply a decision and fold it into the marker; harmless if that is done already.
 
         Raises:
-            ForeignObjectError: a key holds something else.
+            ForeignObjectError: a key holds an object that the batch did not write.
             BatchLossError: an object can be neither completed nor built again.
         """
         if decision.status == "commit" and not self.roll_forward(plan, decision):
@@ -129,40 +129,42 @@ class Committer:
         self.resolve(plan, decision)
 
     def roll_forward(self, plan: Plan, decision: Manifest) -> bool:
-        """Make every object of a committed batch visible; False if the batch turned out to be resolved already.
+        """Make every object of a committed batch visible; False if the batch is resolved already.
+
+        All other objects are processed before an error is raised.
 
         Raises:
-            ForeignObjectError: a key holds something else.
-            BatchLossError: objects can be neither completed nor built again, and nobody has accepted that.
-            TransientError: store or Kafka gave no usable answer about some.
-
-        All other objects were seen to before any of these comes.
+            ForeignObjectError: a key holds an object that the batch did not write.
+            BatchLossError: objects can be neither completed nor built again, and their loss is not accepted.
+            TransientError: store or Kafka gave no usable answer about some objects.
         """
-        done = self.objects.complete(plan, decision)
-        if done is None:
+        completed = self.objects.complete(plan, decision)
+        if completed is None:
             return False
-        lost, errors = done
+        lost, errors = completed
         if lost:
             accepted = self.log.amended_keys(plan.batch)[0]
             if left := [one for one in lost if one.entry.key not in accepted]:
                 accept = (
                     f"Complete the batch without what cannot be written: {self.log.remedies.accept_loss(plan.batch)}"
                 )
-                if any(one.elsewhere for one in left):
-                    accept = "Nothing is accepted as lost before what this installation cannot write is written"
+                if any(one.rebuildable for one in left):
+                    accept = (
+                        "No loss can be accepted before the objects that another installation can write are written"
+                    )
                 errors.append(batch_loss(self.log, left, accept))
         raise_first(errors)
         self.objects.abort_refused(lost)
         return True
 
     def resolve(self, plan: Plan, decision: Manifest) -> None:
-        """Fold a decided batch into the marker, by compare-and-swap, until somebody has done it."""
+        """Fold a decided batch into the marker by compare-and-swap; repeat until it is resolved."""
         tries, last_etag = 0, ""
         while True:
             marker, etag = self.log.require_marker()
             if marker.is_resolved(plan.batch):
                 return
-            # A lost swap means that somebody else advanced; only tries that changed nothing are counted.
+            # A lost swap means that another process advanced; only tries that changed nothing are counted.
             tries = tries + 1 if etag == last_etag else 1
             if tries > _TRIES:
                 raise UnknownOutcomeError(

@@ -1,4 +1,4 @@
-"""Which committed batches cover a target."""
+"""Search of the log for the committed batches that cover a target."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from airflow_provider_kafka_s3.exceptions import LogTamperedError
 __all__ = ["Covering", "covering_downward", "covering_upward"]
 
 _AHEAD: Final = 64
-"""Plans that are read at the same time at most, where the log has to be searched."""
+"""Plans read at the same time at most, during a search of the log."""
 
 _DECISIONS: Final = 8
-"""Manifests that are read at the same time; each may list many objects."""
+"""Manifests read at the same time; each may list many objects."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Covering:
     decision: Manifest
 
     def objects(self, target: Offsets) -> list[ObjectEntry]:
-        """The objects that may hold offsets of the target: not those that lie beside it altogether."""
+        """The objects that may hold offsets of the target."""
         if self.plan.claim <= target:
             return list(self.decision.objects)
         partitions = {s.id: s.partition for s in self.plan.slices}
@@ -44,7 +44,7 @@ class Covering:
         ]
 
     def summary(self, topic_log: TopicLog, run: str) -> BatchSummary:
-        """What the result of a run says about it."""
+        """The summary of the batch in the result of a run."""
         return BatchSummary(
             batch=self.plan.batch,
             manifest=topic_log.manifest_url(self.plan.batch),
@@ -58,10 +58,10 @@ class Covering:
 
 
 def covering_upward(committer: Committer, target: Offsets, *, generation: int, low: int) -> Iterator[Covering]:
-    """The batches that cover a target, looked for from ``low`` upward.
+    """The batches that cover a target, searched from ``low`` upward.
 
-    Plans are read ahead, several at a time: never more than twice as many as are needed, and one. What was read of a
-    batch that does not cover any of the target is forgotten.
+    Plans are read ahead, several at a time: at most twice as many as needed, plus one. The documents of a batch that
+    covers nothing of the target are dropped from memory.
 
     Raises:
         LogTamperedError: the log ends before the target is accounted for.
@@ -70,7 +70,7 @@ def covering_upward(committer: Committer, target: Offsets, *, generation: int, l
 
 
 def covering_downward(committer: Committer, target: Offsets, *, generation: int, high: int) -> Iterator[Covering]:
-    """The batches that cover a target, looked for from ``high`` downward; see :func:`covering_upward`.
+    """The batches that cover a target, searched from ``high`` downward; see :func:`covering_upward`.
 
     Raises:
         LogTamperedError: the log begins after the target.
@@ -80,15 +80,15 @@ def covering_downward(committer: Committer, target: Offsets, *, generation: int,
 
 def _covering(committer: Committer, target: Offsets, generation: int, batches: Iterator[int]) -> Iterator[Covering]:
     topic_log, left = committer.log, target
-    for block in _ahead(batches):
+    for block in _growing_blocks(batches):
         plans: list[Plan] = []
         for plan in committer.parallel(topic_log.read_plan, block, threads=_AHEAD):
             if plan is None:
                 break
             plans.append(plan)
-        fit = [plan for plan in plans if plan.generation == generation and plan.claim & left]
-        for at in range(0, len(fit), _DECISIONS):
-            needed = [plan for plan in fit[at : at + _DECISIONS] if plan.claim & left]
+        overlapping = [plan for plan in plans if plan.generation == generation and plan.claim & left]
+        for at in range(0, len(overlapping), _DECISIONS):
+            needed = [plan for plan in overlapping[at : at + _DECISIONS] if plan.claim & left]
             decisions = committer.parallel(lambda plan: topic_log.read_manifest(plan.batch), needed)
             for plan, decision in zip(needed, decisions, strict=True):
                 if decision is None or (decision.status == "abandoned" and decision.release == "debt"):
@@ -98,7 +98,7 @@ def _covering(committer: Committer, target: Offsets, generation: int, batches: I
                 left -= plan.claim
                 if decision.status == "commit":
                     yield Covering(plan, decision)
-        for batch in {*block} - {plan.batch for plan in fit}:
+        for batch in {*block} - {plan.batch for plan in overlapping}:
             topic_log.forget(batch)
         if not left:
             return
@@ -107,14 +107,14 @@ def _covering(committer: Committer, target: Offsets, generation: int, batches: I
     if left:
         raise LogTamperedError(
             f"topic {topic_log.topic!r}: documents of the log are gone: its marker has offsets {printable(str(left))} "
-            f"as landed, and no batch of the log covers them. Nothing was changed. Restore what is below (bucket "
-            f"versioning): {topic_log.store.url(topic_log.prefix)}"
+            f"as landed, and no batch of the log covers them. Nothing was changed. Restore the objects below this "
+            f"prefix (bucket versioning): {topic_log.store.url(topic_log.prefix)}"
         )
 
 
-def _ahead(batches: Iterator[int]) -> Iterator[list[int]]:
-    """One number, one more, two, four, …: as many as there were before."""
-    before = 0
-    while block := list(itertools.islice(batches, min(max(before, 1), _AHEAD))):
+def _growing_blocks(batches: Iterator[int]) -> Iterator[list[int]]:
+    """Blocks of 1, 1, 2, 4, … numbers: each as long as all before it together."""
+    count = 0
+    while block := list(itertools.islice(batches, min(max(count, 1), _AHEAD))):
         yield block
-        before += len(block)
+        count += len(block)

@@ -1,7 +1,7 @@
-"""From the records of a slice to the bytes of its objects: the one loop that makes objects.
+"""Encode the records of a slice as objects.
 
-Spark tasks run it to upload a slice; whoever has to write a lost object again runs it over the same records. So both
-make the same names and the same bytes.
+Spark tasks use it to upload a slice, and it writes lost objects again from the same records. So both have the same
+names and the same bytes.
 """
 
 from __future__ import annotations
@@ -41,72 +41,72 @@ _COPY_BYTES: Final = MIB
 
 
 class ObjectSink(Protocol):
-    """Where the bytes of one object go; an :class:`~airflow_provider_kafka_s3.storage.uploads.Upload` is one."""
+    """Destination of the bytes of one object, such as :class:`~airflow_provider_kafka_s3.storage.uploads.Upload`."""
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append bytes. They are copied: the caller may reuse their memory."""
+        """Append bytes. They are copied, so the caller may reuse the buffer."""
         ...
 
     def seal(self) -> None:
-        """Nothing more will come; need not wait until the bytes have arrived."""
+        """Mark the end of the bytes; does not have to wait until they are stored."""
         ...
 
     def finish(self) -> FinishedUpload:
-        """Wait until the bytes have arrived, and tell where they are."""
+        """Wait until the bytes are stored, and return their upload."""
         ...
 
 
 OpenObject = Callable[[str, Mapping[str, str]], ObjectSink]
-"""(key, metadata of the object) -> where its bytes go."""
+"""(key, metadata of the object) -> destination of its bytes."""
 
 
 def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], open_object: OpenObject) -> SliceRows:
-    """Turn all records of a slice into objects.
+    """Write all records of a slice to objects.
 
-    Names and bytes follow from the plan and the records alone: neither the edges of the batches nor the number of tries
-    change them. Only the nonce and the upload id of each object are new every time.
+    Names and bytes depend on the plan and the records alone, not on the boundaries of the Arrow batches or the number
+    of tries. Only the nonce and the upload id of each object are new every time.
 
     Args:
-        plan: gives layout, topic and generation.
+        plan: of the batch; gives layout, topic and generation.
         slice_: one of its slices.
         batches: all records of the slice, see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`.
-        open_object: begins an object, such as ``UploadPool.open``.
+        open_object: opens an object for writing, such as ``UploadPool.open``.
 
     Returns:
-        How the slice was read, and its objects in the order of their first records. All their bytes have arrived.
+        The result of the slice, and its objects in the order of their first records. All their bytes are stored.
 
     Raises:
-        RecordError: a record cannot be written as the layout asks.
-        ConfigurationError: an object's key would not be a safe one, there are more than ``MAX_OBJECTS``, or the plan is
-            of another time zone database.
+        RecordError: a record cannot be written with the layout.
+        ConfigurationError: an object's key is unsafe, there are more than ``MAX_OBJECTS``, or the plan was made with
+            another time zone database.
         SparkJobError: the batches are not the records of this slice.
     """
-    made: list[tuple[_Object, str, ObjectSink]] = []
+    opened: list[tuple[_ObjectStats, str, ObjectSink]] = []
 
-    def begin(key: str) -> _Object:
-        if len(made) == MAX_OBJECTS:
+    def begin(key: str) -> _ObjectStats:
+        if len(opened) == MAX_OBJECTS:
             raise too_many_objects(plan, f"more than {MAX_OBJECTS:,} in slice {slice_.id} alone")
         nonce = uuid.uuid4().hex
         sink = open_object(validate_key(key), {BATCH_METADATA: str(plan.batch), NONCE_METADATA: nonce})
-        begun = _Object(plan.topic_id, slice_.partition, sink.write, sink.seal)
-        made.append((begun, nonce, sink))
-        return begun
+        stats = _ObjectStats(plan.topic_id, slice_.partition, sink.write, sink.seal)
+        opened.append((stats, nonce, sink))
+        return stats
 
     result = _encode(plan, slice_, batches, begin)
-    made.sort(key=lambda m: m[0].min_offset)
-    return SliceRows(result=result, objects=tuple(_entry(slice_, *m) for m in made))
+    opened.sort(key=lambda item: item[0].min_offset)
+    return SliceRows(result=result, objects=tuple(_entry(slice_, *item) for item in opened))
 
 
 def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
-    """The error about a batch whose objects would not fit into one commit."""
+    """The error for a batch with more objects than one commit can hold."""
     return ConfigurationError(
-        f"batch {plan.batch} of topic {plan.topic!r} makes too many objects for one commit: {count}, and "
-        f"{MAX_OBJECTS:,} are the limit. Let it have fewer: a partitioner with wider folders, a larger flush_size, "
+        f"batch {plan.batch} of topic {plan.topic!r} has too many objects for one commit: {count}; the limit is "
+        f"{MAX_OBJECTS:,}. Reduce the number: a partitioner with wider folders, a larger flush_size, "
         f"max_bytes or max_open_objects, or smaller batches (records_per_batch of limits)"
     )
 
 
-def _entry(slice_: Slice, made: _Object, nonce: str, sink: ObjectSink) -> ObjectEntry:
+def _entry(slice_: Slice, stats: _ObjectStats, nonce: str, sink: ObjectSink) -> ObjectEntry:
     uploaded = sink.finish()
     return ObjectEntry(
         key=uploaded.key,
@@ -117,15 +117,15 @@ def _entry(slice_: Slice, made: _Object, nonce: str, sink: ObjectSink) -> Object
         checksum_algorithm="CRC32",
         size=uploaded.size,
         crc32=f"{uploaded.crc32:08x}",
-        content=made.content.hexdigest(),
-        records=made.records,
-        min_offset=made.min_offset,
-        max_offset=made.max_offset,
+        content=stats.content.hexdigest(),
+        records=stats.records,
+        min_offset=stats.min_offset,
+        max_offset=stats.max_offset,
     )
 
 
-class _Object:
-    """What is known about an object while its records come: they come in offset order."""
+class _ObjectStats:
+    """Digest, count and offsets of the records written to an object so far, in offset order."""
 
     def __init__(
         self, topic_id: str, partition: int, write: Callable[[bytes | memoryview], object], seal: Callable[[], None]
@@ -137,7 +137,7 @@ class _Object:
         self.min_offset = -1
         self.max_offset = -1
 
-    def account(self, offsets: Int64Array) -> None:
+    def add(self, offsets: Int64Array) -> None:
         self.content.update(offsets.astype(_LITTLE_ENDIAN, copy=False).tobytes())
         if not self.records:
             self.min_offset = int(offsets[0])
@@ -146,22 +146,22 @@ class _Object:
 
 
 def _encode(
-    plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], begin: Callable[[str], _Object | None]
+    plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], begin: Callable[[str], _ObjectStats | None]
 ) -> SliceResult:
-    """Encode the objects of a slice for which ``begin`` gives somewhere to write to."""
+    """Encode the objects of a slice, except those for which ``begin`` returns None."""
     layout, topic, partition = _layout(plan), plan.topic, slice_.partition
     _require_zone_database(plan, layout)
     record_format = make_format(layout.format)
     splitter = Splitter(layout, topic=topic, partition=partition, generation=plan.generation)
-    open_objects: dict[str, tuple[_Object, ObjectWriter] | None] = {}
+    open_objects: dict[str, tuple[_ObjectStats, ObjectWriter] | None] = {}
     records = ignored = 0
 
     def close(key: str) -> None:
         if (opened := open_objects.pop(key)) is not None:
-            made, writer = opened
+            stats, writer = opened
             for piece in writer.close():
-                made.write(piece)
-            made.seal()
+                stats.write(piece)
+            stats.seal()
 
     for batch in _checked(plan, slice_, batches):
         prepared = record_format.prepare(batch, topic=topic, partition=partition)
@@ -173,13 +173,13 @@ def _encode(
                 close(key)
                 continue
             if key not in open_objects:
-                begun = begin(key)
-                open_objects[key] = None if begun is None else (begun, record_format.open())
+                new = begin(key)
+                open_objects[key] = None if new is None else (new, record_format.open())
             if (opened := open_objects[key]) is not None:
-                made, writer = opened
-                made.account(event.offsets)
+                stats, writer = opened
+                stats.add(event.offsets)
                 for piece in writer.write(prepared.take(event.rows)):
-                    made.write(piece)
+                    stats.write(piece)
     for event in splitter.finish():
         close(event.object.key)
     return SliceResult(id=slice_.id, records=records, ignored=ignored, next_offset=slice_.end)
@@ -193,19 +193,19 @@ def _layout(plan: Plan) -> Layout:
 
 def _require_zone_database(plan: Plan, layout: Layout) -> None:
     """Local time may differ between releases of the database, and a plan's objects must not."""
-    partitioner, mine = layout.partitioner, zone_database_version()
-    if not isinstance(partitioner, ByTime) or partitioner.timezone == "UTC" or layout.zone_database in ("", mine):
+    partitioner, installed = layout.partitioner, zone_database_version()
+    if not isinstance(partitioner, ByTime) or partitioner.timezone == "UTC" or layout.zone_database in ("", installed):
         return
     raise ConfigurationError(
         f"batch {plan.batch} of topic {plan.topic!r} was planned with time zone database {layout.zone_database}, and "
-        f"this Python has {mine}, whose hours of {partitioner.timezone!r} may be others. Install "
+        f"this Python has {installed}, whose hours of {partitioner.timezone!r} may differ. Install "
         f"{package_requirement(layout.zone_database)} here (Airflow worker, Spark driver and executors all need the "
-        f"same); or abandon the batch, unless it is decided, with release='debt': then it is planned anew"
+        f"same); or abandon the batch, unless it is decided, with release='debt': then it is planned again"
     )
 
 
 def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, unless they hold a record twice, out of order, or of another slice."""
+    """The batches; SparkJobError if a record occurs twice, out of order, or is of another slice."""
     last = slice_.start - 1
     for batch in batches:
         if batch.num_rows == 0:
@@ -214,7 +214,7 @@ def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> It
         first = int(offsets[0])
         if first <= last or offsets[-1] >= slice_.end or not (offsets[1:] > offsets[:-1]).all():
             raise SparkJobError(
-                f"topic {plan.topic!r} partition {slice_.partition}: after offset {last} came offsets {first} to "
+                f"topic {plan.topic!r} partition {slice_.partition}: offset {last} was followed by offsets {first} to "
                 f"{int(offsets[-1])}, which are not the next records of [{slice_.start}, {slice_.end}) in order. "
                 f"Nothing was decided; try again"
             )
@@ -228,13 +228,13 @@ def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> It
 def object_builder(store: DurableStore, upload: Upload | None = None) -> BuildObjects:
     """Make a function that builds objects again from the records of their slice.
 
-    The bytes of each wait in an unlinked temporary file, in memory up to the layout's part size, until they are stored;
-    they go with the object that was built.
+    The bytes of each are kept in memory up to the layout's part size, then in an unlinked temporary file. They are
+    released with the built object.
 
     Args:
-        store: where the object goes.
-        upload: how objects of several parts are uploaded, and where temporary files are; None: the defaults. Parts have
-            the size that the plan says.
+        store: the bucket.
+        upload: settings for objects of several parts, and the folder of temporary files; None: the defaults. Parts have
+            the size in the plan.
     """
     how = upload or Upload()
 
@@ -247,15 +247,15 @@ def object_builder(store: DurableStore, upload: Upload | None = None) -> BuildOb
         part_size = _layout(plan).part_size
         built: dict[str, _Rebuilt] = {}
 
-        def begin(key: str) -> _Object | None:
+        def begin(key: str) -> _ObjectStats | None:
             if key not in keys:
                 return None
-            # It has no name that could stay behind.
+            # The file has no name, so it cannot outlive the process.
             file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=part_size, dir=how.spill_dir))  # noqa: SIM115
             rebuilt = built[key] = _Rebuilt(store, key, file, part_size, lambda: uploads(part_size))
             weakref.finalize(rebuilt, file.close)
-            rebuilt.made = _Object(plan.topic_id, slice_.partition, rebuilt.write, file.flush)
-            return rebuilt.made
+            rebuilt.stats = _ObjectStats(plan.topic_id, slice_.partition, rebuilt.write, file.flush)
+            return rebuilt.stats
 
         try:
             _encode(plan, slice_, records, begin)
@@ -278,7 +278,7 @@ class _Rebuilt:
     part_size: int
     uploads: Callable[[], UploadPool]
     checksum: int = 0
-    made: _Object = field(init=False)
+    stats: _ObjectStats = field(init=False)
 
     def write(self, data: bytes | memoryview) -> None:
         """Append bytes."""
@@ -288,7 +288,7 @@ class _Rebuilt:
     @property
     def content(self) -> str:
         """Digest of its records."""
-        return self.made.content.hexdigest()
+        return self.stats.content.hexdigest()
 
     @property
     def crc32(self) -> str:
@@ -312,11 +312,11 @@ class _Rebuilt:
                 upload = pool.open(self.key, metadata)
                 while piece := self.file.read(_COPY_BYTES):
                     upload.write(piece)
-                done = upload.finish()
-                answer = self.store.complete(done.key, done.upload_id, done.parts)
+                finished = upload.finish()
+                answer = self.store.complete(finished.key, finished.upload_id, finished.parts)
             except BaseException:
                 pool.abort_all()
                 raise
             if answer is not CompleteResult.DONE:
-                # Once aborted, the upload cannot bring the object to light later, after somebody deleted it.
-                self.store.abort_uploads([(done.key, done.upload_id)])
+                # Once aborted, the upload cannot make the object visible again after somebody deleted it.
+                self.store.abort_uploads([(finished.key, finished.upload_id)])

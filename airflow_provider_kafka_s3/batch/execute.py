@@ -1,7 +1,7 @@
 """Execute a plan without Spark: this process reads the records with librdkafka, a few slices at a time.
 
-It encodes the slices by the same function as the Spark job, so names and bytes are the same. It may run beside any job:
-one of them decides.
+It encodes the slices with the same function as the Spark job, so names and bytes are the same. It may run at the same
+time as a job: one of them decides.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = ["execute_plan"]
 log = logging.getLogger(__name__)
 
 _THREADS: Final = 4
-"""Slices that are read at the same time."""
+"""Slices read at the same time."""
 
 
 def execute_plan(
     committer: Committer, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail"
 ) -> Manifest:
-    """Read a plan's slices, upload their objects, decide, and carry the stored decision out.
+    """Read a plan's slices, upload their objects, decide, and apply the stored decision.
 
     Args:
         committer: of the topic.
         plan: that is not decided yet.
         run: key of the run that executes.
-        on_data_loss: offsets that are gone: ``skip`` gives the batch up, so that what is left is planned again.
+        on_data_loss: policy for offsets that are gone: ``skip`` abandons the batch, and the rest is planned again.
 
     Raises:
         DataLossError: offsets are gone and ``on_data_loss`` is ``fail``; nothing was decided.
@@ -62,7 +62,7 @@ def execute_plan(
         if (count := sum(len(rows.objects) for rows in done)) > MAX_OBJECTS:
             raise too_many_objects(plan, f"{count:,}")
     except BaseException as e:
-        # Nothing was decided, and nobody but this process knows of these uploads.
+        # Nothing was decided, and no other process has the ids of these uploads.
         store.abort_uploads([(entry.key, entry.upload_id) for rows in done for entry in rows.objects])
         if isinstance(e, RecordError | ConfigurationError) and not isinstance(e, AccessDeniedError):
             e.add_note(committer.log.remedies.abandon_or_leave_out(plan.batch))
@@ -71,7 +71,7 @@ def execute_plan(
         if on_data_loss == "fail":
             e.add_note(committer.log.remedies.skip_gap(plan.batch))
             raise
-        log.warning("%s; the batch is given up and what is left of it planned again", e)
+        log.warning("%s; the batch is abandoned, and its remaining offsets are planned again", e)
         decision = committer.abandon(plan, release="debt", reason=str(e), operator="on_data_loss=skip", run=run)
     else:
         decision = committer.decide(plan, done, run=run)

@@ -1,4 +1,4 @@
-"""Whether the live topic is the one that the stored offsets belong to."""
+"""Checks that the live topic is the one that the stored offsets belong to."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["refuse_shorter_log", "require_same_cluster", "require_topic_id", "to
 
 
 def require_topic_id(source: Source, topic_log: TopicLog, expected: str, *, cluster_id: str = "") -> str:
-    """The live topic's id, empty if it has none.
+    """Check the live topic's id and return it; empty if it has none.
 
-    Topic ids are never reused (KIP-516), so equal ids before and after a read mean that all of it hit that incarnation.
-    An empty ``expected`` belongs to brokers without topic ids and passes: they may have been upgraded since.
+    Topic ids are never reused (KIP-516), so equal ids before and after a read mean that all of it was of that
+    incarnation. An empty ``expected`` comes from brokers without topic ids and passes: they may have been upgraded.
 
     Args:
         source: the cluster.
-        topic_log: of the topic.
-        expected: id of the incarnation that the log is about.
-        cluster_id: of the cluster that the log is about; empty: not known.
+        topic_log: log of the topic.
+        expected: topic id in the log.
+        cluster_id: cluster id in the log; empty if unknown.
 
     Raises:
-        ConfigurationError: this is another cluster, whose topic is not the one of the log.
-        TopicRecreatedError: the topic is another one by now.
-        TransientError: the brokers that answer give no topic ids any more.
+        ConfigurationError: this is another cluster, and its topic has another id.
+        TopicRecreatedError: the topic was deleted and created again.
+        TransientError: the brokers report no topic ids any more.
     """
     topic = topic_log.topic
     info = source.describe(topic)
@@ -43,21 +43,22 @@ def require_topic_id(source: Source, topic_log: TopicLog, expected: str, *, clus
             topic,
             cluster_id,
             info.cluster_id,
-            f"Nothing was read or written. Correct the Kafka connection. If the topic has moved to this cluster, turn "
-            f"to it: {topic_log.remedies.reset()}. What was planned before ends for good, new runs land the topic from "
-            f"its beginning",
+            f"Nothing was read or written. Correct the Kafka connection. If the topic has moved to this cluster, "
+            f"continue with it: {topic_log.remedies.reset()}. Batches planned before end for good; new runs land the "
+            f"topic from its beginning",
         )
     if expected and not live:
         raise TransientError(
-            f"the brokers give no id of topic {topic!r} any more, and the stored offsets belong to {expected}: whether "
-            f"it is the same topic cannot be told. Nothing was read or written. Try again when all brokers are upgraded"
+            f"the brokers report no id of topic {topic!r} any more, and the stored offsets belong to {expected}: "
+            f"whether it is the same topic is unknown. Nothing was read or written. Try again when all brokers are "
+            f"upgraded"
         )
     if expected and live != expected:
         raise TopicRecreatedError(
             f"topic {topic!r} was deleted and created again: the stored offsets belong to topic id {expected}, the "
-            f"live topic has {live or 'none'}. Nothing was read or written. If the new topic should be landed from its "
-            f"beginning, turn to it: {topic_log.remedies.reset()}. What was planned before ends for good, new runs "
-            f"land the new topic"
+            f"live topic has {live or 'none'}. Nothing was read or written. To land the new topic from its beginning, "
+            f"continue with it: {topic_log.remedies.reset()}. Batches planned before end for good; new runs land the "
+            f"new topic"
         )
     return live
 
@@ -76,16 +77,16 @@ def require_same_cluster(topic: str, landed: str, live: str | None, consequence:
     """
     if landed and live and landed != live:
         raise ConfigurationError(
-            f"topic {topic!r} was landed from another Kafka cluster, {landed}: the Kafka connection leads to {live}. "
-            f"{consequence}"
+            f"topic {topic!r} was landed from another Kafka cluster, {landed!r}: the Kafka connection leads to "
+            f"{live!r}. {consequence}"
         )
 
 
 def topic_id_of(topic_log: TopicLog, plan: Plan) -> str:
-    """The topic id that a plan's offsets belong to; empty if nobody knows it.
+    """The topic id that a plan's offsets belong to; empty if unknown.
 
-    A plan from before the brokers were upgraded has none, and its log may have one by now: without it the records
-    of a topic that was created again would be taken for those of the plan.
+    A plan from before the brokers were upgraded has none, but its log may have one by now. Without it the records of a
+    topic that was created again would be taken for those of the plan.
     """
     if plan.topic_id:
         return plan.topic_id
@@ -95,16 +96,16 @@ def topic_id_of(topic_log: TopicLog, plan: Plan) -> str:
 
 
 def refuse_shorter_log(source: Source, topic: str, stored: Marker, ends: Mapping[int, int]) -> None:
-    """Notice a log that ends before what is covered.
+    """Refuse a topic whose log ends before the covered offsets.
 
-    Its topic was created again (brokers without topic ids do not tell otherwise) or truncated; either way records
-    would get offsets that count as covered, and never be landed.
+    The topic was created again (brokers without topic ids show it in no other way) or truncated. Either way new records
+    would get offsets that count as covered, and would never be landed.
 
     Args:
         source: the cluster.
         topic: name of the topic.
-        stored: its stored offsets.
-        ends: of the live topic, for the reader that is going to read it.
+        stored: its marker.
+        ends: end offsets of the live topic, at the isolation level of the run.
 
     Raises:
         DataLossError: the log was truncated.
@@ -115,20 +116,20 @@ def refuse_shorter_log(source: Source, topic: str, stored: Marker, ends: Mapping
     if not suspects:
         return
     # An open transaction hides what was landed uncommitted; the high watermark does not.
-    known = tuple(p for p in suspects if p in ends)
-    watermarks = source.ends(topic, known, "read_uncommitted") if known else {}
+    existing = tuple(p for p in suspects if p in ends)
+    watermarks = source.ends(topic, existing, "read_uncommitted") if existing else {}
     short = {p: watermarks.get(p, 0) for p in suspects if watermarks.get(p, 0) < landed[p]}
     if not short:
         return
-    told = ", ".join(f"partition {p} ends at {end}, stored is {landed[p]}" for p, end in sorted(short.items()))
+    partitions = ", ".join(f"partition {p} ends at {end}, stored is {landed[p]}" for p, end in sorted(short.items()))
     if stored.topic_id:
         raise DataLossError(
-            f"topic {topic!r} is shorter than what was landed of it: {told}. The log was truncated (unclean leader "
+            f"topic {topic!r} ends before its landed offsets: {partitions}. The log was truncated (unclean leader "
             f"election); new records would get offsets that count as landed. Nothing was written. Land the topic with "
             f"another pipeline and topics_dir, from these ends as starting_offsets"
         )
     raise TopicRecreatedError(
-        f"topic {topic!r} is shorter than what was landed of it: {told}. It was deleted and created again. Nothing was "
+        f"topic {topic!r} ends before its landed offsets: {partitions}. It was deleted and created again. Nothing was "
         f"written. Land the new topic with another pipeline and topics_dir: these brokers have no topic ids, so a "
-        f"reset cannot tell the two apart"
+        f"reset cannot distinguish the two"
     )

@@ -1,7 +1,7 @@
-"""One pipeline's ``topics_dir`` inside the data folder of another's topic: whoever lists the folder finds both.
+"""Checks for a ``topics_dir`` inside the data folder of another pipeline's topic: a listing of the folder returns both.
 
-``x/y`` lies in the folder of topic ``y`` under ``x``. It is refused when a pipeline begins to land a topic. Where it
-has been done before, the folders of the inner one's topics are not the outer one's.
+For example, ``x/y`` lies in the folder of topic ``y`` under ``x``. It is refused when a pipeline first lands a topic.
+Where it exists already, the folders of the inner pipeline's topics do not belong to the outer one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["in_folder_of", "of_inner_topics", "refuse_nesting"]
 
 _PAGE: Final = 1_000
-"""Keys that are looked at. Other software may have written millions into the folder."""
+"""Keys to check. Other software may have written millions into the folder."""
 
 
 def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_prefix: str) -> None:
@@ -29,64 +29,64 @@ def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_pre
     Args:
         store: the bucket.
         topics_dir: of the pipeline.
-        topic: that it is about to land.
-        data_prefix: what the keys of the topic's objects will begin with.
+        topic: to be landed.
+        data_prefix: prefix of the keys of the topic's objects.
 
     Raises:
-        PipelineConflictError: another pipeline lands a topic around, or below.
+        PipelineConflictError: another pipeline lands a topic around or below it.
     """
-    mine = f"topic {topic!r} cannot be landed under topics_dir {topics_dir!r}"
+    refused = f"topic {topic!r} cannot be landed under topics_dir {topics_dir!r}"
     folders = topics_dir.split("/") if topics_dir else []
     for depth, folder in enumerate(folders):
         outer = "/".join(folders[:depth])
         around = keys.topic_of_folder(folder)
         if (owner := _owner_of(store, outer, around)) is not None:
             raise PipelineConflictError(
-                f"{mine}: that is a folder of topic {around!r} of pipeline {owner!r} (topics_dir {outer!r}), and who "
-                f"reads that topic would read both. Nothing was written. Use a topics_dir that lies in no topic's "
+                f"{refused}: that is a folder of topic {around!r} of pipeline {owner!r} (topics_dir {outer!r}), and "
+                f"readers of that topic would read both. Nothing was written. Use a topics_dir outside any topic's "
                 f"folder; see {store.url(keys.owner_key(outer, around))}"
             )
     for owner_key in _owner_keys_below(store, data_prefix):
         inner = owner_key.partition(f"/{keys.CONTROL_DIR}/")[0]
         raise PipelineConflictError(
-            f"{mine}: its folder {data_prefix!r} holds another topics_dir, {inner!r}, and who reads the topic would "
-            f"read both. Nothing was written. Use another topics_dir; see {store.url(owner_key)}"
+            f"{refused}: its folder {data_prefix!r} holds another topics_dir, {inner!r}, and readers of the topic "
+            f"would read both. Nothing was written. Use another topics_dir; see {store.url(owner_key)}"
         )
 
 
 def of_inner_topics(store: DurableStore, data_prefixes: Iterable[str], uploads: Iterable[str]) -> frozenset[str]:
-    """Those of some keys that lie in the folders of others' topics, below the folder of one's own.
+    """The keys that lie in the folders of other topics, within the folder of a pipeline's own topic.
 
     Args:
         store: the bucket.
-        data_prefixes: what the keys of one's own objects begin with.
-        uploads: keys that look like one's own; only folders that they lie in are looked for.
+        data_prefixes: prefixes of the keys of the pipeline's own objects.
+        uploads: keys that may be the pipeline's own; only the folders around them are searched.
     """
-    mine, looked_at = tuple(data_prefixes), list(uploads)
-    above = {folder for key in looked_at for folder in _folders(key) if f"{folder}/".startswith(mine)}
-    owner_keys = {info.key for folder in sorted(above) for info in store.list(keys.owners_prefix(folder))}
-    return frozenset(key for key in looked_at if in_folder_of(owner_keys, key))
+    own, upload_keys = tuple(data_prefixes), list(uploads)
+    folders = {folder for key in upload_keys for folder in _folders(key) if f"{folder}/".startswith(own)}
+    owner_keys = {info.key for folder in sorted(folders) for info in store.list(keys.owners_prefix(folder))}
+    return frozenset(key for key in upload_keys if in_folder_of(owner_keys, key))
 
 
 def in_folder_of(owner_keys: Collection[str], key: str) -> bool:
-    """Whether a key lies in the folder of a topic that one of some owner documents is about."""
+    """Whether a key lies in the folder of a topic that has one of these owner documents."""
     for folder in _folders(key):
         topics_dir, _, name = folder.rpartition("/")
         try:
             if keys.owner_key(topics_dir, keys.topic_of_folder(name)) in owner_keys:
                 return True
-        except ConfigurationError:  # No topic is called so.
+        except ConfigurationError:  # The name is not that of a topic.
             continue
     return False
 
 
 def _folders(key: str) -> Iterator[str]:
-    """The folders that a key lies in, the outermost first."""
+    """The folders around a key, the outermost first."""
     return itertools.accumulate(key.split("/")[:-1], lambda path, name: f"{path}/{name}")
 
 
 def _owner_of(store: DurableStore, topics_dir: str, topic: str) -> str | None:
-    """The pipeline that lands a topic; None if none does, or no topic can be called so."""
+    """The pipeline that lands a topic; None if there is none, or the name of the topic is invalid."""
     try:
         key = keys.owner_key(topics_dir, topic)
     except ConfigurationError:
@@ -96,12 +96,12 @@ def _owner_of(store: DurableStore, topics_dir: str, topic: str) -> str | None:
 
 
 def _owner_keys_below(store: DurableStore, data_prefix: str) -> list[str]:
-    """Some owner documents below a prefix: of the ``topics_dir`` that ends there, and of those among the first keys."""
+    """Owner documents below a prefix: of the ``topics_dir`` that ends there, and those among the first keys."""
 
     def first_page() -> list[str]:
         return [info.key for info in itertools.islice(store.store.list(data_prefix), _PAGE)]
 
-    there = store.retrier.call(first_page, what=f"LIST {store.url(data_prefix)}")
+    found = store.retrier.call(first_page, what=f"LIST {store.url(data_prefix)}")
     if data_prefix.endswith("/"):
-        there += [info.key for info in store.list(keys.owners_prefix(data_prefix.removesuffix("/")))]
-    return [key for key in there if f"/{keys.owners_prefix('')}" in key]
+        found += [info.key for info in store.list(keys.owners_prefix(data_prefix.removesuffix("/")))]
+    return [key for key in found if f"/{keys.owners_prefix('')}" in key]

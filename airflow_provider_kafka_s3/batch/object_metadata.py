@@ -1,4 +1,4 @@
-"""The metadata by which an object is recognised as the one that a batch wrote."""
+"""The metadata that identifies an object as written by a batch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BATCH_METADATA: Final = "kafka-s3-batch"
 NONCE_METADATA: Final = "kafka-s3-nonce"
 CONTENT_METADATA: Final = "kafka-s3-content"
 CRC32_METADATA: Final = "kafka-s3-crc32"
-"""Of an object that was written again: another version of a library may make other bytes of the same records."""
+"""Of an object that was written again: another version of a library may compress the same records to other bytes."""
 
 
 def matches(info: ObjectInfo, batch: int, entry: ObjectEntry) -> bool:
-    """Whether an object is the one that a batch listed, or holds the same records under that batch."""
+    """Whether an object is the listed one, or holds the same records under that batch."""
     metadata = info.metadata
     return (
         info.size == entry.size

@@ -1,4 +1,4 @@
-"""The objects of decided batches: completed from their uploads, or else written again from Kafka."""
+"""The objects of decided batches: completed from their uploads, or written again from Kafka."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ __all__ = ["BatchObjects"]
 log = logging.getLogger(__name__)
 
 _SETTLE_LOOKS: Final = 6
-"""How often to look for an object whose upload is gone before it counts as absent: a Complete may be in progress."""
+"""HEAD requests for an object whose upload is gone before it counts as absent: a Complete may be in progress."""
 
 _TRIES: Final = 4
-"""How often to ask when the store gives no usable answer, or refuses."""
+"""Attempts at a request while the store gives no usable answer, or refuses."""
 
 _Upload = Literal["visible", "gone", "refused"]
-"""What became of a listed upload: its object is there; it is gone without one; it is pending, the store refuses it."""
+"""State of a listed upload: its object is visible; it is gone without an object; it is pending, and refused."""
 
 _AT_ONCE: Final = 512
-"""Objects that are completed before a look whether any of them could be: a store that is down is not asked for all."""
+"""Objects completed before a check whether any succeeded: a store that is down does not get requests for all."""
 
 
 @dataclass(frozen=True)
 class _Unanswered:
-    """A listed upload that is pending, and whose Complete gets no usable answer."""
+    """A listed upload that is pending, and whose Complete request gets no usable answer."""
 
     error: KafkaS3Error
 
@@ -57,13 +57,13 @@ class BatchObjects:
     """The objects of the decided batches of one topic."""
 
     def __init__(self, topic_log: TopicLog, source: Source, build: BuildObjects, *, parallel: Parallel) -> None:
-        """Bind the objects of a topic to Kafka.
+        """Handle the objects of one topic.
 
         Args:
             topic_log: of the topic.
-            source: to read again what an expired upload lost.
-            build: how objects are built again from records.
-            parallel: how several objects are completed, looked at or read at once.
+            source: used to read the records of expired uploads again.
+            build: builds objects again from records.
+            parallel: runs requests for several objects at once.
         """
         self.log = topic_log
         self.store = topic_log.store
@@ -74,45 +74,44 @@ class BatchObjects:
     def complete(
         self, plan: Plan, decision: Manifest, *, accepting: bool = False
     ) -> tuple[list[Lost], list[KafkaS3Error]] | None:
-        """Make all objects of a committed batch visible that can be had, from their uploads or else from Kafka.
+        """Make the objects of a committed batch visible, from their uploads or else from Kafka.
 
         Args:
             plan: of the batch.
-            decision: about it.
+            decision: of the batch.
             accepting: a person accepts losses: an upload that stays pending without a usable answer counts as refused.
 
         Returns:
-            The objects that can be had from neither, and what went wrong with others; None if the batch turned out to
-            be resolved already.
+            The objects available from neither, and the errors of others; None if the batch is resolved already.
         """
-        # This look precedes any Complete: a resolved batch may have lost objects since, to a user's own clean-up, and
-        # they must not come back.
+        # This check precedes any Complete: objects of a resolved batch that a user has deleted since must not come
+        # back.
         if self.log.require_marker()[0].is_resolved(plan.batch):
             return None
-        found = self._make_all_visible(plan, decision.objects, accepting=accepting)
-        final = frozenset(e.key for e, became in found if isinstance(became, _Unanswered))
-        if len(found) < len(decision.objects):
-            # Objects that were not seen to must not pass for complete: all that was seen stays an error.
+        results = self._make_all_visible(plan, decision.objects, accepting=accepting)
+        final = frozenset(e.key for e, result in results if isinstance(result, _Unanswered))
+        if len(results) < len(decision.objects):
+            # Objects that were not processed must not count as complete: the errors of the others stay errors.
             final = frozenset()
         elif final and not accepting:
-            # Whoever accepted these may have died before it could abort them.
+            # The process that accepted these may have ended before it aborted them.
             final &= self.log.amended_keys(plan.batch)[0]
-        found = [(e, "refused" if e.key in final else became) for e, became in found]
-        missing = {e: became for e, became in found if became in ("gone", "refused")}
+        results = [(e, "refused" if e.key in final else result) for e, result in results]
+        missing = {e: result for e, result in results if result in ("gone", "refused")}
         errors = [
-            became.error if isinstance(became, _Unanswered) else became
-            for _, became in found
-            if not isinstance(became, str)
+            result.error if isinstance(result, _Unanswered) else result
+            for _, result in results
+            if not isinstance(result, str)
         ]
         lost: list[Lost] = []
         if missing:
             log.warning(
-                "%d objects of batch %d lost their uploads and are read again from Kafka: %s",
+                "the uploads of %d objects of batch %d are gone or refused; they are read again from Kafka: %s",
                 len(missing),
                 plan.batch,
                 few([self.store.url(entry.key) for entry in missing]),
             )
-            refused = {entry.key for entry, became in missing.items() if became == "refused"}
+            refused = {entry.key for entry, result in missing.items() if result == "refused"}
             written = self._write_again(plan, list(missing), refused=refused, only_unresolved=True)
             if written is None:
                 return None
@@ -121,39 +120,39 @@ class BatchObjects:
         return lost, errors
 
     def abort(self, entries: Sequence[ObjectEntry]) -> None:
-        """Abort uploads, as well as possible: one that stays pending is for the lifecycle rule."""
+        """Abort uploads, best effort: the bucket's lifecycle rule removes one that stays pending."""
         self.parallel(self._abort, entries)
 
     def abort_refused(self, lost: Sequence[Lost]) -> None:
-        """Abort the pending uploads of objects that a person accepted as lost: they must not come to light later."""
+        """Abort the pending uploads of objects that a person accepted as lost: they must not become visible later."""
         self.abort([one.entry for one in lost if one.refused])
 
     def _make_all_visible(
         self, plan: Plan, entries: Sequence[ObjectEntry], *, accepting: bool
     ) -> list[tuple[ObjectEntry, _Upload | _Unanswered | KafkaS3Error]]:
-        """See :meth:`_make_visible`; without the rest if the store does nothing for many in a row.
+        """:meth:`_make_visible` for many; stops after a block without success.
 
-        Whoever accepts losses accepts them of all objects, so then all are seen to.
+        Losses are accepted for all objects of a batch, so then no object is left out.
         """
         at_once = max(_AT_ONCE, len(entries)) if accepting else _AT_ONCE
-        found: list[tuple[ObjectEntry, _Upload | _Unanswered | KafkaS3Error]] = []
+        results: list[tuple[ObjectEntry, _Upload | _Unanswered | KafkaS3Error]] = []
         for at in range(0, len(entries), at_once):
-            some = entries[at : at + at_once]
-            became = self.parallel(lambda entry: self._make_visible(plan, entry), some)
-            found += zip(some, became, strict=True)
-            if all(isinstance(one, _Unanswered | TransientError | ConfigurationError) for one in became):
+            block = entries[at : at + at_once]
+            block_results = self.parallel(lambda entry: self._make_visible(plan, entry), block)
+            results += zip(block, block_results, strict=True)
+            if all(isinstance(r, _Unanswered | TransientError | ConfigurationError) for r in block_results):
                 break
-        return found
+        return results
 
     def _make_visible(self, plan: Plan, entry: ObjectEntry) -> _Upload | _Unanswered | KafkaS3Error:
-        """Complete an upload, or return why not: one object keeps no other from it."""
+        """Complete an upload, or return the error: one object does not block the others."""
         try:
             return self._complete(plan, entry)
         except KafkaS3Error as e:
             return e
 
     def _complete(self, plan: Plan, entry: ObjectEntry) -> _Upload | _Unanswered:
-        """Complete an upload. One that the store refuses stays as it is: it may be all that is left of the records."""
+        """Complete an upload. A refused upload is kept: it may be the last copy of the records."""
         refusals = 0
         error: KafkaS3Error = UnknownOutcomeError(
             f"an object of topic {plan.topic!r}, batch {plan.batch}, could not be completed: the store gave no usable "
@@ -176,24 +175,24 @@ class BatchObjects:
             self.store.retrier.pause(attempt)
         if not self.store.upload_exists(entry.key, entry.upload_id):
             return self._appears(plan, entry)
-        # One refusal may be the work of whatever lies between: of a request that was damaged on its way.
+        # A single refusal may have another cause, such as a request damaged in transit.
         if refusals == _TRIES:
             return "refused"
         error.add_note(
-            f"if it stays so, write the object again from Kafka, or accept that it is lost: "
+            f"if the error persists, write the object again from Kafka, or accept that it is lost: "
             f"{self.log.remedies.accept_loss(plan.batch)}"
         )
         return _Unanswered(error)
 
     def are_intact(self, plan: Plan, entries: Sequence[ObjectEntry]) -> list[bool]:
-        """See :meth:`is_intact`, for many."""
+        """:meth:`is_intact` for many."""
         return self.parallel(lambda entry: self.is_intact(plan, entry), entries)
 
     def is_intact(self, plan: Plan, entry: ObjectEntry) -> bool:
-        """Whether the object is there; ForeignObjectError if something else is."""
+        """Whether the object exists; ForeignObjectError if the key holds an object that the batch did not write."""
         info = self.store.head(entry.key)
         if info is not None and not matches(info, plan.batch, entry):
-            # An answer that breaks off before the metadata looks whole: nobody is sent after a stranger for one look.
+            # A response truncated before the metadata looks complete, so a mismatch counts only if it is repeated.
             info = self.store.head(entry.key)
         if info is None:
             return False
@@ -201,7 +200,7 @@ class BatchObjects:
             raise ForeignObjectError(
                 f"a key of topic {plan.topic!r}, batch {plan.batch}, holds an object that the batch did not write: "
                 f"{info.size} bytes where {entry.size} with metadata {BATCH_METADATA}={plan.batch} are expected. It "
-                f"was not touched. Move it away and run again: {self.store.url(entry.key)}"
+                f"was not changed. Move it away and run again: {self.store.url(entry.key)}"
             )
         return True
 
@@ -211,7 +210,7 @@ class BatchObjects:
         return True
 
     def _appears(self, plan: Plan, entry: ObjectEntry) -> _Upload:
-        """Whether an object whose upload is gone comes to light: somebody else's Complete may be in progress."""
+        """Wait for an object whose upload is gone: another process's Complete may be in progress."""
         for attempt in range(1, _SETTLE_LOOKS + 1):
             if self.is_intact(plan, entry):
                 return "visible"
@@ -226,32 +225,32 @@ class BatchObjects:
         refused: Collection[str] = (),
         only_unresolved: bool = False,
     ) -> list[Lost] | None:
-        """Write absent objects again from Kafka, all that it still has the records of.
+        """Write absent objects again from Kafka, as far as it still has their records.
 
         Args:
             plan: of the committed batch.
             entries: the objects.
-            refused: keys whose uploads are pending and cannot be completed. Each is aborted when its object is there.
+            refused: keys whose uploads are pending and cannot be completed. Each is aborted once its object exists.
             only_unresolved: stop if the batch is resolved by now.
 
         Returns:
             The objects that cannot be written again; None if the batch is resolved by now.
 
         Raises:
-            KafkaS3Error: a key holds something else, or store or Kafka gave no usable answer; all others were written
-                first.
+            KafkaS3Error: a key holds an object that the batch did not write, or store or Kafka gave no usable answer;
+                all others were written first.
         """
-        done = self._write_again(plan, entries, refused=refused, only_unresolved=only_unresolved)
-        if done is None:
+        written = self._write_again(plan, entries, refused=refused, only_unresolved=only_unresolved)
+        if written is None:
             return None
-        lost, errors = done
+        lost, errors = written
         raise_first(errors)
         return lost
 
     def _write_again(
         self, plan: Plan, entries: Sequence[ObjectEntry], *, refused: Collection[str], only_unresolved: bool
     ) -> tuple[list[Lost], list[KafkaS3Error]] | None:
-        """See :meth:`write_again`; what went wrong is returned, too."""
+        """:meth:`write_again` that returns the errors instead of raising them."""
         lost: list[Lost] = []
         errors: list[KafkaS3Error] = []
         try:
@@ -297,7 +296,7 @@ class BatchObjects:
             only_unresolved: do nothing, and return False, if the batch is resolved by now.
 
         Raises:
-            ForeignObjectError: the key holds something else.
+            ForeignObjectError: the key holds an object that the batch did not write.
         """
         metadata = {
             BATCH_METADATA: str(plan.batch),
@@ -305,7 +304,8 @@ class BatchObjects:
             CRC32_METADATA: built.crc32,
         }
         for attempt in range(1, _TRIES + 1):
-            # The last look before each write: what a user deleted after the batch was resolved must not come back.
+            # The last check before each write: an object that a user deleted after the batch was resolved must not
+            # come back.
             if only_unresolved and self.log.require_marker()[0].is_resolved(plan.batch):
                 return False
             built.put(metadata)

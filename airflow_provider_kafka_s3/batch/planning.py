@@ -1,4 +1,4 @@
-"""What a run has to cover, and the next batch towards it. Pure: everything from outside comes in as values."""
+"""The target of a run, and the offsets of its next batch. Pure functions of their arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Window:
-    """A window of time as offsets: per partition ``[start, end)``, empty where no record is as young as the window."""
+    """A window of time as offsets: per partition ``[start, end)``, empty where all records are older."""
 
     starts: Mapping[int, int]
     ends: Mapping[int, int]
@@ -36,21 +36,20 @@ class Window:
 
 
 def untouched(view: View, partitions: Iterable[int]) -> dict[int, int]:
-    """Per partition where the offsets begin that no run has touched: nothing is left out below them.
+    """Per partition the first offset above all that any run has claimed: no offset below it is left out.
 
-    That is behind the highest offset that is covered, owed or claimed, and never below where the marker starts the
-    partition: history is landed window by window. One that was added after the marker was made starts at 0: what it
-    held before the first run that touches it is landed by that run.
+    It follows the highest offset that is covered, owed or claimed, and is never below the marker's start of the
+    partition: history is landed window by window. A partition that was added after the marker was created starts at 0:
+    its earlier records are landed by the first run that lands any of it.
     """
     known = view.marker.covered | view.marker.debt | view.claims
     return {p: max(known.end(p) or 0, view.marker.start.get(p, 0)) for p in partitions}
 
 
 def incremental_target(view: View, ends: Mapping[int, int]) -> Offsets:
-    """All that is new, and all that earlier runs promised and did not cover.
+    """New offsets, debt, and the claims of open tail plans.
 
-    Without the debt and the open tail plans, a dead or abandoned batch below the end of the coverage would never be
-    picked up by a later run.
+    Without the last two, no later run would land a failed or abandoned batch below the end of the coverage.
     """
     begin = untouched(view, ends)
     new = Offsets({p: [(begin[p], end)] for p, end in ends.items()})
@@ -62,9 +61,9 @@ def incremental_target(view: View, ends: Mapping[int, int]) -> Offsets:
 
 
 def interval_target(view: View, window: Window) -> Offsets:
-    """What of a window is not covered, and all below it that no run has touched.
+    """The uncovered offsets of a window, and all offsets below it that no run has claimed.
 
-    The second part is why nothing is left out: no later run would look for it.
+    No later run would land the second part, so it would be left out.
     """
     begin = untouched(view, window.ends)
     wanted = Offsets({p: [(min(window.starts[p], begin[p]), end)] for p, end in window.ends.items()})
@@ -72,7 +71,7 @@ def interval_target(view: View, window: Window) -> Offsets:
 
 
 def recovery_target(view: View) -> Offsets:
-    """All that is owed: debt, and the claims of all open plans."""
+    """Debt, and the claims of all open plans."""
     return (view.marker.debt | view.claims) - view.marker.covered
 
 
@@ -82,7 +81,7 @@ class Claimable:
 
     Attributes:
         read: offsets to read.
-        skipped: offsets that are gone and may be skipped.
+        skipped: offsets that retention deleted, to be recorded as a gap.
     """
 
     read: Offsets
@@ -90,10 +89,10 @@ class Claimable:
 
 
 def next_claim(view: View, free: Offsets, *, max_records: int | None) -> tuple[Offsets, bool]:
-    """The part of ``free`` that one plan may claim, and whether that is tail.
+    """The part of ``free`` that one plan may claim, and whether it is tail.
 
-    A plan holds either only what goes on from the end (or is owed), or only history: an abandoned tail plan becomes
-    debt of the next incremental run, an abandoned backfill does not.
+    A plan holds either only offsets above the coverage and debt, or only history: an abandoned tail plan becomes debt
+    for the next incremental run, an abandoned backfill does not.
     """
     known, start = view.marker.covered | view.claims, view.marker.start
     ahead = Offsets({p: [(max(known.end(p) or 0, start.get(p, 0)), 2**63 - 1)] for p in free})
@@ -111,14 +110,14 @@ def claimable(
     on_data_loss: Literal["fail", "skip"],
     accept: Callable[[Offsets], str] = str,
 ) -> Claimable:
-    """Tell apart what Kafka still has of a claim from what is gone.
+    """Split a claim into the offsets that Kafka still has and those that retention deleted.
 
     Args:
         topic: name of the topic.
         claim: offsets that a plan would claim.
-        earliest: per partition the first offset that is still there.
-        ends: per partition the end of what can be read.
-        on_data_loss: whether what is gone is an error, or skipped.
+        earliest: per partition the first offset that Kafka still has.
+        ends: per partition the end of the readable offsets.
+        on_data_loss: whether deleted offsets are an error, or skipped.
         accept: the command that records offsets as lost, for the error.
 
     Raises:
@@ -127,9 +126,9 @@ def claimable(
     beyond = Offsets({p: [(ends.get(p, 0), 2**63 - 1)] for p in claim}) & claim
     if beyond:
         raise DataLossError(
-            f"topic {topic!r}: offsets {beyond} were there when the run was planned and lie past the end of the log "
+            f"topic {topic!r}: offsets {beyond} existed when the run was planned and lie past the end of the log "
             f"now: the log was truncated (unclean leader election). Nothing was planned. Run again when the topic has "
-            f"grown past them: what stands there then is landed"
+            f"grown past them: the records at these offsets are landed then"
         )
     gone = Offsets({p: [(0, earliest.get(p, 0))] for p in claim}) & claim
     if gone and on_data_loss == "fail":

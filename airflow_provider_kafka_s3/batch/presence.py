@@ -1,4 +1,4 @@
-"""Whether the objects of committed batches are still there: one HEAD request per object, no bytes are read.
+"""Check that the objects of committed batches still exist: one HEAD request per object, no bytes are read.
 
 :mod:`airflow_provider_kafka_s3.inspect.verify` reads the bytes.
 """
@@ -23,37 +23,37 @@ __all__ = ["missing_objects", "require_objects"]
 
 log = logging.getLogger(__name__)
 
-_LOOKED_AT_ONCE: Final = 1_000
-"""Objects that are waited for together."""
+_HEADS_AT_ONCE: Final = 1_000
+"""Objects checked together."""
 
 
 def require_objects(
     committer: Committer, batches: Iterable[Covering], target: Offsets, *, on_missing: OnMissing
 ) -> tuple[int, int]:
-    """Look, with HEAD, at every object of committed batches that may hold offsets of a target.
+    """Check by HEAD every object of committed batches that may hold offsets of a target.
 
     Args:
         committer: of the topic.
-        batches: that cover the target; they are gone through once, and only those with missing objects are kept.
+        batches: batches that cover the target; iterated once, and only those with missing objects are kept.
         target: offsets.
-        on_missing: an object that is gone: ``fail``, ``restore`` (write it again from Kafka) or ``ignore``.
+        on_missing: policy for missing objects: ``fail``, ``restore`` (write again from Kafka) or ``ignore``.
 
     Returns:
-        How many objects are there, and how many of these had to be restored.
+        Number of objects that exist, and number of these that were restored.
 
     Raises:
-        MissingObjectError: objects are gone and ``on_missing`` is ``fail``; names them and the ways out.
-        ForeignObjectError: a key holds something else.
-        BatchLossError: an object that should be restored cannot be.
+        MissingObjectError: objects are gone and ``on_missing`` is ``fail``; names the objects and the remedies.
+        ForeignObjectError: a key holds an object that the batch did not write.
+        BatchLossError: an object cannot be restored.
     """
     missing: list[tuple[Plan, list[ObjectEntry]]] = []
-    there = restored = 0
+    existing = restored = 0
     for group in _groups(batches, target):
-        intact = committer.parallel(lambda found: committer.objects.is_intact(*found), group)
-        there += sum(intact)
+        intact = committer.parallel(lambda pair: committer.objects.is_intact(*pair), group)
+        existing += sum(intact)
         gone: dict[int, tuple[Plan, list[ObjectEntry]]] = {}
-        for (plan, entry), here in zip(group, intact, strict=True):
-            if not here:
+        for (plan, entry), exists in zip(group, intact, strict=True):
+            if not exists:
                 gone.setdefault(plan.batch, (plan, []))[1].append(entry)
         for batch, (plan, entries) in gone.items():
             amended = committer.log.amended_keys(batch)[0]
@@ -69,26 +69,27 @@ def require_objects(
             lost += committer.objects.write_again(plan, entries) or ()
             restored += len(entries)
         else:
-            log.warning("objects are gone, ignored as asked: %s", few([committer.store.url(e.key) for e in entries]))
+            urls = [committer.store.url(entry.key) for entry in entries]
+            log.warning("objects are gone, ignored since on_missing='ignore': %s", few(urls))
     if lost:
         accept = committer.log.remedies.accept_deleted([one.plan.batch for one in lost])
         raise batch_loss(committer.log, lost, f"Accept that they are gone: {accept}")
-    return there + restored, restored
+    return existing + restored, restored
 
 
 def _groups(batches: Iterable[Covering], target: Offsets) -> Iterator[list[tuple[Plan, ObjectEntry]]]:
-    """Objects of several small batches together, so that they are looked at side by side."""
+    """Objects of several small batches together, so that they are checked at the same time."""
     group: list[tuple[Plan, ObjectEntry]] = []
     for batch in batches:
         group += [(batch.plan, entry) for entry in batch.objects(target)]
-        if len(group) >= _LOOKED_AT_ONCE:
+        if len(group) >= _HEADS_AT_ONCE:
             yield group
             group = []
     yield group
 
 
 def missing_objects(committer: Committer, batches: Sequence[int], missing: Sequence[str]) -> MissingObjectError:
-    """The error about objects that are gone, with both ways out."""
+    """The error for objects that are gone, with both remedies."""
     return MissingObjectError(
         f"{len(missing)} objects of committed batches {few([str(b) for b in sorted(set(batches))])} of topic "
         f"{committer.log.topic!r} are gone: {few([committer.store.url(key) for key in missing])}. Nothing was changed. "

@@ -1,6 +1,6 @@
-"""Objects of a decided batch that are gone, built again from the records of their slices; and the error about the rest.
+"""Builds missing objects of a decided batch again from the records of their slices; and the error for the rest.
 
-Nothing is stored here: whoever asks for the objects stores them, or reports what Kafka has lost.
+Nothing is stored here: the caller stores the objects, or reports those whose records Kafka has lost.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from airflow_provider_kafka_s3.messages import few
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BuildObjects", "BuiltObject", "Elsewhere", "Lost", "batch_loss", "rebuild"]
+__all__ = ["BuildObjects", "BuiltObject", "Lost", "OtherInstallation", "batch_loss", "rebuild"]
 
 _BUILT_AT_ONCE: Final = 8
-"""Objects of a slice that are built again by one read of it. Each takes up to a part of memory, then disk."""
+"""Objects built again by one read of their slice. Each takes up to one part size of memory, then disk."""
 
-_OTHER_RECORDS: Final = "Kafka has other records there now"
+_OTHER_RECORDS: Final = "Kafka has other records at these offsets now"
 
 
-class Elsewhere(str):
-    """Why an object cannot be built here, although Kafka has its records."""
+class OtherInstallation(str):
+    """Reason why only another installation can build an object again, although Kafka has its records."""
 
 
 class BuiltObject(Protocol):
@@ -41,7 +41,7 @@ class BuiltObject(Protocol):
 
     @property
     def content(self) -> str:
-        """Digest of which records it holds, see :class:`~.manifest.ContentHash`."""
+        """Digest that identifies its records, see :class:`~.manifest.ContentHash`."""
         ...
 
     @property
@@ -55,12 +55,12 @@ class BuiltObject(Protocol):
         ...
 
     def put(self, metadata: dict[str, str]) -> None:
-        """Store it unless its key exists. What happened the caller finds out with HEAD."""
+        """Store it unless its key exists. The caller checks the outcome by HEAD."""
         ...
 
 
 BuildObjects = Callable[[Plan, Slice, Collection[str], "Iterator[pa.RecordBatch]"], Mapping[str, BuiltObject]]
-"""(plan, slice, keys, records of the slice) -> the objects of these keys, as far as the records make such objects."""
+"""(plan, slice, keys, records of the slice) -> the objects of these keys that the records yield."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Lost:
     Attributes:
         plan: of its batch.
         entry: the object.
-        why: what Kafka has instead of its records.
-        refused: whether its upload is still pending, and the store does not complete it.
+        why: reason why it cannot be built.
+        refused: whether its upload is still pending, and the store refuses to complete it.
     """
 
     plan: Plan
@@ -80,9 +80,9 @@ class Lost:
     refused: bool = False
 
     @property
-    def elsewhere(self) -> bool:
-        """Whether it can be built again by another installation, so that it is not lost."""
-        return isinstance(self.why, Elsewhere)
+    def rebuildable(self) -> bool:
+        """Whether another installation can build it again, so that it is not lost."""
+        return isinstance(self.why, OtherInstallation)
 
     def __str__(self) -> str:
         partition = self.plan.slices[self.entry.slices[0]].partition
@@ -95,54 +95,54 @@ class Lost:
 def rebuild(
     plan: Plan, entries: Sequence[ObjectEntry], read: Callable[[Slice, Sequence[str]], Mapping[str, BuiltObject]]
 ) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
-    """Build objects again from Kafka, those of a slice together; instead of one that cannot be built, say why.
+    """Build objects again from Kafka, those of a slice together. For one that cannot be built, yield the reason.
 
-    The objects wait in memory and temporary files until the next ones are asked for. A slice whose records are gone is
-    read no second time.
+    The objects are kept in memory and temporary files until the next ones are requested. A slice whose records are gone
+    is not read a second time.
 
     Args:
         plan: of the committed batch.
         entries: the objects.
-        read: (slice, keys) -> the objects of these keys, as far as the slice's records make such objects.
+        read: (slice, keys) -> the objects of these keys that the slice's records yield.
     """
     by_slice: dict[int, list[ObjectEntry]] = {}
     for entry in entries:
         by_slice.setdefault(entry.slices[0], []).append(entry)
-    for number, found in sorted(by_slice.items()):
+    for slice_id, slice_entries in sorted(by_slice.items()):
         gone = ""
-        for at in range(0, len(found), _BUILT_AT_ONCE):
-            some = found[at : at + _BUILT_AT_ONCE]
+        for at in range(0, len(slice_entries), _BUILT_AT_ONCE):
+            block = slice_entries[at : at + _BUILT_AT_ONCE]
             built: dict[str, BuiltObject] = {}
             if not gone:
                 try:
-                    built.update(read(plan.slices[number], [entry.key for entry in some]))
+                    built.update(read(plan.slices[slice_id], [entry.key for entry in block]))
                 except (DataLossError, TopicRecreatedError, TopicNotFoundError, RecordError) as e:
                     gone = str(e)
-            for entry in some:
-                yield entry, _fit(plan, entry, built.pop(entry.key, None), gone or _OTHER_RECORDS)
+            for entry in block:
+                yield entry, _check(plan, entry, built.pop(entry.key, None), gone or _OTHER_RECORDS)
 
 
-def _fit(plan: Plan, entry: ObjectEntry, built: BuiltObject | None, why: str) -> BuiltObject | str:
-    """An object that was built again, if it is the one that is missing; else why it is not."""
+def _check(plan: Plan, entry: ObjectEntry, built: BuiltObject | None, why: str) -> BuiltObject | str:
+    """The built object if it matches the missing one; else the reason why it does not."""
     if built is None:
         return why
     if built.content != entry.content:
         return _OTHER_RECORDS
     if built.size != entry.size:
-        return Elsewhere(
+        return OtherInstallation(
             f"this installation would write the same records as {built.size} bytes instead of {entry.size}; install "
-            f"what planned the batch ({plan.writer}) and run again"
+            f"the versions that planned the batch ({plan.writer}) and run again"
         )
     return built
 
 
 def batch_loss(topic_log: TopicLog, lost: Sequence[Lost], accept: str) -> BatchLossError:
-    """The error about all objects of decided batches that cannot be had any more.
+    """The error for objects of decided batches that are lost.
 
     Args:
         topic_log: of the topic.
-        lost: at least one.
-        accept: what a person can do about it, with the whole command.
+        lost: at least one object.
+        accept: sentence with the remedy and its full command.
     """
     batches = sorted({one.plan.batch for one in lost})
     of = f"batch {batches[0]}" if len(batches) == 1 else f"{len(batches)} batches from {batches[0]} on"
@@ -150,16 +150,16 @@ def batch_loss(topic_log: TopicLog, lost: Sequence[Lost], accept: str) -> BatchL
     reasons: dict[str, list[str]] = {}
     for one in lost:
         reasons.setdefault(one.why, []).append(str(one))
-    told = few([f"{why} ({few(where, by='; ')})" for why, where in reasons.items()], by="; ")
+    why_lost = few([f"{why} ({few(where, by='; ')})" for why, where in reasons.items()], by="; ")
     refused = [one for one in lost if one.refused]
     kept = (
-        f" The store refuses to complete the uploads of {len(refused):,} of them. These are kept: if what refuses them "
-        f"can be mended (a proxy that changes requests?), mend it and run again before they expire."
+        f" The store refuses to complete the uploads of {len(refused):,} of them. These are kept: if the cause can be "
+        f"removed (a proxy that changes requests?), remove it and run again before they expire."
         if refused
         else ""
     )
     return BatchLossError(
-        f"{objects} of {of} of topic {topic_log.topic!r} cannot be written again from Kafka: {told}. All "
-        f"that could be written was written. The marker was not changed.{kept} {accept}. Gone: "
+        f"{objects} of {of} of topic {topic_log.topic!r} cannot be written again from Kafka: {why_lost}. All "
+        f"others were written. The marker was not changed.{kept} {accept}. Gone: "
         f"{few([topic_log.store.url(one.entry.key) for one in lost])}"
     )

@@ -1,4 +1,4 @@
-"""The command lines that errors print as remedies: whole, quoted for a shell."""
+"""The commands that error messages give as remedies: complete, quoted for a shell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.documents.offsets import Offsets
 __all__ = ["Remedies"]
 
 _LISTED: Final = 20
-"""Batches that a command lists at most."""
+"""Batches in a command at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Remedies:
         topics_dir: prefix of all keys.
         pipeline: name of the pipeline.
         topic: name of the topic.
-        connection_options: options that lead the command line to the same store and cluster.
+        connection_options: options with which the command line reaches the same store and cluster.
     """
 
     bucket: str
@@ -39,23 +39,23 @@ class Remedies:
         return self._line("abandon", "--batch", str(batch), "--release", release)
 
     def accept_loss(self, batch: int, *, other_cluster: bool = False) -> str:
-        """Completes a decided batch without the objects that can be neither completed nor rebuilt."""
+        """Completes a decided batch without the objects that can be neither completed nor built again."""
         return self._line("accept-loss", "--batch", str(batch), *(("--other-cluster",) if other_cluster else ()))
 
     def accept_deleted(self, batches: Iterable[int]) -> str:
-        """Records that objects deleted from complete batches stay deleted; of the first batches, if there are many."""
+        """Accepts that objects deleted from complete batches stay deleted; of the first batches, if there are many."""
         return self._line("accept-loss", "--deleted", *_batch_options(sorted(set(batches))[:_LISTED]))
 
     def accept_gone(self, offsets: Offsets) -> str:
-        """Records offsets as lost that retention deleted before a batch claimed them."""
+        """Accepts the loss of offsets that retention deleted before a batch claimed them."""
         return self._line("accept-loss", "--offsets", format_offsets(offsets))
 
     def recover(self, *, skip: bool = False) -> str:
-        """Finishes what is planned or owed; ``skip`` records a gap where records are gone."""
+        """Lands open plans and debt; ``skip`` records a gap where records are gone."""
         return self._line("recover", *(("--on-data-loss", "skip") if skip else ()))
 
     def recover_decided(self) -> str:
-        """Completes what is decided, without Kafka."""
+        """Rolls decided batches forward, without Kafka."""
         return self._line("recover", "--decided-only")
 
     def repair(self, *arguments: str) -> str:
@@ -63,20 +63,20 @@ class Remedies:
         return self._line("repair", *arguments)
 
     def reset(self) -> str:
-        """Continues with the live incarnation of the topic."""
+        """Continues with the live topic."""
         return self._line("reset")
 
     def restore(self, batches: Iterable[int] = ()) -> str:
-        """Rebuilds missing objects from Kafka."""
+        """Writes missing objects again from Kafka."""
         listed = sorted(set(batches))
-        # Without a batch the command covers all that is landed.
+        # Without a batch the command covers all landed offsets.
         return self._line("verify", "--restore", *(_batch_options(listed) if len(listed) <= _LISTED else ()))
 
     def abandon_or_leave_out(self, batch: int) -> str:
-        """The sentence for a batch that cannot be executed as it was planned."""
+        """The sentence for a batch that cannot be executed as planned."""
         return (
-            f"batch {batch} keeps the offsets and the layout it was planned with. To plan its offsets again with "
-            f"changed settings, change them and run {self.abandon(batch)}; with --release lost its records are left out"
+            f"batch {batch} keeps its planned offsets and layout. To plan its offsets again with changed settings, "
+            f"change them and run {self.abandon(batch)}; with --release lost its records are left out"
         )
 
     def skip_gap(self, batch: int) -> str:
@@ -87,9 +87,9 @@ class Remedies:
         )
 
     def _line(self, command: str, *arguments: str) -> str:
-        where = ("--bucket", self.bucket, "--topics-dir", self.topics_dir)
-        whose = ("--pipeline", self.pipeline, "--topic", self.topic)
-        return f"`{shlex.join(('kafka-s3', command, *self.connection_options, *where, *whose, *arguments))}`"
+        location = ("--bucket", self.bucket, "--topics-dir", self.topics_dir)
+        log = ("--pipeline", self.pipeline, "--topic", self.topic)
+        return f"`{shlex.join(('kafka-s3', command, *self.connection_options, *location, *log, *arguments))}`"
 
 
 def _batch_options(batches: Iterable[int]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Carry out what is decided: of a batch, of several, or all of them before a reset or when a topic is gone.
+"""Roll decided batches forward: all of them, those before a reset, or those of a topic that is gone.
 
-It needs no Kafka but for objects whose uploads are gone. One batch that cannot be completed keeps no other from it: the
-uploads of the others do not live for ever.
+It needs Kafka only for objects whose uploads are gone. A batch that cannot be completed does not block the others:
+their uploads expire.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["Recovered", "carry_out_all", "finish_decided", "finish_reset", "roll
 
 @dataclass(frozen=True)
 class Recovered:
-    """What was finished.
+    """Result of a recovery.
 
     Attributes:
-        batches: numbers of the batches that were open, or were planned for what was owed, and are finished.
-        undecided: numbers of the batches that stay open, since nobody has read their records yet.
+        batches: numbers of the batches that were open, or were planned for debt, and are complete now.
+        undecided: numbers of the batches that stay open, since their records have not been read yet.
     """
 
     batches: tuple[int, ...]
@@ -42,10 +42,10 @@ class Recovered:
 
 
 def finish_reset(committer: Committer, view: View, pending: Plan) -> None:
-    """Carry an open reset out: a barrier, everything older is decided and resolved first.
+    """Complete an open reset. It is a barrier: all older batches are decided and resolved first.
 
     Raises:
-        KafkaS3Error: an older batch cannot be carried out; all others were.
+        KafkaS3Error: an older batch cannot be completed; all others were.
     """
     older = [plan for batch, plan in sorted(view.open_plans.items()) if batch < pending.batch]
     carry_out_all(
@@ -67,18 +67,18 @@ def finish_reset(committer: Committer, view: View, pending: Plan) -> None:
 def carry_out_all(
     committer: Committer, plans: Iterable[Plan], decide: Callable[[Plan], Manifest | None]
 ) -> tuple[list[int], list[int]]:
-    """Carry out the decisions about several batches. What keeps one from it keeps no other.
+    """Apply the decisions of several batches. The failure of one does not block the others.
 
     Args:
         committer: of the topic.
         plans: of the batches.
-        decide: plan -> its decision; None: there is none.
+        decide: plan -> its decision; None if it is undecided.
 
     Returns:
-        Numbers of the batches that are carried out, and of those that are not decided.
+        Numbers of the completed batches, and of the undecided ones.
 
     Raises:
-        TerminalError: the first one; the others, and transient ones, stand in its notes.
+        TerminalError: the first one; its notes hold the others, and transient ones.
         TransientError: there is no terminal one.
     """
     done: list[int] = []
@@ -100,7 +100,7 @@ def carry_out_all(
 
 
 def roll_forward(committer: Committer) -> Recovered:
-    """Carry out what is decided, and nothing else; needs Kafka only if an upload was lost.
+    """Roll forward all decided batches, and nothing else; needs Kafka only if an upload was lost.
 
     Raises:
         KafkaS3Error: see :func:`carry_out_all`.
@@ -122,25 +122,28 @@ def roll_forward(committer: Committer) -> Recovered:
 def finish_decided(
     committer: Committer, error: KafkaUnavailableError | TopicNotFoundError | TopicRecreatedError
 ) -> None:
-    """Carry out what is decided of a topic that cannot be read, and say so in the error about that.
+    """Roll forward the decided batches of a topic that cannot be read, and add the result to the error.
 
-    A decided batch needs no Kafka while its uploads live, and these do not live for ever.
+    A decided batch needs no Kafka until its uploads expire.
 
     Args:
         committer: of the topic.
-        error: gets a note with what was done, and the command that does it.
+        error: the error that made the topic unreadable; gets a note with the result and the command.
     """
     try:
         # A topic that was never landed has no log.
         if committer.log.read_marker() is None:
             return
-        done = roll_forward(committer)
+        recovered = roll_forward(committer)
     except ControlError as e:
-        told = f"and the log of the topic cannot be trusted: {message_of(e)}"
+        result = f"the log of the topic cannot be trusted either: {message_of(e)}"
     except KafkaS3Error as e:
-        told = f"a batch that was decided before could not be completed: {message_of(e)}"
+        result = f"a batch that was decided before could not be completed: {message_of(e)}"
     else:
-        told = f"completed now, since they were decided before: batches {list(done.batches)}" if done.batches else ""
-    if told or isinstance(error, TopicNotFoundError):
-        how = f"what is decided of the topic is completed without Kafka by {committer.log.remedies.recover_decided()}"
-        error.add_note(f"{told}; {how}" if told else how)
+        completed = list(recovered.batches)
+        result = f"batches {completed} were decided before and are completed now" if completed else ""
+    if result or isinstance(error, TopicNotFoundError):
+        remedy = (
+            f"to complete the decided batches of the topic without Kafka: {committer.log.remedies.recover_decided()}"
+        )
+        error.add_note(f"{result}; {remedy}" if result else remedy)

@@ -1,4 +1,4 @@
-"""What the protocol needs of Kafka."""
+"""The interface through which the protocol reads Kafka."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Source(Protocol):
     """The topics of one Kafka cluster. Errors are those of :mod:`airflow_provider_kafka_s3.exceptions`."""
 
     def describe(self, topic: str) -> TopicView:
-        """Look a topic up; TopicNotFoundError if the broker does not know it."""
+        """Look a topic up; TopicNotFoundError if it does not exist."""
         ...
 
     def earliest(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        """The first offset that is still there, per partition."""
+        """The first offset that still exists, per partition."""
         ...
 
     def ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, int]:
@@ -49,7 +49,7 @@ class Source(Protocol):
         ...
 
     def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
-        """The first offset whose record is not older than this, and its time, per partition; None if there is none."""
+        """The first offset whose record is not older, and its timestamp, per partition; None if there is none."""
         ...
 
     def read(self, topic: str, partition: int, start: int, end: int, isolation: Isolation) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""What is known of a topic's log at one moment."""
+"""A snapshot of a topic's log."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["View"]
 
 @dataclass(frozen=True)
 class View:
-    """What is known of a topic's log at one moment; it may be stale, and every use of it stays correct.
+    """A snapshot of a topic's log. It may be stale; every use of it stays correct.
 
     Attributes:
         marker: the stored offsets.
-        etag: of the marker, to replace it with.
-        open_plans: batches that are planned and not folded into the marker, by number.
+        etag: of the marker, for its compare-and-swap.
+        open_plans: plans that are not folded into the marker, by number.
         next: the first number without a plan.
     """
 
@@ -39,12 +39,12 @@ class View:
     @property
     def topic_id(self) -> str:
         """Incarnation of the topic; if the marker is from before the brokers had topic ids, that of an open plan."""
-        adopted = (p.topic_id for p in self.open_plans.values() if p.generation == self.marker.generation)
-        return self.marker.topic_id or next(filter(None, adopted), "")
+        planned = (p.topic_id for p in self.open_plans.values() if p.generation == self.marker.generation)
+        return self.marker.topic_id or next(filter(None, planned), "")
 
     @property
     def start_of_log(self) -> dict[int, int] | None:
-        """The marker's start, for the first plan of a log to carry; None once there is a plan."""
+        """The marker's start, stored in the first plan of a log; None once there is a plan."""
         return dict(self.marker.start) if self.next == 1 else None
 
     @property

@@ -1,4 +1,4 @@
-"""What a run asks for, by time or by offsets, held against what the topic's log holds."""
+"""Resolves the requested window of a run, by time or by offsets, to offsets of the topic's log."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 
 __all__ = ["is_future", "pipeline_start", "window_of"]
 
-_CLOCKS_DIFFER: Final = 3_600_000
-"""Milliseconds that a record's timestamp may be ahead of this machine's clock. Brokers from Kafka 4.0 on refuse what is
+_MAX_CLOCK_SKEW: Final = 3_600_000
+"""Milliseconds that a record's timestamp may be ahead of this machine's clock. Brokers from Kafka 4.0 on refuse records
 further ahead (``message.timestamp.after.max.ms``)."""
 
 
 def is_future(found: TimedOffset, now_ms: int) -> bool:
-    """Whether a record has a timestamp that no record can have yet.
+    """Whether the timestamp of a record lies in the future.
 
-    Kafka looks a time up as the first record that is not older. Such a record is the answer to every question about a
-    later time, so nothing can be concluded about the records behind it.
+    Kafka resolves a time to the first record that is not older. Such a record is the result for every later time, so
+    nothing can be concluded about the records after it.
 
     Args:
-        found: the answer to a question about a time.
-        now_ms: the time, in milliseconds since the epoch.
+        found: result of a lookup by time.
+        now_ms: the current time, in milliseconds since the epoch.
     """
-    return found.timestamp > now_ms + _CLOCKS_DIFFER
+    return found.timestamp > now_ms + _MAX_CLOCK_SKEW
 
 
 def pipeline_start(source: Source, topic: str, request: RunRequest, partitions: Sequence[int]) -> dict[int, int]:
-    """Where a topic begins that has no marker yet, per partition.
+    """Start offsets of a topic that has no marker yet, per partition.
 
     Args:
         source: Kafka.
         topic: its name.
-        request: of the first run: its starting offsets count, or its window, if it has none.
+        request: of the first run: its starting offsets, or its window if it has none, determine the start.
         partitions: of the topic.
 
     Raises:
@@ -76,10 +76,10 @@ def _explicit_start(
 def _window_start(
     source: Source, topic: str, window: RequestedWindow, partitions: Sequence[int], isolation: Isolation
 ) -> dict[int, int]:
-    """Where a pipeline begins whose first run has a window and no starting offsets: where the window does.
+    """Start offsets of a pipeline whose first run has a window and no starting offsets: the start of the window.
 
-    A partition without a record as young as the window, or that a window of offsets does not name, begins at its
-    current end: a record that comes late is behind it.
+    A partition whose records are all older than the window, or that a window of offsets does not name, starts at its
+    current end: a late record has a higher offset.
     """
     ends = source.ends(topic, partitions, isolation)
     if isinstance(window, Mapping):
@@ -98,20 +98,20 @@ def window_of(
     now_ms: int,
     on_future_timestamp: OnFutureTimestamp,
 ) -> Window:
-    """A window as offsets, cut at the end of what may be read.
+    """Resolve a window to offsets, up to the last readable offset.
 
     Args:
         source: Kafka.
-        topic: whose partitions.
-        window: what was asked for.
-        ends: per partition of the topic one past the last offset that may be read.
-        now_ms: the time, in milliseconds since the epoch.
-        on_future_timestamp: a window of time whose end is hidden by a record of the future is an error (``fail``), or
-            is read to the current end (``read_to_end``).
+        topic: name of the topic.
+        window: the requested window.
+        ends: per partition of the topic one past the last readable offset.
+        now_ms: the current time, in milliseconds since the epoch.
+        on_future_timestamp: policy for a window of time whose end is hidden by a record from the future: an error
+            (``fail``), or read to the current end (``read_to_end``).
 
     Raises:
-        ConfigurationError: explicit offsets name a partition that the topic does not have, or reach past its end.
-        RecordError: a record of the future hides the end of the window.
+        ConfigurationError: explicit offsets name a partition that the topic does not have, or exceed its end.
+        RecordError: a record from the future hides the end of the window.
     """
     if isinstance(window, Mapping):
         _refuse_offsets_outside(source, topic, window, ends)
@@ -121,7 +121,7 @@ def window_of(
     start, end = window
     starts = _first_of(source, topic, start, ends)
     # A window that is still open reaches to the current end.
-    stops = source.at_timestamp(topic, tuple(ends), end) if end <= now_ms + _CLOCKS_DIFFER else {}
+    stops = source.at_timestamp(topic, tuple(ends), end) if end <= now_ms + _MAX_CLOCK_SKEW else {}
     hidden = {p: found for p, found in stops.items() if found is not None and is_future(found, now_ms)}
     if hidden and on_future_timestamp == "fail":
         raise _hidden_end(topic, hidden)
@@ -130,9 +130,9 @@ def window_of(
 
 
 def _first_of(source: Source, topic: str, at: int, ends: Mapping[int, int]) -> dict[int, int]:
-    """Per partition the first offset that is not older; its end where there is none.
+    """Per partition the first offset that is not older; the partition's end where there is none.
 
-    It is cut at the end of what may be read: a timestamp can point into an open transaction.
+    It is at most the end of the readable offsets: a timestamp can point into an open transaction.
     """
     found = source.at_timestamp(topic, tuple(ends), at)
     return {p: last if (first := found.get(p)) is None else min(first.offset, last) for p, last in ends.items()}
@@ -143,10 +143,10 @@ def _hidden_end(topic: str, hidden: Mapping[int, TimedOffset]) -> RecordError:
     others = [f"; partition {p}, offset {found.offset}, {_time(found)}" for p, found in sorted(hidden.items())[1:]]
     return RecordError(
         f"topic {topic!r} has a record from the future: partition {partition}, offset {first.offset}, timestamp "
-        f"{_time(first)}{''.join(others)}. Kafka looks a time up as the first record that is not older, so every "
-        f"later window would end at this record, and what follows it would be left out in silence. Nothing was "
-        f"planned. Read such windows to the current end by on_future_timestamp='read_to_end'; land the topic by "
-        f"offsets='incremental'; or give this run the offsets that it shall land, by the conf "
+        f"{_time(first)}{''.join(others)}. Kafka resolves a time to the first record that is not older, so every "
+        f"later window would end at this record, and the records after it would be left out silently. Nothing was "
+        f"planned. Read such windows to the current end with on_future_timestamp='read_to_end'; land the topic with "
+        f"offsets='incremental'; or give this run its offsets explicitly, with the conf "
         f'{{"kafka_s3": {{"offsets": {{"{topic}": {{"{partition}": [start, end]}}}}}}}}'
     )
 
@@ -154,8 +154,8 @@ def _hidden_end(topic: str, hidden: Mapping[int, TimedOffset]) -> RecordError:
 def _time(found: TimedOffset) -> str:
     try:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=found.timestamp)).isoformat()
-    except OverflowError:  # beyond the year 9999; nanoseconds, most likely
-        return f"{found.timestamp} ms since 1970, beyond the year 9999"
+    except OverflowError:  # after the year 9999; most likely nanoseconds
+        return f"{found.timestamp} ms since 1970, after the year 9999"
 
 
 def _refuse_offsets_outside(
@@ -163,10 +163,11 @@ def _refuse_offsets_outside(
 ) -> None:
     if not (wrong := [p for p, (_, end) in sorted(window.items()) if p not in ends or end > ends[p]]):
         return
-    asked = ", ".join(f"{p}: [{window[p][0]}, {window[p][1]})" for p in wrong)
+    requested = ", ".join(f"{p}: [{window[p][0]}, {window[p][1]})" for p in wrong)
     earliest = source.earliest(topic, tuple(ends))
-    has = ", ".join(f"{p}: [{earliest[p]}, {end})" for p, end in sorted(ends.items()))
+    available = ", ".join(f"{p}: [{earliest[p]}, {end})" for p, end in sorted(ends.items()))
     raise ConfigurationError(
-        f"the window of topic {topic!r} asks for offsets {asked}, which the log does not have: it holds {has} (up to "
-        f"the first open transaction, if isolation is read_committed). Nothing was planned. Give offsets within these"
+        f"the window of topic {topic!r} has offsets {requested}, which the log does not have: it holds {available} (up "
+        f"to the first open transaction, if isolation is read_committed). Nothing was planned. Give offsets within "
+        f"these"
     )

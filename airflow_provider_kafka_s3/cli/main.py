@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.cli import doctor, maintenance, repair, status, verify
 from airflow_provider_kafka_s3.cli.access import Access, add_options
 from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer, error_json
 from airflow_provider_kafka_s3.documents.codec import printable
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TerminalError, message_of
 from airflow_provider_kafka_s3.messages import readable
+from airflow_provider_kafka_s3.version import __version__
 
 __all__ = ["main", "parser"]
 
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     def signed(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
         command.add_argument("--reason", default="none given", help="why, for the record")
         command.add_argument(
-            "--operator", default=_operator(), help="who says so, for the record (default: %(default)s)"
+            "--operator", default=_operator(), help="who says so, for the record (default: USER@HOST of this process)"
         )
         return command
 

@@ -81,7 +81,7 @@ def accept_loss(access: Access) -> Answer:
         if said.dry_run:
             seen = absent(committer, batch)
             # Of a complete batch, nobody completes an upload any more.
-            found, pending = ((*seen.gone, *seen.waiting), ()) if said.deleted else (seen.gone, seen.waiting)
+            found, pending = ((*seen.gone, *seen.pending), ()) if said.deleted else (seen.gone, seen.pending)
             lines += [f"batch {batch}: {count(len(found), 'object')} absent, with an upload that is gone"]
         elif said.deleted:
             found = accept_deleted(committer, batch, **record)

@@ -37,16 +37,16 @@ def repair(access: Access) -> Answer:
         "corrupt": "the marker could not be trusted",
         "wrong": "the marker was not what the log says",
     }[done.was]
-    if done.was != "right" and not done.unsure:
+    if done.was != "right" and not done.ambiguous:
         what += "; it would be written" if said.dry_run else "; it is written again"
     lines = [what]
-    if done.unsure:
+    if done.ambiguous:
         lines += _choice(access, pipeline.log, done)
     else:
         would = "would be" if said.dry_run else "are"
         lines += [f"{_told(done.recorded)} {would} recorded as gone for good"] if done.recorded else []
         lines += [f"covered: {done.marker.covered}", *(f"batch {n} stays open: {w}" for n, w in done.open.items())]
-    code = (FINDINGS if said.dry_run else FAILED) if done.unsure else OK
+    code = (FINDINGS if said.dry_run else FAILED) if done.ambiguous else OK
     return Answer(
         {
             "was": done.was,
@@ -55,7 +55,7 @@ def repair(access: Access) -> Answer:
             "lost": done.marker.lost.to_wire(),
             "debt": done.marker.debt.to_wire(),
             "open": {str(n): why for n, why in done.open.items()},
-            "unsure": {str(gone.batch): list(gone.keys) for gone in done.unsure},
+            "unsure": {str(gone.batch): list(gone.keys) for gone in done.ambiguous},
             "recorded": {str(gone.batch): list(gone.keys) for gone in done.recorded},
             "dry_run": said.dry_run,
         },
@@ -69,7 +69,7 @@ def _choice(access: Access, topic_log: TopicLog, done: marker_repair.Repaired) -
 
     They name the batches: what is lost after they were printed has still to be asked about.
     """
-    said, unsure = access.said, done.unsure
+    said, unsure = access.said, done.ambiguous
     known = [gone.decided for gone in unsure if gone.decided is not None]
     first, last = math.floor(min(known, default=0)), math.floor(max(known, default=0))
     latest = math.floor(max((gone.decided for gone in done.recorded if gone.decided is not None), default=0))

@@ -73,7 +73,7 @@ def make_value(name: str, kinds: Sequence[type[V]], given: object) -> V:
     if TAG not in given:
         raise ConfigurationError(f"{name} has no {TAG!r}, which must be {either(tags)}")
     tag = given[TAG]
-    if tag not in tags:
+    if not isinstance(tag, str) or tag not in tags:
         raise ConfigurationError(f"{name}: {unknown_value(f'{TAG}={tag!r}', tag, list(tags))}")
     fields = {field: value for field, value in given.items() if field != TAG}
     return _from_mapping(name, f"{name}: {TAG} {tag!r}", tags[tag], fields, tags)

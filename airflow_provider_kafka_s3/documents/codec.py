@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
@@ -25,6 +24,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UnsupportedFormatError,
 )
 from airflow_provider_kafka_s3.storage.port import MAX_WHOLE
+from airflow_provider_kafka_s3.version import __version__
 
 __all__ = [
     "FORMAT",
@@ -45,34 +45,34 @@ FORMAT: Final = 1
 """The version of the documents that this code writes, and the highest it reads."""
 
 MAX_BYTES: Final = MAX_WHOLE
-"""Of one document: a manifest of 100,000 objects of one part has some 45 MB. What is longer is not even read."""
+"""Largest document. A manifest of 100,000 objects of one part has about 45 MB. A longer document is not read."""
 
 MAX_BATCH: Final = 10**10 - 1
 """Batch numbers have ten digits in keys."""
 
 MAX_PARTITION: Final = 2**31 - 1
-"""Kafka's partitions are numbers of 32 bits."""
+"""Kafka numbers partitions with 32 bits."""
 
 _MAX_DIGITS: Final = 19
 _SHOWN: Final = 300
 _SHOWN_VERSION: Final = 40
 
 _STAMPS: Final = ("written_by", "write_id", "created_at", "version")
-_OVERHEAD: Final = ("kind", "format", "sha256", *_STAMPS, "process", "task")
+_ENVELOPE: Final = ("kind", "format", "sha256", *_STAMPS, "process", "task")
 
-# Those of Unicode's categories Cc, Zl and Zp, and what turns the direction of writing: they could forge lines.
+# Unicode categories Cc, Zl and Zp, and the characters that change the writing direction: they could forge lines.
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of the control documents; a subclass names its ``kind`` by its class name in lower case."""
+    """Base of the control documents. The ``kind`` of a document is the lower-case name of its class."""
 
 
 D = TypeVar("D", bound=Document)
 
 
 def canonical(value: object) -> bytes:
-    """The one JSON form of a value."""
+    """The canonical JSON of a value."""
     return (
         json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode() + b"\n"
     )
@@ -84,17 +84,17 @@ def digest(value: object) -> str:
 
 
 def builtins(value: object) -> Any:
-    """A struct as plain JSON values."""
+    """Convert a struct to plain JSON values."""
     return msgspec.to_builtins(value, str_keys=True, enc_hook=_to_wire)
 
 
 def write_stamp(attempt: str = "") -> dict[str, str]:
-    """Who wrote a document, when, and with which version of this package: information for people, nobody decides by it.
+    """The fields that record who wrote a document, when, and with which version of this package.
 
-    ``write_id`` is unique.
+    They are information for people; no decision depends on them. ``write_id`` is unique.
 
     Args:
-        attempt: of a run, such as ``try 2 on worker-1``; stands beside host and process in ``written_by``.
+        attempt: of a run, such as ``try 2 on worker-1``; precedes host and process in ``written_by``.
     """
     process = f"{socket.gethostname()}/{os.getpid()}"
     return {
@@ -106,10 +106,10 @@ def write_stamp(attempt: str = "") -> dict[str, str]:
 
 
 def encode(document: Document, stamp: dict[str, str]) -> bytes:
-    """A document as it is stored.
+    """The stored bytes of a document.
 
     Raises:
-        ConfigurationError: it has more than ``MAX_BYTES``, so nobody would read it.
+        ConfigurationError: it has more than ``MAX_BYTES``, so it could not be read again.
     """
     body = builtins(document)
     body.update(stamp, kind=_kind(type(document)), format=FORMAT)
@@ -125,26 +125,26 @@ def encode(document: Document, stamp: dict[str, str]) -> bytes:
 
 
 def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
-    """Read a stored document.
+    """Decode and validate a stored document.
 
     Args:
-        kind: the class it has to be.
-        data: the bytes as stored.
+        kind: the expected class.
+        data: the stored bytes.
         where: its address, for errors.
 
     Returns:
-        The document, and what stands beside it: ``sha256`` and the stamp.
+        The document, and its envelope: ``sha256`` and the stamp.
 
     Raises:
-        UnsupportedFormatError: a newer version of this package wrote it: it has a higher format, or, from another
-            version and under a checksum that fits, a field or a choice that this version does not have.
-        CorruptControlError: anything else is not as it has to be.
+        UnsupportedFormatError: a newer version of this package wrote it: it has a higher format, or it is from another
+            version, its checksum matches, and it has a field or a choice that this version does not have.
+        CorruptControlError: anything else is invalid.
     """
     if len(data) > MAX_BYTES:
         raise corrupt(where, f"it has {len(data):,} bytes, and no document has more than {MAX_BYTES:,}")
     try:
         body = json.loads(
-            data, parse_int=_integer, parse_float=_no_float, parse_constant=_no_float, object_pairs_hook=_without_twins
+            data, parse_int=_integer, parse_float=_no_float, parse_constant=_no_float, object_pairs_hook=_unique_names
         )
     except (ValueError, RecursionError) as e:
         raise corrupt(where, f"it is not JSON ({e})") from e
@@ -152,34 +152,34 @@ def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
         raise corrupt(where, "it is not a JSON object")
     if type(body.get("format")) is int and body["format"] > FORMAT:
         raise _unsupported(kind, body.get("version"), where, f"its format is {body['format']}, not {FORMAT}")
-    # By type too: in Python, true equals 1.
+    # The type is compared as well: in Python, True == 1.
     if body.get("kind") != _kind(kind) or type(body.get("format")) is not int or body["format"] != FORMAT:
         raise corrupt(where, f"it is not a {_kind(kind)} of format {FORMAT}")
-    beside = {name: body.pop(name, None) for name in _OVERHEAD}
-    if not all(isinstance(beside[name], str | None) for name in _STAMPS):
-        raise corrupt(where, "who wrote it, and when, is not text")
-    without_sum = {**body, **{k: v for k, v in beside.items() if k != "sha256" and v is not None}}
+    envelope = {name: body.pop(name, None) for name in _ENVELOPE}
+    if not all(isinstance(envelope[name], str | None) for name in _STAMPS):
+        raise corrupt(where, f"one of {', '.join(_STAMPS)} is not text")
+    checksummed = {**body, **{k: v for k, v in envelope.items() if k != "sha256" and v is not None}}
     try:
-        checksum = digest(without_sum)
+        checksum = digest(checksummed)
     except (ValueError, RecursionError) as e:
         raise corrupt(where, f"it has no canonical form ({e})") from e
-    if beside["sha256"] != checksum:
+    if envelope["sha256"] != checksum:
         raise corrupt(where, "its checksum does not match its content")
     try:
-        return msgspec.convert(body, kind, strict=True, str_keys=True, dec_hook=_from_wire), beside
+        return msgspec.convert(body, kind, strict=True, str_keys=True, dec_hook=_from_wire), envelope
     except (msgspec.ValidationError, ConfigurationError, ValueError, RecursionError) as e:
-        # By its checksum it is as it was written. This version writes nothing that it cannot read.
-        if isinstance(e, msgspec.ValidationError) and beside["version"] not in (None, __version__):
-            raise _unsupported(kind, beside["version"], where, str(e)) from e
+        # The checksum matches, so the document is unchanged. This version writes nothing that it cannot read.
+        if isinstance(e, msgspec.ValidationError) and envelope["version"] not in (None, __version__):
+            raise _unsupported(kind, envelope["version"], where, str(e)) from e
         raise corrupt(where, str(e)) from e
 
 
 def corrupt(where: str, why: str) -> CorruptControlError:
-    """The error about a document that is not what it has to be.
+    """The error for an invalid document.
 
     Args:
         where: its address.
-        why: what is wrong with it. It may quote the document, so it is cut off and made printable.
+        why: what is wrong with it. It may quote the document, so it is truncated and made printable.
     """
     return CorruptControlError(
         f"a control document cannot be trusted: {printable(why)}. Nothing was changed. Restore the object's earlier "
@@ -191,7 +191,7 @@ def _unsupported(kind: type[Document], version: object, where: str, why: str) ->
     wrote = f"version {printable(version, shown=_SHOWN_VERSION)}" if isinstance(version, str) else "an unknown version"
     return UnsupportedFormatError(
         f"upgrade airflow-provider-kafka-s3 here: this worker has version {__version__}, and {wrote} wrote the "
-        f"{_kind(kind)}, which has what this one does not support ({printable(why)}). Nothing was changed. See {where}"
+        f"{_kind(kind)}, which this one does not support ({printable(why)}). Nothing was changed. See {where}"
     )
 
 
@@ -200,7 +200,7 @@ def printable(text: str, *, shown: int = _SHOWN) -> str:
 
     Args:
         text: of any kind.
-        shown: characters at most; what is left out is counted.
+        shown: characters at most; the number of omitted characters is appended.
     """
     more = f"… and {len(text) - shown:,} characters more" if len(text) > shown else ""
     return _CONTROL.sub(lambda c: c[0].encode("unicode_escape").decode(), text[:shown]) + more
@@ -215,26 +215,26 @@ def _no_float(text: str) -> Any:
 
 
 def _integer(text: str) -> int:
-    # No document holds a larger one, and Python's own grow without end: sums, texts and keys of them would, too.
+    # No document holds a larger number. Python's integers have no limit, so sums, texts and keys would have none.
     if len(text) > _MAX_DIGITS + 1 or not -(2**63) <= (number := int(text)) < 2**63:
-        raise ValueError(f"{text[:_MAX_DIGITS]}… is no number of 64 bits")
+        raise ValueError(f"{text[:_MAX_DIGITS]}… is not a 64-bit number")
     return number
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     body = dict(pairs)
     if len(body) != len(pairs):
-        raise ValueError("a name is there twice, so readers could disagree about its value")
+        raise ValueError("a name occurs twice, so readers could disagree about its value")
     return body
 
 
 def _to_wire(value: object) -> object:
     if isinstance(value, Offsets):
         return value.to_wire()
-    raise TypeError(f"{type(value).__name__} has no place in a control document")
+    raise TypeError(f"{type(value).__name__} cannot be stored in a control document")
 
 
 def _from_wire(kind: type, value: object) -> object:
     if kind is Offsets:
         return Offsets.from_wire(value)
-    raise TypeError(f"{kind.__name__} has no place in a control document")
+    raise TypeError(f"{kind.__name__} cannot be stored in a control document")

@@ -1,4 +1,4 @@
-"""A manifest: what a batch wrote, object by object. Writing it decides the batch."""
+"""The manifest of a batch: a list of its objects. Writing it decides the batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["MAX_OBJECTS", "Amend", "ContentHash", "Manifest", "ObjectEntry", "Sl
 MAX_OBJECTS: Final = 100_000
 """Objects of one batch at most: one manifest lists them, and one process completes them."""
 
-# What stores hand out is sent to them again, in URLs, headers and XML: only what all of these can hold.
+# Values from the store are sent back to it in URLs, headers and XML: only characters valid in all of them are accepted.
 _TOKEN: Final = re.compile("[\x21-\x7e]{1,2048}")
 _CHECKSUM: Final = re.compile("[A-Za-z0-9+/=]{0,64}")
 _CRC32: Final = re.compile("[0-9A-Fa-f]{8}")
@@ -32,8 +32,8 @@ class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         id: of the slice.
-        records: that were written.
-        ignored: null values that the layout told to ignore.
+        records: number of records written.
+        ignored: number of null values skipped, as configured in the layout.
         next_offset: one past the last offset that was read; equal to the slice's end.
     """
 
@@ -54,15 +54,15 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         key: in the bucket.
         slices: ids of the slices its records come from.
         nonce: random per upload; also in the object's metadata.
-        upload_id: of the multipart upload: a capability that works once.
+        upload_id: of the multipart upload; it can be completed or aborted only once.
         parts: ``[etag, checksum]`` of part 1, 2, …
         checksum_algorithm: of the parts' checksums.
         size: bytes.
         crc32: of the whole object, eight hex digits.
-        content: digest of which records it holds, see :class:`ContentHash`.
-        records: how many.
-        min_offset: of its records.
-        max_offset: of its records.
+        content: digest that identifies its records, see :class:`ContentHash`.
+        records: number of records.
+        min_offset: lowest offset of its records.
+        max_offset: highest offset of its records.
     """
 
     key: str
@@ -80,22 +80,22 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.parts) <= MAX_PARTS or self.size < 0:
-            raise ValueError(f"an object of {self.size} bytes has {len(self.parts)} parts, which no upload can have")
+            raise ValueError(f"an object of {self.size} bytes with {len(self.parts)} parts is not possible")
         etags = {etag for etag, _ in self.parts}
         if not all(map(_TOKEN.fullmatch, (self.upload_id, self.nonce, *etags))) or not all(
             _CHECKSUM.fullmatch(checksum) for _, checksum in self.parts
         ):
-            raise ValueError("an upload id, a nonce, an ETag or a checksum is none that a store gives or takes")
+            raise ValueError("an upload id, a nonce, an ETag or a checksum has a form that no store uses")
         if _CRC32.fullmatch(self.crc32) is None:
             raise ValueError("crc32 is not eight hex digits")
 
     def upload_parts(self) -> tuple[Part, ...]:
-        """The parts as the store's port wants them."""
+        """The parts, as the store's port takes them."""
         return tuple(Part(number, etag, checksum) for number, (etag, checksum) in enumerate(self.parts, start=1))
 
 
 class SliceRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one attempt at a slice hands to the driver: how it was read and which uploads hold its objects."""
+    """The result of one attempt at a slice, returned to the driver: what was read, and the uploads of its objects."""
 
     result: SliceResult
     objects: tuple[ObjectEntry, ...]
@@ -128,13 +128,13 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if (self.status == "abandoned") != (self.release is not None):
-            raise ValueError(f"status {self.status!r} with release {self.release!r} cannot be")
+            raise ValueError(f"status {self.status!r} does not allow release {self.release!r}")
         if len(self.objects) > MAX_OBJECTS:
-            raise ValueError(f"it lists {len(self.objects):,} objects, and {MAX_OBJECTS:,} are the limit")
+            raise ValueError(f"it lists {len(self.objects):,} objects; the limit is {MAX_OBJECTS:,}")
         if self.status != "commit" and (self.slices or self.objects):
             raise ValueError(f"a manifest of status {self.status!r} has no slices or objects")
         if len({o.key for o in self.objects}) != len(self.objects):
-            raise ValueError("two of its objects have one key")
+            raise ValueError("two of its objects have the same key")
 
     @property
     def records(self) -> int:
@@ -147,7 +147,7 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return sum(o.size for o in self.objects)
 
     def check_against(self, plan: Plan) -> None:
-        """ValueError unless this can decide the plan: the same slices, all read to their ends, objects within."""
+        """Raise ValueError unless this can decide the plan: the same slices, all read to their ends, objects within."""
         if self.batch != plan.batch:
             raise ValueError(f"it decides batch {self.batch}, not {plan.batch}")
         if self.status == "reset" and plan.type != "reset":
@@ -167,7 +167,7 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise ValueError(f"slice {result.id} was read to {result.next_offset}, not to {by_id[result.id].end}")
         parse = data_key_parser(plan.layout, plan.topic)
         for entry in self.objects:
-            # The driver completes, looks at and may write whatever is listed: only what this plan can name.
+            # The driver completes, checks and may write every listed object, so each key has to follow from this plan.
             key = validate_key(entry.key)
             if len(entry.slices) != 1 or entry.slices[0] not in by_id:
                 raise ValueError(f"object {key} belongs to slices {entry.slices[:3]}, which the plan does not have")
@@ -200,7 +200,7 @@ class Amend(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ContentHash:
-    """Which records an object holds, as a digest.
+    """Digest that identifies the records of an object.
 
     SHA-256 over the topic id, then per slice the Kafka partition and the record offsets as little-endian int64 in file
     order. A Kafka record never changes, so equal digests under one plan mean equal data, whatever library wrote it.

@@ -1,4 +1,4 @@
-"""The marker: the coverage of a topic, folded from its resolved batches. The one object that is ever replaced."""
+"""The marker: the coverage of a topic, folded from its resolved batches. No other object is ever replaced."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["ClosedGeneration", "Marker", "PartitionState", "fold"]
 
 
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is known of one Kafka partition.
+    """Coverage of one Kafka partition.
 
     Attributes:
         covered: committed offsets.
         lost: the part of ``covered`` that is in no object: accepted gaps.
-        debt: tail ranges of abandoned plans that nobody covered since.
+        debt: tail ranges of abandoned plans that no batch has covered since.
     """
 
     covered: Ranges = ()
@@ -32,11 +32,11 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         for ranges in (self.covered, self.lost, self.debt):
             ranges_from_wire(ranges)
         if subtract(self.lost, self.covered) or intersect(self.debt, self.covered):
-            raise ValueError("lost offsets have to be covered ones, and debt must not be")
+            raise ValueError("lost offsets must be covered, and debt must not be")
 
 
 class ClosedGeneration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an earlier incarnation of the topic was covered to when it was closed by a reset."""
+    """Coverage of an earlier incarnation of the topic when a reset closed it."""
 
     generation: int
     topic_id: str
@@ -50,7 +50,7 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         topic: the Kafka topic.
         cluster_id: of the Kafka cluster; information.
         topic_id: incarnation of the topic; empty on brokers without topic ids.
-        start: per partition where reading starts when nothing is known of it; one that is not named starts at 0.
+        start: per partition the offset where reading starts before anything is covered; 0 for a partition not listed.
         generation: how many resets there were.
         revision: how many times the marker was replaced.
         resolved: numbers of the batches folded into it.
@@ -75,15 +75,15 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             len(self.history) != self.generation
         ):
             raise ValueError(f"generation {self.generation} with {len(self.history)} closed ones, or not in order")
-        told: list[Mapping[int, object]] = [
+        by_partition: list[Mapping[int, object]] = [
             self.start,
             self.partitions,
             *(closed.partitions for closed in self.history),
         ]
-        if any(not 0 <= p <= MAX_PARTITION for known in told for p in known):
-            raise ValueError("a partition is no number of a Kafka partition")
+        if any(not 0 <= p <= MAX_PARTITION for mapping in by_partition for p in mapping):
+            raise ValueError(f"Kafka partitions are numbers from 0 to {MAX_PARTITION}")
         ranges_from_wire(self.resolved)
-        # Whoever walks through the log by these numbers has to come to their end.
+        # Readers iterate over the log by these numbers, so they have to be bounded.
         if self.resolved and not (self.resolved[0][0] >= 1 and self.resolved[-1][1] <= MAX_BATCH + 1):
             raise ValueError(f"batches are numbers from 1 to {MAX_BATCH}")
 
@@ -99,7 +99,7 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def debt(self) -> Offsets:
-        """Offsets that abandoned plans promised and nobody covered since."""
+        """Offsets that abandoned plans claimed and no batch has covered since."""
         return _offsets(self.partitions, "debt")
 
     def covered_in(self, generation: int) -> Offsets:
@@ -125,7 +125,7 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.resolved[-1][1] - 1 if self.resolved else 0
 
     def is_resolved(self, batch: int) -> bool:
-        """Whether the batch's decision is carried out and folded in."""
+        """Whether the batch is rolled forward and folded in."""
         return any(start <= batch < end for start, end in self.resolved)
 
 
@@ -134,10 +134,10 @@ def _offsets(partitions: dict[int, PartitionState], name: str) -> Offsets:
 
 
 def fold(marker: Marker, plan: Plan, manifest: Manifest) -> Marker:
-    """The marker after this decided batch. Pure, and independent of the order within a generation.
+    """Fold a decided batch into the marker. Pure, and independent of the order within a generation.
 
     Raises:
-        LogTamperedError: the batch is of another generation: there is a reset between it and the marker.
+        LogTamperedError: the batch is of another generation: a reset lies between it and the marker.
     """
     if plan.generation != marker.generation:
         raise LogTamperedError(
@@ -169,6 +169,6 @@ def fold(marker: Marker, plan: Plan, manifest: Manifest) -> Marker:
     partitions = {
         p: PartitionState(covered=covered[p], lost=lost[p], debt=debt[p]) for p in sorted({*covered, *lost, *debt})
     }
-    # Brokers may begin to tell topic ids: plans take them up, and all plans of a generation have the same one, or none.
+    # Brokers may begin to report topic ids: plans record them, and all plans of a generation have the same id, or none.
     topic_id = marker.topic_id or plan.topic_id
     return msgspec.structs.replace(marker, **step, topic_id=topic_id, partitions=partitions)

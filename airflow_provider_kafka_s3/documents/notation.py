@@ -1,4 +1,4 @@
-"""Offsets and batch numbers as one line of text, the way options of the command line take them."""
+"""Offsets and batch numbers as one line of text, as command line options take them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _NUMBER: Final = re.compile("[0-9]{1,19}")
 
 
 def format_offsets(offsets: Offsets) -> str:
-    """Offsets as an option has them: ``0:100-150,1:7-9``, the ends excluded."""
+    """Format offsets as an option value: ``0:100-150,1:7-9``, ends excluded."""
     return ",".join(f"{p}:{start}-{end}" for p, ranges in offsets.items() for start, end in ranges)
 
 
 def parse_offsets(text: str) -> Offsets:
-    """What :func:`format_offsets` wrote.
+    """Parse the text of :func:`format_offsets`.
 
     Raises:
-        ConfigurationError: it has another form.
+        ConfigurationError: the text has another form.
     """
     ranges: dict[int, list[tuple[int, int]]] = {}
     for part in text.split(","):
@@ -40,7 +40,7 @@ def parse_offsets(text: str) -> Offsets:
 
 
 def format_batches(batches: Iterable[int]) -> str:
-    """Numbers as an option has them: ``2,5-7``, both ends included."""
+    """Format batch numbers as an option value: ``2,5-7``, both ends included."""
     ranges: list[list[int]] = []
     for batch in sorted(set(batches)):
         if ranges and batch == ranges[-1][1] + 1:
@@ -51,10 +51,10 @@ def format_batches(batches: Iterable[int]) -> str:
 
 
 def parse_batches(text: str) -> list[tuple[int, int]]:
-    """What :func:`format_batches` wrote: the first and the last number of each range.
+    """Parse the text of :func:`format_batches` into the first and the last number of each range.
 
     Raises:
-        ConfigurationError: it has another form.
+        ConfigurationError: the text has another form.
     """
     ranges = []
     for part in text.split(","):

@@ -11,7 +11,7 @@ Ranges = tuple[tuple[int, int], ...]
 """Sorted, disjoint, coalesced ``[start, end)`` pairs."""
 
 _SHOWN: Final = 50
-"""Ranges that a text names at most."""
+"""Ranges in a text at most."""
 
 
 def coalesce(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -26,7 +26,7 @@ def coalesce(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def subtract(ranges: Ranges, taken: Ranges) -> Ranges:
-    """What of ``ranges`` is not in ``taken``."""
+    """The part of ``ranges`` that is not in ``taken``."""
     left: list[tuple[int, int]] = []
     taken_at = 0
     for start, end in ranges:
@@ -44,7 +44,7 @@ def subtract(ranges: Ranges, taken: Ranges) -> Ranges:
 
 
 def intersect(ranges: Ranges, other: Ranges) -> Ranges:
-    """What is in both."""
+    """The part that is in both."""
     both: list[tuple[int, int]] = []
     a = b = 0
     while a < len(ranges) and b < len(other):
@@ -74,12 +74,12 @@ class Offsets:
 
     @classmethod
     def from_wire(cls, wire: object) -> Offsets:
-        """Read ``{"0": [[100, 150]]}``; ValueError unless it is exactly in the form that :meth:`to_wire` writes."""
+        """Parse ``{"0": [[100, 150]]}``; ValueError unless it has exactly the form that :meth:`to_wire` writes."""
         if not isinstance(wire, dict):
             raise ValueError(f"offsets are a mapping of partitions to ranges, not {type(wire).__name__}")
         ranges: dict[int, Ranges] = {}
         for name, pairs in wire.items():
-            # Ten digits are enough for Kafka's 32 bits, and Python turns no text of thousands of them into a number.
+            # Ten digits are enough for Kafka's 32 bits, and Python refuses to convert thousands of digits.
             if not (isinstance(name, str) and len(name) <= 10 and name.isascii() and name.isdigit()) or (
                 str(int(name)) != name or int(name) >= 2**31
             ):
@@ -110,9 +110,9 @@ class Offsets:
 
     @property
     def count(self) -> int:
-        """How many offsets, over all partitions.
+        """Number of offsets, over all partitions.
 
-        No length: ``tuple(offsets)`` are its partitions, and Python would first make room for as many as the length.
+        Not ``__len__``: ``tuple(offsets)`` lists partitions, and Python would first allocate one item per offset.
         """
         return sum(end - start for ranges in self._ranges.values() for start, end in ranges)
 
@@ -145,7 +145,7 @@ class Offsets:
         return f"Offsets({self._ranges})"
 
     def __str__(self) -> str:
-        """As people read it: ``0: [100, 150), 1: [7, 9)``; the first ranges, if there are many."""
+        """For people: ``0: [100, 150), 1: [7, 9)``; only the first ranges, if there are many."""
         shown: list[str] = []
         room = _SHOWN
         for p, ranges in self.items():
@@ -162,7 +162,7 @@ NO_OFFSETS: Final = Offsets()
 
 
 def ranges_from_wire(pairs: object) -> Ranges:
-    """Read ``[[0, 5], [7, 9]]``; ValueError unless sorted, disjoint, coalesced and not negative."""
+    """Parse ``[[0, 5], [7, 9]]``; ValueError unless sorted, disjoint, coalesced and not negative."""
     if not isinstance(pairs, list | tuple):
         raise ValueError(f"ranges are a list of [start, end] pairs, not {type(pairs).__name__}")
     ranges: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Who lands a topic under one ``topics_dir``."""
+"""The owner document: the pipeline that lands a topic under one ``topics_dir``."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ __all__ = ["Owner", "decode_owner"]
 
 
 class Owner(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which pipeline a topic belongs to under one ``topics_dir``."""
+    """The pipeline that a topic belongs to under one ``topics_dir``."""
 
     pipeline: str
     topic: str
 
 
 def decode_owner(stored: bytes, key: str, where: str, *, topics_dir: str) -> Owner:
-    """Read who a topic belongs to.
+    """Decode an owner document.
 
     Args:
         stored: bytes of the document.
-        key: it lies at.
+        key: of the document.
         where: its address, for errors.
-        topics_dir: that it lies under.
+        topics_dir: of the document.
 
     Raises:
-        CorruptControlError: it is of another topic, or names what no pipeline or topic can be called.
+        CorruptControlError: it is of another topic, or holds an invalid name of a pipeline or topic.
     """
     owner, _ = decode(Owner, stored, where)
     try:

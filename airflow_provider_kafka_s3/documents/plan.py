@@ -1,4 +1,4 @@
-"""A plan: the pinned offset ranges, slices and layout of one batch, written once, before anything is read."""
+"""The plan of a batch: its pinned offset ranges, slices and layout, written once, before anything is read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 import msgspec
 
-from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH, MAX_PARTITION, Document, builtins, digest
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, Ranges
 from airflow_provider_kafka_s3.kafka.options import Isolation
+from airflow_provider_kafka_s3.version import __version__
 
 __all__ = [
     "MAX_SLICES",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 MAX_SLICES: Final = 200
-"""Slices of one Kafka partition in one batch at most: Spark plans a read of its own for each, one after the other."""
+"""Slices of one Kafka partition in one batch at most: Spark plans a separate read for each, one after the other."""
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, order=True):
@@ -50,19 +50,18 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         batch: its number, from 1, without gaps per topic.
         type: ``data``, or ``reset``: the barrier between two incarnations of a topic.
         topic: the Kafka topic.
-        topic_id: incarnation of the topic the offsets belong to; empty on brokers without topic ids.
-        generation: how many resets came before.
+        topic_id: incarnation of the topic that the offsets belong to; empty on brokers without topic ids.
+        generation: number of resets before it.
         run: key of the run that planned it.
-        tail: whether it goes on from the end of what is claimed (or pays debt), rather than filling history.
-        isolation: isolation level the end offsets were resolved with and the records are read with.
-        slices: what is read, ordered by id.
-        skipped: claimed, but gone by retention under the policy ``skip``.
-        layout: how the objects look; None for a reset.
-        layout_sha256: digest of the layout, as whoever planned it knew layouts; information.
-        start: of batch 1: where the partitions of the pipeline begin, as its marker has it; a marker that is lost is
-            built again with it. None of all others.
-        new_topic_id: the incarnation a reset turns to; None for data.
-        writer: versions of what planned it; information.
+        tail: whether it continues from the end of the claimed offsets (or covers debt), rather than filling history.
+        isolation: isolation level of the end offsets and of the read.
+        slices: offset ranges to read, ordered by id.
+        skipped: claimed offsets that retention deleted, under the policy ``skip``.
+        layout: layout of the objects; None for a reset.
+        layout_sha256: digest of the layout, computed by the version that planned it; information.
+        start: of batch 1: the marker's ``start``, from which a lost marker is rebuilt. None for all other batches.
+        new_topic_id: incarnation that a reset continues with; None for data.
+        writer: versions of the software that planned it; information.
     """
 
     batch: int
@@ -83,7 +82,7 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= MAX_BATCH or self.generation < 0:
-            raise ValueError(f"batch {self.batch}, generation {self.generation} cannot be")
+            raise ValueError(f"batch {self.batch}, generation {self.generation} is out of range")
         if [s.id for s in self.slices] != list(range(len(self.slices))):
             raise ValueError("slice ids are not 0, 1, 2, …")
         if (self.type == "data") != (self.layout is not None) or (self.type == "reset") != (
@@ -91,12 +90,10 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ):
             raise ValueError(f"type {self.type!r} does not go with its layout or new topic id")
         if (self.type == "data") != bool(self.slices or self.skipped):
-            raise ValueError("a plan of data claims offsets, and a reset none")
-        started = (self.start or {}).items()
-        if (self.start is not None and self.batch != 1) or any(
-            not 0 <= p <= MAX_PARTITION or o < 0 for p, o in started
-        ):
-            raise ValueError(f"batch {self.batch} cannot say that partitions begin at {self.start}")
+            raise ValueError("a plan of data claims offsets, and a reset claims none")
+        starts = (self.start or {}).items()
+        if (self.start is not None and self.batch != 1) or any(not 0 <= p <= MAX_PARTITION or o < 0 for p, o in starts):
+            raise ValueError(f"batch {self.batch} cannot have the start offsets {self.start}")
         if self.read.count != sum(s.end - s.start for s in self.slices) or self.read & self.skipped:
             raise ValueError("its slices overlap")
 
@@ -110,7 +107,7 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def claim(self) -> Offsets:
-        """The offsets that belong to this batch and to no other: those in its slices and those skipped."""
+        """The offsets that belong to this batch alone: those in its slices and those skipped."""
         return self.read | self.skipped if self.skipped else self.read
 
 
@@ -121,7 +118,7 @@ def layout_digest(layout: Layout) -> str:
 
 @functools.cache
 def writer_versions() -> str:
-    """Versions that decide about bytes: of this package and of what compresses."""
+    """Versions that the bytes depend on: of this package and of the compression library."""
     return f"airflow-provider-kafka-s3 {__version__}, isal {metadata.version('isal')}"
 
 
@@ -138,7 +135,7 @@ def cut_slices(offsets: Offsets, *, max_records: int) -> tuple[Slice, ...]:
 
 
 def first_slices(offsets: Offsets, *, max_records: int, most: int) -> Offsets:
-    """The lowest offsets of every partition that make at most ``most`` slices of ``max_records`` offsets."""
+    """The lowest offsets of every partition that fit into ``most`` slices of ``max_records`` offsets."""
     kept: dict[int, list[tuple[int, int]]] = {}
     for partition, ranges in offsets.items():
         room = most
@@ -152,9 +149,9 @@ def first_slices(offsets: Offsets, *, max_records: int, most: int) -> Offsets:
 
 
 def fair_share(offsets: Offsets, limit: int) -> Offsets:
-    """The lowest offsets of every partition, ``limit`` in all, shared evenly.
+    """The lowest offsets of every partition, ``limit`` in total, shared evenly.
 
-    What a small partition leaves of its share goes to the others.
+    The part of a share that a small partition does not use goes to the others.
     """
     sizes = {p: sum(b - a for a, b in ranges) for p, ranges in offsets.items()}
     if sum(sizes.values()) <= limit:
@@ -162,7 +159,7 @@ def fair_share(offsets: Offsets, limit: int) -> Offsets:
     shares: dict[int, int] = {}
     left = limit
     for rank, partition in enumerate(sorted(sizes, key=lambda p: (sizes[p], p))):
-        # What cannot be divided evenly goes to the first of the partitions that can use it.
+        # The remainder of the division goes to the first partitions that can use it.
         share = min(sizes[partition], -(-left // (len(sizes) - rank)))
         shares[partition] = share
         left -= share

@@ -1,7 +1,7 @@
-"""Who planned a batch: a process and a task. A planner that certainly lives no more is not waited for.
+"""The planner of a batch: a process and a task. A run does not wait for a planner that has certainly ended.
 
-This is thrift. A planner that is taken for dead by mistake costs the same work twice, and nothing else: one of the two
-decides the batch.
+This only saves work. If a running planner is taken for ended by mistake, the same work is done twice, and nothing else:
+one of the two decides the batch.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ T = TypeVar("T")
 _PROC: Final = Path("/proc")
 _STATE: Final = 0
 _STARTED: Final = 19
-"""Of the fields of ``/proc/<pid>/stat`` behind the name: the third and the twenty-second of all."""
+"""Indexes among the fields of ``/proc/<pid>/stat`` after the name: fields 3 and 22 of the file."""
 
 
 class PlannerProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A process, told apart from all others, those of other containers and of other boots included.
+    """Identity of a process, unique across containers and boots.
 
     Attributes:
         host: name of the host, which containers may share.
-        boot: id of the boot of its kernel.
-        pid_namespace: that its number belongs to.
-        pid: its number.
-        started: clock ticks after the boot; numbers of processes are used again.
+        boot: boot id of the kernel.
+        pid_namespace: namespace of the process id.
+        pid: process id.
+        started: start time in clock ticks after the boot; process ids are reused.
     """
 
     host: str
@@ -43,7 +43,7 @@ class PlannerProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def __post_init__(self) -> None:
         if not 0 < self.pid < 2**31:
-            raise ValueError(f"{self.pid} is no number of one process")
+            raise ValueError(f"{self.pid} is not a process id")
 
 
 class PlannerTask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,26 +56,26 @@ class PlannerTask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 TaskHasEnded = Callable[[PlannerTask], bool | None]
-"""Whether Airflow has the task as not running; None: it does not say."""
+"""Whether Airflow's state of the task is other than running; None if unknown."""
 
 
 def planner_stamp(task: PlannerTask | None) -> dict[str, Any]:
-    """What a plan says about this process, and the task it runs for."""
-    found = {"process": _this_process(), "task": task}
-    return {name: msgspec.to_builtins(value) for name, value in found.items() if value is not None}
+    """The fields of a plan that identify this process and its task."""
+    fields = {"process": _this_process(), "task": task}
+    return {name: msgspec.to_builtins(value) for name, value in fields.items() if value is not None}
 
 
-def planner_of(beside: Mapping[str, Any]) -> tuple[PlannerProcess | None, PlannerTask | None]:
-    """Read what :func:`planner_stamp` wrote; None for what is not there, or is not exactly right.
+def planner_of(envelope: Mapping[str, Any]) -> tuple[PlannerProcess | None, PlannerTask | None]:
+    """Parse the fields of :func:`planner_stamp`; None for a field that is missing or invalid.
 
     Args:
-        beside: what stands beside a plan.
+        envelope: of a plan.
     """
-    return _convert(beside.get("process"), PlannerProcess), _convert(beside.get("task"), PlannerTask)
+    return _convert(envelope.get("process"), PlannerProcess), _convert(envelope.get("task"), PlannerTask)
 
 
 def process_is_gone(process: PlannerProcess) -> bool | None:
-    """Whether a process has ended; None if it cannot be told from here: it is of another host, container or boot."""
+    """Whether a process has ended; None if unknown, since it is of another host, container or boot."""
     here = _this_process()
     if here is None or (process.host, process.boot, process.pid_namespace) != (
         here.host,
@@ -98,7 +98,7 @@ def process_is_gone(process: PlannerProcess) -> bool | None:
 
 
 def _this_process() -> PlannerProcess | None:
-    """This process; None where the kernel does not show what tells it apart, as outside Linux."""
+    """This process; None where the kernel does not expose its identity, as outside Linux."""
     pid = os.getpid()
     try:
         if (_PROC / "self").readlink().name != str(pid):

@@ -1,1 +1,1 @@
-"""What is known of a topic, without changing anything: status, lag, and landed objects read back."""
+"""Read-only views of a topic: status, lag, and verification of landed objects."""

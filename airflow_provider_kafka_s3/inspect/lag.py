@@ -1,4 +1,4 @@
-"""What a sensor waits for: records beyond the stored offsets, and the end of a window. Nothing is written."""
+"""The conditions of the sensors: lag behind the topic, and the end of a window. Nothing is written."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ __all__ = ["WindowState", "lag", "window_state"]
 
 
 def lag(log: TopicLog, source: Source, isolation: Isolation) -> int:
-    """How many offsets an incremental run would land now.
+    """Number of offsets that an incremental run would land now.
 
-    Offsets and not records: transaction markers and what compaction removed have offsets, too. What retention deleted
-    before it was landed counts, so that a run begins and tells of it. A topic without stored offsets counts as a whole.
+    It counts offsets, not records: transaction markers and compacted records have offsets as well. Offsets that
+    retention deleted before they were landed count, so that a run starts and reports them. A topic without stored
+    offsets counts as a whole.
 
     Args:
         log: of the topic.
         source: the cluster.
-        isolation: of the run that will read them.
+        isolation: isolation level of the run that will read them.
 
     Raises:
-        TerminalError: a run would fail as well: there is no such topic, it is another one than was landed, …
-        TransientError: ask again later.
+        TerminalError: a run would fail as well: there is no such topic, it was created again, …
+        TransientError: try again later.
     """
     topic = log.topic
     partitions = source.describe(topic).partitions
     ends = source.ends(topic, partitions, isolation)
     view = log.view() if log.read_marker() is not None else None
     if view is None or view.open_reset is not None:
-        # The first run, or the one that carries out the reset, begins with what is there.
+        # The first run, or the one that completes the reset, starts at the first offset in Kafka.
         starts = source.earliest(topic, partitions)
         return sum(max(0, ends[p] - starts[p]) for p in partitions)
     require_topic_id(source, log, view.topic_id, cluster_id=view.marker.cluster_id)
@@ -46,11 +47,11 @@ def lag(log: TopicLog, source: Source, isolation: Isolation) -> int:
 
 @dataclass(frozen=True)
 class WindowState:
-    """How far the partitions of a topic are, as their numbers.
+    """The partitions of a topic by their state at the end of a window.
 
     Attributes:
-        passed: they hold a record from after the window, and all before it can be read.
-        quiet: they hold none, and the time to wait for one is over.
+        passed: partitions with a record from after the window, all of whose earlier records can be read.
+        quiet: partitions without such a record, when the time to wait for one is over.
         open: all others.
     """
 
@@ -67,24 +68,24 @@ class WindowState:
 def window_state(
     source: Source, topic: str, end: int, *, isolation: Isolation, overdue: bool, now_ms: int
 ) -> WindowState:
-    """Which partitions of a topic have passed the end of a window.
+    """Check which partitions of a topic have passed the end of a window.
 
     Args:
         source: the cluster.
         topic: name of the topic.
-        end: of the window, in epoch milliseconds; the first moment that is not in it.
-        isolation: of the run that will read the window: with ``read_committed`` a transaction that is still open and
-            may hold records of the window keeps a partition open.
-        overdue: whether a partition without a younger record counts as quiet by now.
-        now_ms: the time, in milliseconds since the epoch. A record of the future does not show that time has passed.
+        end: end of the window in epoch milliseconds, excluded.
+        isolation: isolation level of the run that will read the window: with ``read_committed`` an open transaction
+            that may hold records of the window keeps a partition open.
+        overdue: whether a partition without a record from after the window counts as quiet by now.
+        now_ms: the current time, in milliseconds since the epoch. A record from the future does not close a window.
 
     Raises:
-        TerminalError: there is no such topic, or it cannot be asked.
-        TransientError: ask again later.
+        TerminalError: there is no such topic, or access is denied.
+        TransientError: try again later.
     """
     partitions = source.describe(topic).partitions
     young = source.at_timestamp(topic, partitions, end)
-    # Asked after the timestamps: what was readable then is readable now.
+    # Requested after the timestamps: offsets that were readable then are readable now.
     readable = source.ends(topic, partitions, isolation)
     written = readable if isolation == "read_uncommitted" else source.ends(topic, partitions, "read_uncommitted")
     passed, quiet, still_open = [], [], []

@@ -1,7 +1,8 @@
-"""What is known of a topic, for people: how far it is landed, what is open and who planned it, what it holds."""
+"""Status of a topic, for people: its coverage, its open batches and their planners, its latest batches."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,14 +29,14 @@ class BatchStatus:
 
     Attributes:
         batch: its number.
-        state: ``planned``: not decided; ``decided``: to be committed, and not complete; ``committed``: complete;
-            ``abandoned`` and ``reset`` as they say.
+        state: ``planned``: undecided; ``decided``: to be committed, not complete; ``committed``: complete;
+            ``abandoned``; ``reset``.
         run: key of the run that planned it.
         planned_by: try, host and time of the plan.
-        tail: whether it goes on from the end of what was known then, rather than filling history.
-        offsets: that it claims.
-        objects: of a commit.
-        records: of a commit.
+        tail: whether it continues from the end of the claimed offsets, rather than filling history.
+        offsets: claimed offsets.
+        objects: number of objects of a commit.
+        records: number of records of a commit.
         size: bytes of a commit.
         reason: why it was abandoned, and by whom.
     """
@@ -59,14 +60,14 @@ class PartitionStatus:
     Attributes:
         partition: its number.
         stored: one past the highest committed offset; None if there is none.
-        gaps: offsets between known ones that are neither committed nor claimed nor owed: history that no run landed.
+        gaps: offsets between covered, owed or claimed ones that are none of these: history that no run landed.
         lost: accepted gaps.
-        debt: offsets that abandoned batches promised and nobody landed since.
+        debt: offsets that abandoned batches claimed and no batch has covered since.
         open: offsets that open batches claim.
-        log_start: first offset that Kafka still has; None if Kafka was not asked.
-        log_end: one past the last offset that can be read; None if Kafka was not asked.
-        lag: how many offsets an incremental run would land; None if Kafka was not asked.
-        gone: how many of them Kafka no longer has; None if Kafka was not asked.
+        log_start: first offset that Kafka still has; None without Kafka.
+        log_end: one past the last readable offset; None without Kafka.
+        lag: number of offsets that an incremental run would land; None without Kafka.
+        gone: number of these that Kafka no longer has; None without Kafka.
     """
 
     partition: int
@@ -88,11 +89,11 @@ class TopicStatus:
     Attributes:
         pipeline: its name.
         topic: its name.
-        generation: how many resets there were.
+        generation: number of resets.
         topic_id: incarnation that the stored offsets belong to.
-        live_topic_id: of the topic in Kafka; None if Kafka was not asked, or has no topic ids.
-        batches: how many are resolved.
-        open: batches that are not.
+        live_topic_id: id of the topic in Kafka; None without Kafka, or if it has no topic ids.
+        batches: number of resolved batches.
+        open: batches that are not resolved.
         last: the latest batches, open or not, ascending.
         partitions: see :class:`PartitionStatus`.
     """
@@ -109,17 +110,17 @@ class TopicStatus:
 
     @property
     def recreated(self) -> bool:
-        """Whether the live topic is another one than was landed."""
+        """Whether the live topic is not the landed one."""
         return bool(self.topic_id and self.live_topic_id and self.topic_id != self.live_topic_id)
 
     @property
     def lag(self) -> int | None:
-        """Over all partitions."""
-        known = [p.lag for p in self.partitions if p.lag is not None]
-        return sum(known) if known else None
+        """Lag of all partitions."""
+        lags = [p.lag for p in self.partitions if p.lag is not None]
+        return sum(lags) if lags else None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values; ranges are ``[start, end]``, the end excluded."""
+        """The status as plain JSON values; ranges are ``[start, end]``, the end excluded."""
         return {
             "pipeline": self.pipeline,
             "topic": self.topic,
@@ -145,7 +146,7 @@ def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None =
     Args:
         store: the bucket.
         topics_dir: prefix of all keys.
-        pipeline: only of this one.
+        pipeline: only topics of this pipeline.
     """
 
     def read(info: ObjectInfo) -> list[tuple[str, str]]:
@@ -155,24 +156,24 @@ def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None =
         owner = decode_owner(stored.body, info.key, store.url(info.key), topics_dir=topics_dir)
         return [(owner.pipeline, owner.topic)] if pipeline in (None, owner.pipeline) else []
 
-    there = in_threads(read, store.list(keys.owners_prefix(topics_dir)), threads=16)
-    return sorted(found for owners in there for found in owners)
+    owners = in_threads(read, store.list(keys.owners_prefix(topics_dir)), threads=16)
+    return sorted(itertools.chain.from_iterable(owners))
 
 
 def topic_status(
     topic_log: TopicLog, source: Source | None, *, last: int = 10, isolation: Isolation = "read_committed"
 ) -> TopicStatus | None:
-    """Look at a topic; None if it was never landed. Nothing is written.
+    """Status of a topic; None if it was never landed. Nothing is written.
 
     Args:
         topic_log: of the topic.
-        source: Kafka, for the lag; None: not asked.
-        last: how many of the latest batches to read; each may have a large manifest.
-        isolation: of the reader whose end counts.
+        source: Kafka, for the lag; None: no lag.
+        last: number of the latest batches to read; each may have a large manifest.
+        isolation: isolation level of the end offsets.
 
     Raises:
-        TerminalError: documents cannot be trusted, or Kafka or the store refuse.
-        TransientError: ask again later.
+        TerminalError: documents cannot be trusted, or Kafka or the store refuses a request.
+        TransientError: try again later.
     """
     if topic_log.read_marker() is None and topic_log.read_plan(1) is None:
         return None
@@ -234,13 +235,13 @@ def _partitions(
     if source is not None:
         info = source.describe(topic_log.topic)
         live = info.topic_id
-        # Offsets of another incarnation compare with nothing.
+        # Offsets of another incarnation cannot be compared.
         if not view.topic_id or live == view.topic_id:
             earliest = source.earliest(topic_log.topic, info.partitions)
             ends = source.ends(topic_log.topic, info.partitions, isolation)
     behind = incremental_target(view, ends)
     gone = behind & Offsets({p: [(0, start)] for p, start in earliest.items()})
-    found = [
+    partitions = [
         PartitionStatus(
             partition=p,
             stored=marker.covered.end(p),
@@ -255,7 +256,7 @@ def _partitions(
         )
         for p in sorted({*known, *marker.start, *ends})
     ]
-    return live, tuple(found)
+    return live, tuple(partitions)
 
 
 def _size(ranges: Ranges) -> int:

@@ -1,1 +1,1 @@
-"""What a person decides when runs cannot go on by themselves: abandon, accept losses, reset, recover, repair, clean."""
+"""Manual operations for topics whose runs cannot continue: abandon, accept losses, reset, recover, repair, clean."""

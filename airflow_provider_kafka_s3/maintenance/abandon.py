@@ -1,4 +1,4 @@
-"""Abandon an undecided batch. Safe beside any number of running drivers, and harmless when repeated."""
+"""Abandon an undecided batch. Safe while any number of drivers run, and harmless when repeated."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ __all__ = ["abandon"]
 def abandon(
     committer: Committer, batch: int, *, release: Literal["debt", "lost"], reason: str, operator: str
 ) -> Manifest:
-    """Give an undecided batch up.
+    """Abandon an undecided batch.
 
     Args:
         committer: of the topic.
         batch: its number.
-        release: ``debt``: its offsets are planned again, with the configuration of then; ``lost``: the gap is accepted.
-        reason: why, for the record.
-        operator: who says so, for the record.
+        release: ``debt``: its offsets are planned again, with the configuration of that time; ``lost``: the gap is
+            accepted.
+        reason: reason, for the record.
+        operator: person who abandons it, for the record.
 
     Raises:
         ConfigurationError: the batch is committed already and can only be rolled forward.

@@ -1,4 +1,4 @@
-"""Record objects and offsets as lost. Safe beside any number of running drivers, and harmless when repeated."""
+"""Record objects and offsets as lost. Safe while any number of drivers run, and harmless when repeated."""
 
 from __future__ import annotations
 
@@ -29,43 +29,43 @@ def accept_loss(
     Args:
         committer: of the topic.
         batch: its number.
-        reason: why, for the record.
-        operator: who says so, for the record.
-        other_cluster: the cluster that was landed is gone for good: what another one does not have is lost, too.
+        reason: reason, for the record.
+        operator: person who accepts the loss, for the record.
+        other_cluster: the landed cluster is gone for good: records that this one does not have are lost, too.
 
     Returns:
-        The keys that are accepted as lost, recorded in an amend; empty if all could be completed after all, or the
-        batch was complete already.
+        The keys accepted as lost, recorded in an amend; empty if all objects could be completed, or the batch was
+        complete already.
 
     Raises:
-        ConfigurationError: the batch is not committed; or objects are lost, and the cluster is not the one that was
-            landed. Nothing was recorded.
+        ConfigurationError: the batch is not committed; or objects are lost, and this is not the landed cluster. Nothing
+            was recorded.
         BatchLossError: objects are not lost, but can only be written by another installation. Nothing was recorded.
-        KafkaS3Error: something went wrong with an object that may not be lost; all others were seen to first.
+        KafkaS3Error: an object that may not be lost failed; all others were processed first.
     """
     plan, decision = require_committed(committer, batch)
-    done = committer.objects.complete(plan, decision, accepting=True)
-    if done is None:
+    completed = committer.objects.complete(plan, decision, accepting=True)
+    if completed is None:
         return ()
-    lost, errors = done
+    lost, errors = completed
     raise_first(errors)
-    if elsewhere := [one for one in lost if one.elsewhere]:
+    if rebuildable := [one for one in lost if one.rebuildable]:
         raise BatchLossError(
-            f"not all that batch {batch} of topic {plan.topic!r} lacks is lost. Nothing was recorded: "
-            f"{elsewhere[0].why}. Objects that it could write: "
-            f"{few([committer.store.url(one.entry.key) for one in elsewhere])}"
+            f"not all missing objects of batch {batch} of topic {plan.topic!r} are lost. Nothing was recorded: "
+            f"{rebuildable[0].why}. Objects that it could write: "
+            f"{few([committer.store.url(one.entry.key) for one in rebuildable])}"
         )
     if lost and not other_cluster:
         _require_cluster(committer, batch)
     recorded = record_gone(committer, batch, {one.entry.key for one in lost}, reason=reason, operator=operator)
     committer.objects.abort_refused(lost)
-    # Every other object was seen just now, so nothing has to be looked at again.
+    # Every other object was checked just now, so the batch can be resolved.
     committer.resolve(plan, decision)
     return recorded
 
 
 def _require_cluster(committer: Committer, batch: int) -> None:
-    """What a cluster does not have that was never landed is not lost."""
+    """Refuse another cluster than the landed one: records that it does not have are not lost."""
     topic, landed = committer.log.topic, committer.log.require_marker()[0].cluster_id
     try:
         live = committer.source.describe(topic).cluster_id
@@ -76,51 +76,51 @@ def _require_cluster(committer: Committer, batch: int) -> None:
         topic,
         landed,
         live,
-        f"The other cluster may have what batch {batch} lacks. Nothing was recorded. Correct the Kafka connection. If "
-        f"that cluster is gone for good: {gone}",
+        f"The other cluster may have the missing records of batch {batch}. Nothing was recorded. Correct the Kafka "
+        f"connection. If that cluster is gone for good: {gone}",
     )
 
 
 def accept_deleted(committer: Committer, batch: int, *, reason: str, operator: str) -> tuple[str, ...]:
-    """Record that the objects which are gone from a completed batch stay away: runs no longer miss them.
+    """Accept that the missing objects of a complete batch stay gone: runs no longer report them.
 
     Returns:
-        The keys that are recorded now; empty if all objects are there, or recorded before.
+        The newly recorded keys; empty if no object is missing, or all were recorded before.
 
     Raises:
         ConfigurationError: the batch is not complete.
-        ForeignObjectError: a key holds something else.
+        ForeignObjectError: a key holds an object that the batch did not write.
     """
     plan, decision = require_committed(committer, batch)
     if not committer.log.require_marker()[0].is_resolved(batch):
         raise ConfigurationError(
-            f"batch {batch} of topic {plan.topic!r} is not complete: what is absent may still come. Complete it: "
+            f"batch {batch} of topic {plan.topic!r} is not complete: absent objects may still appear. Complete it: "
             f"{committer.log.remedies.recover()}"
         )
     intact = committer.objects.are_intact(plan, decision.objects)
-    absent = {entry.key for entry, there in zip(decision.objects, intact, strict=True) if not there}
+    absent = {entry.key for entry, exists in zip(decision.objects, intact, strict=True) if not exists}
     return record_gone(committer, batch, absent, reason=reason, operator=operator)
 
 
 def record_gone(committer: Committer, batch: int, gone: Set[str], *, reason: str, operator: str) -> tuple[str, ...]:
-    """Write down that objects of a committed batch stay away.
+    """Record in an amend that objects of a committed batch stay gone.
 
     Args:
         committer: of the topic.
         batch: its number.
         gone: keys of its objects.
-        reason: why, for the record.
-        operator: who says so, for the record.
+        reason: reason, for the record.
+        operator: person who accepts it, for the record.
 
     Returns:
-        The keys that are recorded now, not before.
+        The newly recorded keys.
     """
     recorded: set[str] = set()
     while True:
         accepted, number = committer.log.amended_keys(batch)
         if not (left := gone - accepted):
             return tuple(sorted(recorded))
-        # Somebody else may take the number with other keys.
+        # Another process may take the number with other keys.
         committer.log.create_amend(
             Amend(batch=batch, keys=tuple(sorted(left)), reason=reason, operator=operator), number
         )
@@ -131,12 +131,12 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
     """Record offsets as lost that retention deleted before any batch claimed them.
 
     Returns:
-        The offsets that are recorded now; those that are covered already are left as they are.
+        The newly recorded offsets; covered ones are not changed.
 
     Raises:
         ConfigurationError: Kafka still has some of them, an open batch claims them, or others below them were never
             landed and would be left out. Nothing was changed.
-        TopicRecreatedError: the topic is another one by now.
+        TopicRecreatedError: the topic was deleted and created again.
     """
     topic_log, source, topic = committer.log, committer.source, committer.log.topic
     run = f"operator:{operator}:{uuid.uuid4()}"
@@ -153,24 +153,24 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
         if held := left - Offsets({p: [(0, earliest[p])] for p in left}):
             raise ConfigurationError(
                 f"topic {topic!r}: offsets {held} are not gone, Kafka has them or will have them (the log starts at "
-                f"{earliest}); nothing was recorded. Name only offsets below that"
+                f"{earliest}); nothing was recorded. Give only offsets below that"
             )
         if claimed := left & view.claims:
             owners = [n for n, plan in sorted(view.open_plans.items()) if plan.claim & claimed]
             raise ConfigurationError(
-                f"topic {topic!r}: offsets {claimed} belong to open batches {owners}; nothing was recorded. Give these "
-                f"up first: {', '.join(topic_log.remedies.abandon(n) for n in owners)}"
+                f"topic {topic!r}: offsets {claimed} belong to open batches {owners}; nothing was recorded. Abandon "
+                f"these first: {', '.join(topic_log.remedies.abandon(n) for n in owners)}"
             )
         begin = untouched(view, left)
         if between := Offsets({p: [(begin[p], left.end(p) or 0)] for p in left}) - left:
             raise ConfigurationError(
-                f"topic {topic!r}: offsets {between} lie below these and were never landed; runs would go on behind "
+                f"topic {topic!r}: offsets {between} lie below these and were never landed; runs would continue after "
                 f"them and leave them out. Nothing was recorded. Accept all of them: "
                 f"{topic_log.remedies.accept_gone(left | between)}"
             )
         claim, tail = next_claim(view, left, max_records=None)
         layout = topic_log.last_layout(view.next)
-        # No plan without the record of its run, as in every run.
+        # As in every run, the run record is created before the plan.
         topic_log.create_run(
             RunRecord(
                 run=run,
@@ -206,31 +206,30 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
 
 @dataclass(frozen=True)
 class Absent:
-    """Keys of a committed batch that are not there and not accepted as lost.
+    """Keys of a committed batch that are absent and not accepted as lost.
 
     Attributes:
         gone: without an upload that could be completed.
-        waiting: with a pending upload; whether the store completes it, only Complete shows.
+        pending: with a pending upload; whether the store completes it is unknown until Complete.
     """
 
     gone: tuple[str, ...]
-    waiting: tuple[str, ...]
+    pending: tuple[str, ...]
 
 
 def absent(committer: Committer, batch: int) -> Absent:
-    """What of a committed batch is absent; nothing is changed.
+    """The absent objects of a committed batch; nothing is changed.
 
     Raises:
         ConfigurationError: the batch is not committed.
-        ForeignObjectError: a key holds something else.
+        ForeignObjectError: a key holds an object that the batch did not write.
     """
     plan, decision = require_committed(committer, batch)
     accepted = committer.log.amended_keys(batch)[0]
     intact = committer.objects.are_intact(plan, decision.objects)
-    left = [e for e, there in zip(decision.objects, intact, strict=True) if not there and e.key not in accepted]
+    left = [e for e, exists in zip(decision.objects, intact, strict=True) if not exists and e.key not in accepted]
     pending = committer.parallel(lambda entry: committer.store.upload_exists(entry.key, entry.upload_id), left)
-    found = list(zip(left, pending, strict=True))
     return Absent(
-        gone=tuple(entry.key for entry, waits in found if not waits),
-        waiting=tuple(entry.key for entry, waits in found if waits),
+        gone=tuple(entry.key for entry, is_pending in zip(left, pending, strict=True) if not is_pending),
+        pending=tuple(entry.key for entry, is_pending in zip(left, pending, strict=True) if is_pending),
     )

@@ -1,7 +1,7 @@
-"""Abort uploads that nobody can complete any more, where the bucket has no lifecycle rule that does it.
+"""Abort uploads that cannot be completed any more, for buckets without a lifecycle rule that does so.
 
-An upload is kept as long as a batch may need it: one that the decision of an open batch lists has to be completed, and
-one at a key that an undecided batch would make may be in the hands of a driver that is alive.
+An upload is kept as long as a batch may need it: one listed in the decision of an open batch has to be completed, and
+one at a key of an undecided batch may belong to a running driver.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_provider_kafka_s3.storage.port import PendingUpload
 __all__ = ["DEFAULT_AGE", "Garbage", "collect", "find_garbage"]
 
 DEFAULT_AGE: Final = 7 * 86_400.0
-"""Seconds: as the bucket's lifecycle rule should have it."""
+"""Seconds; the same as recommended for the bucket's lifecycle rule."""
 
 _LEAST_AGE: Final = 86_400.0
 
@@ -36,11 +36,11 @@ class Garbage:
     """Pending uploads below the data prefix of a topic.
 
     Attributes:
-        garbage: that nobody needs: old enough, and of no open batch.
-        needed: that an open batch may need.
-        young: younger than asked for; not looked at further.
-        foreign: that are not named as this topic's objects are, or lie in the folder of a topic below it; not ours to
-            abort.
+        garbage: old enough, and of no open batch.
+        needed: those that an open batch may need.
+        young: younger than the given age; not examined further.
+        foreign: those whose key is not one of this topic's objects, or lies in the folder of a topic below it; never
+            aborted.
     """
 
     garbage: tuple[PendingUpload, ...]
@@ -50,33 +50,33 @@ class Garbage:
 
 
 def find_garbage(topic_log: TopicLog, *, now: float, older_than: float = DEFAULT_AGE) -> Garbage:
-    """Sort a topic's pending uploads; nothing is changed.
+    """Classify a topic's pending uploads; nothing is changed.
 
     Args:
         topic_log: of the topic.
         now: epoch seconds. S3 refuses requests of machines whose clock is wrong by more than minutes.
-        older_than: seconds since the store began an upload, by its own clock.
+        older_than: minimum age of an upload in seconds, by the store's clock.
 
     Raises:
         ConfigurationError: ``older_than`` is less than a day.
-        ControlError: the log cannot be trusted, so nobody knows what is needed.
+        ControlError: the log cannot be trusted, so it is unknown which uploads are needed.
     """
     if older_than < _LEAST_AGE:
         raise ConfigurationError(
-            f"uploads younger than a day may belong to a job that is running; {older_than / 86_400:.1f} days is too few"
+            f"uploads younger than a day may belong to a running job; {older_than / 86_400:.1f} days is too short"
         )
     if topic_log.read_marker() is None and topic_log.read_plan(1) is None:
         return Garbage((), (), (), ())
     layouts = _layouts(topic_log)
-    # Before the open batches: whatever is planned or decided meanwhile is seen below.
+    # Listed before the open batches are read: a batch that is planned or decided in between is seen below.
     prefixes = sorted({keys.data_prefix(layout, topic_log.topic) for layout in layouts})
     pending = {upload.upload_id: upload for prefix in prefixes for upload in topic_log.store.pending_uploads(prefix)}
     young = {i for i, upload in pending.items() if now - upload.initiated < older_than}
     old = {i: upload for i, upload in pending.items() if i not in young}
     named = {i: upload.key for i, upload in old.items() if _named_by(layouts, topic_log.topic, upload.key)}
-    # Objects of another pipeline's topic of this name, whose topics_dir lies in this topic's folder, are named alike.
-    others = of_inner_topics(topic_log.store, prefixes, named.values())
-    foreign = {i for i in old if i not in named or named[i] in others}
+    # Another pipeline's topic of the same name, whose topics_dir lies in this topic's folder, has keys of this form.
+    inner = of_inner_topics(topic_log.store, prefixes, named.values())
+    foreign = {i for i in old if i not in named or named[i] in inner}
     needed: set[str] = set()
     for batch, plan in sorted(topic_log.view().open_plans.items()):
         needed |= _needed(plan, topic_log.read_manifest(batch), old)
@@ -89,24 +89,24 @@ def find_garbage(topic_log: TopicLog, *, now: float, older_than: float = DEFAULT
 
 
 def collect(topic_log: TopicLog, garbage: Garbage) -> None:
-    """Abort what :func:`find_garbage` found; what the store does not abort is logged."""
+    """Abort the garbage of :func:`find_garbage`; uploads that the store does not abort are logged."""
     topic_log.store.abort_uploads([(upload.key, upload.upload_id) for upload in garbage.garbage])
 
 
 def _layouts(topic_log: TopicLog) -> list[Layout]:
-    """All layouts that the topic's batches were planned with."""
+    """All layouts of the topic's batches."""
 
     def layout(batch: int) -> Layout | None:
         plan, _ = topic_log.require_plan(batch)
         topic_log.forget(batch)
         return plan.layout
 
-    found: dict[Layout | None, None] = {}
+    layouts: dict[Layout | None, None] = {}
     upcoming = topic_log.view().next
-    # Some at a time: the first that is not there ends it, whatever number the marker says is the last.
+    # In blocks, so that a missing plan ends the loop, however high the last number in the marker is.
     for first in range(1, upcoming, _PLANS_AT_ONCE):
-        found |= dict.fromkeys(in_threads(layout, range(first, min(first + _PLANS_AT_ONCE, upcoming)), threads=16))
-    return [layout for layout in found if layout is not None]
+        layouts |= dict.fromkeys(in_threads(layout, range(first, min(first + _PLANS_AT_ONCE, upcoming)), threads=16))
+    return [layout for layout in layouts if layout is not None]
 
 
 def _named_by(layouts: Sequence[Layout], topic: str, key: str) -> bool:
@@ -119,14 +119,14 @@ def _needed(plan: Plan, decision: Manifest | None, uploads: dict[str, PendingUpl
         return {entry.upload_id for entry in decision.objects} & uploads.keys()
     if plan.layout is None:
         return set()
-    found = set()
+    needed = set()
     for upload_id, upload in uploads.items():
-        named = keys.parse_data_key(plan.layout, plan.topic, upload.key)
-        if named is not None and named[2] == plan.generation:
-            partition, offset, _ = named
+        parsed = keys.parse_data_key(plan.layout, plan.topic, upload.key)
+        if parsed is not None and parsed[2] == plan.generation:
+            partition, offset, _ = parsed
             if plan.claim & Offsets({partition: [(offset, offset + 1)]}):
-                found.add(upload_id)
-    return found
+                needed.add(upload_id)
+    return needed
 
 
 def _sorted(uploads: Iterable[PendingUpload]) -> tuple[PendingUpload, ...]:

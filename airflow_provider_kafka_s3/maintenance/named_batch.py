@@ -1,4 +1,4 @@
-"""The batch that a command names."""
+"""Lookup of a batch by the number given to a command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["require_committed", "require_plan"]
 
 
 def require_plan(committer: Committer, batch: int) -> Plan:
-    """The plan of a batch that a person named.
+    """The plan of a batch that must exist.
 
     Raises:
         ConfigurationError: there is no such batch.
@@ -26,7 +26,7 @@ def require_plan(committer: Committer, batch: int) -> Plan:
 
 
 def require_committed(committer: Committer, batch: int) -> tuple[Plan, Manifest]:
-    """The plan and the decision of a committed batch that a person named.
+    """The plan and the decision of a batch that must be committed.
 
     Raises:
         ConfigurationError: there is no such batch, it is undecided, or it is not committed.
@@ -35,7 +35,7 @@ def require_committed(committer: Committer, batch: int) -> tuple[Plan, Manifest]
     decision = committer.log.read_manifest(batch)
     if decision is None:
         raise ConfigurationError(
-            f"batch {batch} of topic {plan.topic!r} is not decided, so it has lost nothing yet; abandon it instead: "
+            f"batch {batch} of topic {plan.topic!r} is not decided, so nothing of it is lost yet; abandon it instead: "
             f"{committer.log.remedies.abandon(batch)}"
         )
     if decision.status != "commit":

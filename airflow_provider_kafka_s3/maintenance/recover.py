@@ -1,4 +1,4 @@
-"""Finish every open batch, and land what abandoned batches owe, without Spark."""
+"""Complete every open batch, and land the debt of abandoned batches, without Spark."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def recover(
     records_per_slice: int = 1_000_000,
     wait: float = 0.0,
 ) -> Recovered:
-    """Finish every open batch and land every offset that abandoned batches owe.
+    """Complete every open batch and land the debt of abandoned batches.
 
     Args:
         committer: of the topic.
-        operator: who asks, for the record.
-        on_data_loss: offsets that are gone from Kafka: an error, or a recorded gap.
-        records_per_slice: offsets of one slice of new batches at most; each is read by one thread.
-        wait: seconds to let the run that planned a batch decide it, before its work is done again.
+        operator: person who runs it, for the record.
+        on_data_loss: policy for offsets that are gone from Kafka: an error, or a recorded gap.
+        records_per_slice: offsets of one slice of new batches at most; each slice is read by one thread.
+        wait: seconds to wait for the run that planned a batch to decide it, before its work is done again.
 
     Raises:
         TerminalError: a person has to act; the message says how.
@@ -56,8 +56,8 @@ def recover(
     run = TopicRun(committer, request)
     while not isinstance(step := run.advance(), TopicResult):
         execute_plan(committer, step, run=request.run, on_data_loss=on_data_loss)
-    # A batch that was given up for its debt covers nothing: it is no part of what the run's target needed.
+    # A batch that was abandoned for debt covers nothing, so the run does not resolve it.
     roll_forward(committer)
     after = committer.log.view()
-    finished = {*open_before.open_plans, *range(open_before.next, after.next)} - set(after.open_plans)
-    return Recovered(tuple(sorted(finished)), tuple(sorted(after.open_plans)))
+    completed = {*open_before.open_plans, *range(open_before.next, after.next)} - set(after.open_plans)
+    return Recovered(tuple(sorted(completed)), tuple(sorted(after.open_plans)))

@@ -1,9 +1,9 @@
-"""Build a lost or damaged marker again: it is the fold of the log, and the log holds everything.
+"""Build a lost or damaged marker again, as the fold of the log.
 
-Objects are looked at with HEAD and never completed or written. A batch stays open if one of its objects is not there
-and its upload still is: it was never complete, and the next run completes it, as it would have done before. Where both
-are gone, no document says whether the batch was never completed or somebody deleted the object since: left open, the
-batch would bring it back. A person has to say it, once for all batches.
+Objects are checked by HEAD and never completed or written. A batch stays open if one of its objects is absent and the
+upload of that object is pending: the batch was never complete, and the next run completes it. If both are gone, no
+document shows whether the batch was never completed or somebody deleted the object since. If the batch stayed open, a
+deleted object would come back. So a person has to decide it, once for all batches.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ __all__ = ["Gone", "GoneRule", "Repaired", "repair"]
 _PLAN: Final = re.compile(r"batches/(\d{10})\.plan\.json")
 _TRIES: Final = 5
 _READERS: Final = 16
-"""Documents that are read at the same time; a manifest may list many objects."""
+"""Documents read at the same time; a manifest may list many objects."""
 
 
 @dataclass(frozen=True)
 class Gone:
-    """Objects of a decided batch that are not there, and neither are their uploads.
+    """Absent objects of a decided batch without pending uploads.
 
     Attributes:
         batch: its number.
-        objects: that are gone and not recorded as such.
-        decided: when its manifest was written, by the store's clock, in epoch seconds; None: the store does not say.
+        objects: absent objects that no amend records.
+        decided: when its manifest was written, by the store's clock, in epoch seconds; None if unknown.
     """
 
     batch: int
@@ -57,42 +57,43 @@ class Gone:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Of the objects."""
+        """Keys of the objects."""
         return tuple(entry.key for entry in self.objects)
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """What the log says.
+    """Result of a repair.
 
     Attributes:
         marker: the fold of the log.
-        was: what was found: ``missing``, ``corrupt``, ``wrong`` (valid, but not what the log says) or ``right``.
-        open: numbers of the batches that are not folded, with the reason; runs finish them, as always. To complete a
-            batch is not for a repair.
-        unsure: batches of which a person has to say whether their objects stay gone; until then nothing is written.
-        recorded: batches whose objects are recorded as gone, since that was said of them.
+        was: state of the stored marker: ``missing``, ``corrupt``, ``wrong`` (valid, but not the fold) or ``right``.
+        open: numbers of the batches that are not folded, with the reason; the next run completes them. A repair
+            completes no batch.
+        ambiguous: batches for which a person has to decide whether their objects stay gone; until then nothing is
+            written.
+        recorded: batches whose objects are recorded as gone, by the rule.
         written: whether the marker was replaced.
     """
 
     marker: Marker
     was: str
     open: Mapping[int, str] = field(default_factory=dict)
-    unsure: Sequence[Gone] = ()
+    ambiguous: Sequence[Gone] = ()
     recorded: Sequence[Gone] = ()
     written: bool = False
 
 
 @dataclass(frozen=True)
 class GoneRule:
-    """What a person says about objects that are gone without an upload.
+    """A person's decision about objects that are gone without an upload.
 
     Attributes:
-        before: those of batches that were decided before this time stay gone (epoch seconds, by the store's clock).
-        batches: ``before`` is only about these, ranges of numbers with both ends; None: about all.
-        restore: all others are to be written again: their batches stay open. False: nothing was said of them.
-        reason: why they stay gone, for the record.
-        operator: who says so, for the record.
+        before: objects of batches decided before this time stay gone (epoch seconds, by the store's clock).
+        batches: batches to which ``before`` applies, as ranges of numbers with both ends included; None: all.
+        restore: all other objects are to be written again: their batches stay open. False: no decision about them.
+        reason: reason why they stay gone, for the record.
+        operator: person who decided it, for the record.
     """
 
     before: float | None = None
@@ -101,7 +102,7 @@ class GoneRule:
     reason: str = ""
     operator: str = ""
 
-    def stays(self, gone: Gone) -> bool:
+    def accepts(self, gone: Gone) -> bool:
         """Whether these objects stay gone."""
         if self.batches is not None and not any(first <= gone.batch <= last for first, last in self.batches):
             return False
@@ -120,9 +121,9 @@ def repair(
 
     Args:
         committer: of the topic.
-        start: where partitions begin, if neither the marker nor the first plan has it.
-        cluster_id: of the Kafka cluster, if the marker does not tell any more; information.
-        rule: about objects that are gone; a marker that can be read says by itself what was complete.
+        start: start offsets of the partitions, if neither the marker nor the first plan has them.
+        cluster_id: of the Kafka cluster, if the marker is unreadable; information.
+        rule: for objects that are gone; not needed for batches that a readable marker has as complete.
         dry_run: write nothing.
 
     Raises:
@@ -135,7 +136,7 @@ def repair(
     recorded: list[Gone] = []
     for _ in range(_TRIES):
         _require_owner(topic_log)
-        # Before the plans, which are never deleted: a marker that is read later may speak of batches planned since.
+        # Read before the plans, which are never deleted: a marker read later could include batches planned since.
         stored, known = _read_marker(topic_log)
         plans = _plans(committer)
         if stored is None and not plans:
@@ -149,26 +150,26 @@ def repair(
         marker = folded.marker
         if known is not None and _content(known) == _content(marker):
             return Repaired(known, "right", folded.open, recorded=recorded)
-        recorded += folded.stay
-        found = Repaired(marker, was, folded.open, folded.unsure, recorded)
-        if dry_run or found.unsure:
+        recorded += folded.accepted
+        repaired = Repaired(marker, was, folded.open, folded.ambiguous, recorded)
+        if dry_run or repaired.ambiguous:
             now = topic_log.store.head(keys.marker_key(topic_log.prefix))
             if (now and now.etag) == (stored and stored.etag):
-                return found
-            # A run has moved the marker since: it is judged anew, with all that the run has completed.
-            recorded = recorded[: len(recorded) - len(folded.stay)]
+                return repaired
+            # A run has replaced the marker since: start again, with the batches that the run has completed.
+            recorded = recorded[: len(recorded) - len(folded.accepted)]
             continue
-        for gone in folded.stay:
+        for gone in folded.accepted:
             record_gone(committer, gone.batch, {*gone.keys}, reason=rule.reason, operator=rule.operator)
         if stored is None:
             body = encode(marker, write_stamp())
             if topic_log.store.create(keys.marker_key(topic_log.prefix), body) == body:
-                return replace(found, written=True)
+                return replace(repaired, written=True)
         elif topic_log.replace_marker(marker, stored.etag):
-            return replace(found, written=True)
+            return replace(repaired, written=True)
     raise TransientError(
-        f"the marker of topic {topic_log.topic!r} changed again and again while it was repaired; look at it and try "
-        f"again: {topic_log.marker_url()}"
+        f"the marker of topic {topic_log.topic!r} changed {_TRIES} times during the repair; check it and try again: "
+        f"{topic_log.marker_url()}"
     )
 
 
@@ -181,14 +182,14 @@ def _require_owner(topic_log: TopicLog) -> None:
     if owner.pipeline != topic_log.pipeline:
         raise PipelineConflictError(
             f"topic {topic_log.topic!r} under topics_dir {topic_log.topics_dir!r} belongs to pipeline "
-            f"{owner.pipeline!r}, not to {topic_log.pipeline!r}; name that one"
+            f"{owner.pipeline!r}, not to {topic_log.pipeline!r}; give that pipeline"
         )
 
 
 def _read_marker(topic_log: TopicLog) -> tuple[StoredObject | None, Marker | None]:
-    """The marker as it is stored, and what it says, if it can be trusted."""
+    """The stored object of the marker, and the decoded marker if it is valid."""
     stored = None
-    # An answer may be damaged on its way; what lies in the bucket reads the same twice.
+    # A response may be damaged in transit; a damaged object reads the same twice.
     for _ in range(2):
         stored = topic_log.store.get(keys.marker_key(topic_log.prefix))
         if stored is None:
@@ -201,32 +202,32 @@ def _read_marker(topic_log: TopicLog) -> tuple[StoredObject | None, Marker | Non
 
 
 def _plans(committer: Committer) -> list[Plan]:
-    """All plans in order; found by listing, since the log may have holes that nobody may have."""
+    """All plans in order; listed, since plans may be missing in the middle."""
     topic_log = committer.log
     names = (info.key.removeprefix(topic_log.prefix) for info in topic_log.store.list(f"{topic_log.prefix}batches/"))
-    there = sorted(int(found[1]) for name in names if (found := _PLAN.fullmatch(name)) is not None)
-    # Never as many steps as a number in a name says: anybody may have put it there.
-    expected = next((n for n, found in enumerate(there, start=1) if n != found), None)
+    numbers = sorted(int(match[1]) for name in names if (match := _PLAN.fullmatch(name)) is not None)
+    # The number of steps must not depend on the numbers in names, which are untrusted.
+    expected = next((n for n, number in enumerate(numbers, start=1) if n != number), None)
     if expected is not None:
         raise LogTamperedError(
             f"topic {topic_log.topic!r}: the plan of batch {expected} is gone from the middle of the log, whose last "
-            f"plan is {there[-1]}, and with it the offsets that it claimed. Nothing was changed. Restore it (bucket "
+            f"plan is {numbers[-1]}, and with it the offsets that it claimed. Nothing was changed. Restore it (bucket "
             f"versioning), then repair again: {topic_log.plan_url(expected)}"
         )
-    return committer.parallel(lambda n: topic_log.require_plan(n)[0], there, threads=_READERS)
+    return committer.parallel(lambda n: topic_log.require_plan(n)[0], numbers, threads=_READERS)
 
 
 def _base(
     committer: Committer, plans: list[Plan], known: Marker | None, start: Mapping[int, int], cluster_id: str
 ) -> Marker:
-    """The marker as it was created, before any batch."""
+    """The initial marker, before any batch."""
     topic = committer.log.topic
     if known is not None:
         topic_id = known.history[0].topic_id if known.history else known.topic_id
     elif plans:
         topic_id = plans[0].topic_id
     else:
-        # With an empty id the topic could be created again, and nobody would notice.
+        # With an empty id, it would not be detected if the topic were created again.
         topic_id = committer.source.describe(topic).topic_id or ""
     if known is not None and known.generation == 0:
         start = known.start
@@ -246,27 +247,27 @@ class _Folded:
 
     marker: Marker
     open: dict[int, str] = field(default_factory=dict)
-    unsure: list[Gone] = field(default_factory=list)
-    stay: list[Gone] = field(default_factory=list)
+    ambiguous: list[Gone] = field(default_factory=list)
+    accepted: list[Gone] = field(default_factory=list)
 
 
 def _fold(committer: Committer, base: Marker, plans: list[Plan], known: Marker | None, rule: GoneRule) -> _Folded:
     folded = _Folded(base)
     still_open = folded.open
-    for plan, decision, told, gone in _decided(committer, plans, known):
+    for plan, decision, missing, gone in _decided(committer, plans, known):
         marker = folded.marker
         if known is not None and known.is_resolved(plan.batch):
             if decision is None:
                 raise _tampered(committer.log, plan.batch, committer.log.manifest_url(plan.batch))
             if decision.status == "reset" and still_open:
                 raise LogTamperedError(
-                    f"the marker of topic {plan.topic!r} has the reset {plan.batch} of the topic as resolved, and not "
+                    f"the marker of topic {plan.topic!r} has the reset {plan.batch} of the topic as resolved, but not "
                     f"batches {sorted(still_open)} before it, whose records would be lost: it was changed. Nothing was "
                     f"written. Restore its last version (bucket versioning): {committer.log.marker_url()}"
                 )
-            # What a user deleted from a batch that was complete is the user's business: the batch stays complete.
+            # A user may delete objects of a complete batch: the batch stays complete.
             folded.marker = fold(marker, plan, decision)
-        elif reason := _not_foldable(plan, decision, marker, still_open) or _still_missing(folded, rule, told, gone):
+        elif reason := _not_foldable(plan, decision, marker, still_open) or _still_missing(folded, rule, missing, gone):
             still_open[plan.batch] = reason
         elif decision is not None:
             folded.marker = fold(marker, plan, decision)
@@ -276,52 +277,52 @@ def _fold(committer: Committer, base: Marker, plans: list[Plan], known: Marker |
     return folded
 
 
-def _still_missing(folded: _Folded, rule: GoneRule, told: str, gone: Gone | None) -> str:
-    """Why a batch that could be folded stays open for its objects; empty if they are there, or stay gone."""
-    if gone is not None and rule.stays(gone):
-        folded.stay.append(gone)
+def _still_missing(folded: _Folded, rule: GoneRule, missing: str, gone: Gone | None) -> str:
+    """Why a batch that could be folded stays open for its objects; empty if they exist, or stay gone."""
+    if gone is not None and rule.accepts(gone):
+        folded.accepted.append(gone)
         return ""
     if gone is not None and not rule.restore:
-        folded.unsure.append(gone)
-    return told
+        folded.ambiguous.append(gone)
+    return missing
 
 
 def _decided(
     committer: Committer, plans: list[Plan], known: Marker | None
 ) -> Iterator[tuple[Plan, Manifest | None, str, Gone | None]]:
-    """Per plan its decision, and what of its objects is not there, unless it is known as complete; some at a time."""
+    """Per plan its decision, and its absent objects unless the marker has it as complete; a block at a time."""
     for at in range(0, len(plans), _READERS):
-        some = plans[at : at + _READERS]
-        decisions = committer.parallel(lambda plan: committer.log.read_manifest(plan.batch), some, threads=_READERS)
-        found = list(zip(some, decisions, strict=True))
-        unseen = [(p, decision) for p, decision in found if known is None or not known.is_resolved(p.batch)]
-        entries = [(plan, entry) for plan, decision in unseen if decision for entry in decision.objects]
+        block = plans[at : at + _READERS]
+        decisions = committer.parallel(lambda plan: committer.log.read_manifest(plan.batch), block, threads=_READERS)
+        decided = list(zip(block, decisions, strict=True))
+        unresolved = [(p, decision) for p, decision in decided if known is None or not known.is_resolved(p.batch)]
+        entries = [(plan, entry) for plan, decision in unresolved if decision for entry in decision.objects]
         intact = committer.parallel(lambda item: committer.objects.is_intact(*item), entries)
         missing: dict[int, list[ObjectEntry]] = {}
-        for (plan, entry), there in zip(entries, intact, strict=True):
-            if not there:
+        for (plan, entry), exists in zip(entries, intact, strict=True):
+            if not exists:
                 missing.setdefault(plan.batch, []).append(entry)
-        for plan, decision in found:
+        for plan, decision in decided:
             amended = committer.log.amended_keys(plan.batch)[0] if plan.batch in missing else frozenset()
             left = [entry for entry in missing.get(plan.batch, ()) if entry.key not in amended]
             absent, gone = _gone(committer, plan, left)
             count = 0 if decision is None else len(decision.objects)
-            told = f"{len(absent)} of its {count} objects are not there, such as {absent[0].key}" if absent else ""
-            yield plan, decision, told, gone
+            reason = f"{len(absent)} of its {count} objects are absent, such as {absent[0].key}" if absent else ""
+            yield plan, decision, reason, gone
             committer.log.forget(plan.batch)
 
 
 def _gone(committer: Committer, plan: Plan, absent: Sequence[ObjectEntry]) -> tuple[Sequence[ObjectEntry], Gone | None]:
-    """Which of these are absent still; and that they are gone, unless an upload of them is pending.
+    """The objects that are still absent, and a ``Gone`` for them unless one of their uploads is pending.
 
     A batch with a pending upload was never complete.
     """
     store = committer.store
     if not absent or any(committer.parallel(lambda e: store.upload_exists(e.key, e.upload_id), absent)):
         return absent, None
-    # An upload that a driver completes between the two looks is gone, too.
-    there = committer.objects.are_intact(plan, absent)
-    absent = [entry for entry, here in zip(absent, there, strict=True) if not here]
+    # A driver may complete an upload between the two checks; then the upload is gone and its object exists.
+    intact = committer.objects.are_intact(plan, absent)
+    absent = [entry for entry, exists in zip(absent, intact, strict=True) if not exists]
     if not absent:
         return absent, None
     manifest = store.head(keys.manifest_key(committer.log.prefix, plan.batch))
@@ -329,11 +330,11 @@ def _gone(committer: Committer, plan: Plan, absent: Sequence[ObjectEntry]) -> tu
 
 
 def _not_foldable(plan: Plan, decision: Manifest | None, marker: Marker, still_open: Mapping[int, str]) -> str:
-    """Why a batch cannot be folded, whether its objects are there or not; empty if it can."""
+    """Why a batch cannot be folded, whether its objects exist or not; empty if it can."""
     if plan.generation != marker.generation:
-        return "it comes after a reset that is not complete"
+        return "it follows a reset that is not complete"
     if decision is None:
-        return "nobody has decided it"
+        return "it is undecided"
     if decision.status == "reset" and still_open:
         return f"batches {sorted(still_open)} below the reset are not complete"
     return ""
@@ -341,11 +342,11 @@ def _not_foldable(plan: Plan, decision: Manifest | None, marker: Marker, still_o
 
 def _tampered(topic_log: TopicLog, batch: int, where: str) -> LogTamperedError:
     return LogTamperedError(
-        f"topic {topic_log.topic!r}: a document of batch {batch} is gone, which the marker has as complete. Nothing "
+        f"topic {topic_log.topic!r}: a document of batch {batch}, which the marker has as complete, is gone. Nothing "
         f"was changed. Restore it (bucket versioning), then repair again: {where}"
     )
 
 
 def _content(marker: Marker) -> Marker:
-    """What counts of a marker: how often it was written does not."""
+    """The marker without its revision, for comparison."""
     return msgspec.structs.replace(marker, revision=0)

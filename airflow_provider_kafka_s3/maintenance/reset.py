@@ -1,4 +1,4 @@
-"""Continue with the live incarnation of a topic. Safe beside running drivers, and harmless when repeated."""
+"""Continue with the live incarnation of a topic. Safe while drivers run, and harmless when repeated."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["live_topic_id", "reset"]
 
 
 def reset(committer: Committer, *, operator: str) -> bool:
-    """Turn the pipeline to the live incarnation of its topic; False if it is there already.
+    """Continue with the live incarnation of the topic; False if the marker has that incarnation already.
 
-    What older batches decided is carried out first, what they did not decide is recorded as lost: their topic is gone.
+    Older decided batches are rolled forward first; undecided ones are recorded as lost, since their topic is gone.
     """
     while True:
         view = committer.log.view()
@@ -50,16 +50,17 @@ def reset(committer: Committer, *, operator: str) -> bool:
 
 
 def live_topic_id(committer: Committer, view: View) -> str:
-    """Incarnation of the live topic, which can be told from the one that was landed.
+    """Incarnation of the live topic.
 
     Raises:
-        ConfigurationError: one of the two has no id, and the other has: the brokers were upgraded.
+        ConfigurationError: only one of the live and the landed topic has an id (the brokers were upgraded), so the two
+            cannot be compared.
     """
     topic = committer.log.topic
     live = committer.source.describe(topic).topic_id or ""
     if bool(live) != bool(view.topic_id):
         raise ConfigurationError(
-            f"nobody can tell whether topic {topic!r} is another one than was landed: its stored offsets have topic id "
+            f"it is unknown whether topic {topic!r} is the landed one: the stored offsets have topic id "
             f"{view.topic_id or 'none'}, the live topic has {live or 'none'}. Nothing was changed. If it was created "
             f"again, land it with another pipeline and topics_dir; if not, there is nothing to do"
         )

@@ -1,7 +1,7 @@
-"""The driver of a job on a Spark Connect server: a process beside the Airflow task, without a JVM.
+"""The driver of a job on a Spark Connect server: a child process of the Airflow task, without a JVM.
 
-It ends with the process that started it, however that ends: the standard input is a pipe whose other end closes then.
-The server is asked to stop what it does for the job, and nothing is decided any more.
+It ends with its parent process, however that ends: its standard input is a pipe whose other end closes then. It
+interrupts the job on the server, and decides nothing any more.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["KILLED", "main"]
 log = logging.getLogger(__name__)
 
 KILLED: Final = 3
-"""Exit code of a driver that was told to end."""
+"""Exit code of an interrupted driver."""
 
 _INTERRUPT: Final = 3.0
-"""Seconds for asking the server to stop; Airflow gives a killed task five."""
+"""Seconds for the request to interrupt the job; Airflow gives a killed task five."""
 
 
 class _Driver(threading.Thread):
-    """Executes the job; the main thread is left to listen."""
+    """Executes the job, while the main thread watches standard input."""
 
     def __init__(self, spec: JobSpec) -> None:
         super().__init__(name="job", daemon=True)
@@ -48,7 +48,7 @@ class _Driver(threading.Thread):
         self._tag = f"kafka-s3-{uuid.uuid4().hex}"
 
     def run(self) -> None:
-        """Execute the job, and say so by the pipe."""
+        """Execute the job, then close the pipe."""
         try:
             self.result = execute(self._spec, self._session)
         finally:
@@ -57,13 +57,13 @@ class _Driver(threading.Thread):
     def _session(self) -> SparkSession:
         assert self._spec.connect is not None
         spark = open_session(self._spec.connect)
-        # Tags are those of the thread that runs the action.
+        # A tag belongs to the thread that runs the action.
         spark.addTag(self._tag)
         self._spark = spark
         return spark
 
     def interrupt(self) -> None:
-        """Ask the server to stop all that it does for this job, also what the job begins meanwhile."""
+        """Interrupt all actions of this job on the server, including those that start meanwhile."""
         spark = self._spark
         if spark is None:
             return
@@ -72,7 +72,7 @@ class _Driver(threading.Thread):
             pass
 
     def close(self) -> None:
-        """Close the connection; the session stays for the next run."""
+        """Close the connection; the session is kept for the next run."""
         if self._spark is not None:
             with contextlib.suppress(Exception):
                 session: Any = self._spark  # pyspark's types do not know the client
@@ -86,10 +86,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: ``--job-file PATH``, as for :func:`airflow_provider_kafka_s3.spark.job.main`; None: of the process.
 
     Returns:
-        0 if every topic's batch is decided and carried out, else 1. It does not return if it is told to end.
+        0 if every topic's batch is decided and rolled forward, else 1. It does not return if it is interrupted.
     """
     parser = argparse.ArgumentParser(prog="kafka-to-s3-remote", description="Execute plans on a Spark Connect server.")
-    parser.add_argument("--job-file", required=True, help="what to do; the file is removed as soon as it is read")
+    parser.add_argument("--job-file", required=True, help="description of the job; removed as soon as it is read")
     path: str = parser.parse_args(argv).job_file
     log_to_stderr()
     try:
@@ -102,11 +102,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     driver = _Driver(spec)
     driver.start()
     if not _ends_first(driver):
-        log.warning("the Airflow task is gone or was killed: the job is interrupted, nothing more is decided")
-        asking = threading.Thread(target=driver.interrupt, name="interrupt", daemon=True)
-        asking.start()
-        asking.join(_INTERRUPT)
-        # At once, before the job's thread does anything with what the interrupted action raises.
+        log.warning("the Airflow task has ended or was killed: the job is interrupted, nothing more is decided")
+        interrupting = threading.Thread(target=driver.interrupt, name="interrupt", daemon=True)
+        interrupting.start()
+        interrupting.join(_INTERRUPT)
+        # At once, before the job's thread handles the error of the interrupted action.
         os._exit(KILLED)
     driver.join()
     driver.close()
@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _ends_first(driver: _Driver) -> bool:
-    """Wait until the job or standard input ends; tell whether it was the job."""
+    """Wait until the job or standard input ends; return whether it was the job."""
     with selectors.DefaultSelector() as selector:
         for source in (driver.ended, sys.stdin.fileno()):
             selector.register(source, selectors.EVENT_READ)

@@ -1,9 +1,9 @@
-"""Sessions on a Spark Connect server, kept warm from one run to the next.
+"""Sessions on a Spark Connect server, shared by consecutive runs.
 
-Spark gives the files of every session Python workers of their own, and never ends the daemon that forks them. A session
-per run would therefore start cold every time, and leave a process on every executor behind. So runs whose code and
-settings are equal share one session, found by its id, and nobody releases it: the server ends it when it was idle long
-enough (``spark.connect.session.manager.defaultSessionTimeout``). What a run asks of a session is its own by a tag.
+Spark starts separate Python workers for the files of every session, and never ends the daemon that forks them. A
+session per run would start cold every time, and leave a process on every executor. So runs with equal code and settings
+share one session, identified by its id. No run releases it: the server ends it when it was idle long enough
+(``spark.connect.session.manager.defaultSessionTimeout``). A tag marks the actions of each run.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ __all__ = ["open_session", "session_id"]
 log = logging.getLogger(__name__)
 
 _SESSIONS: Final = 1_000
-"""Ids to try; the server remembers no more closed ones than that."""
+"""Ids to try; the server stores at most this many closed ones."""
 
-_REACH: Final = 25.0
-"""Seconds to wait for a server, which may be starting: beyond that Airflow tries the task again."""
+_CONNECT_TIMEOUT: Final = 25.0
+"""Seconds to wait for a server, which may be starting; then Airflow retries the task."""
 
 _RETRIES: Final = {"max_retries": 5, "max_backoff": 20_000}
-"""17 seconds in all for a request to a server that was reached; pyspark's client would go on for ten minutes."""
+"""17 seconds in total for a request to a reachable server; pyspark's client would retry for ten minutes."""
 
 _PORT: Final = 15002
-"""Of a Spark Connect server, unless its URL names one."""
+"""Default port of a Spark Connect server."""
 
-_CHECK: Final = "Check that it runs and that the connection has its host and port, and use_ssl if it wants TLS"
+_CHECK: Final = "Check that it runs and that the connection has its host and port, and use_ssl if it requires TLS"
 
 _ENDED: Final = re.compile(r"INVALID_HANDLE\.SESSION_(CLOSED|CHANGED|NOT_FOUND)")
 _REFUSED: Final = re.compile(r"StatusCode\.(UNAUTHENTICATED|PERMISSION_DENIED)")
@@ -64,17 +64,17 @@ def session_id(package: str, conf: dict[str, str], week: tuple[int, int], genera
     """The id of the session that all runs with the same code and settings share.
 
     Args:
-        package: name of the zip with the code, which holds a hash of it.
+        package: name of the zip with the code, which contains a hash of it.
         conf: settings of the session.
-        week: ISO year and week: a session is not used for ever, and the ids that are over stay few.
-        generation: counts the sessions of the week that the server has ended.
+        week: ISO year and week: it limits the age of a session and the number of closed ids to try.
+        generation: number of sessions of the week that the server has ended.
     """
-    named = json.dumps([package, sys.version_info[:2], sorted(conf.items()), week, generation])
-    return str(uuid.UUID(bytes=hashlib.sha256(named.encode()).digest()[:16], version=4))
+    identity = json.dumps([package, sys.version_info[:2], sorted(conf.items()), week, generation])
+    return str(uuid.UUID(bytes=hashlib.sha256(identity.encode()).digest()[:16], version=4))
 
 
 def open_session(server: ConnectServer) -> SparkSession:
-    """A session that has the settings of the job and the code of this package.
+    """Open a session with the settings of the job and the code of this package.
 
     Raises:
         AccessDeniedError: the server refuses the token.
@@ -101,7 +101,7 @@ def _open(server: ConnectServer, session: str, conf: dict[str, str], package: Pa
     url = server.url if "/;" in server.url else f"{server.url.rstrip('/')}/"
     spark = SparkSession(f"{url};session_id={session}")
     try:
-        _reach(spark.client, server)
+        _wait_until_ready(spark.client, server)
         spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
         version = spark.version
         for name, value in conf.items():
@@ -114,29 +114,29 @@ def _open(server: ConnectServer, session: str, conf: dict[str, str], package: Pa
     return spark  # type: ignore[return-value]
 
 
-def _reach(client: Any, server: ConnectServer) -> None:
-    """Return when the server takes requests; one that takes connections only does not."""
+def _wait_until_ready(client: Any, server: ConnectServer) -> None:
+    """Wait until the server accepts requests; accepting connections is not enough."""
     import grpc  # type: ignore[import-untyped]
 
     ready = grpc.channel_ready_future(client._channel)
     try:
-        ready.result(timeout=_REACH)
+        ready.result(timeout=_CONNECT_TIMEOUT)
     except grpc.FutureTimeoutError:
         ready.cancel()
         url = urlsplit(server.url)
-        reason = connection_error(f"{url.hostname}:{url.port or _PORT}") or "it takes connections, and is silent"
+        reason = connection_error(f"{url.hostname}:{url.port or _PORT}") or "it accepts connections, but not requests"
         raise SparkJobError(
-            f"Spark Connect does not answer: {reason}. {_CHECK}. It was waited for {_REACH:.0f} s: {_where(server)}"
+            f"Spark Connect does not answer: {reason}. {_CHECK}. Waited {_CONNECT_TIMEOUT:.0f} s for {_where(server)}"
         ) from None
 
 
 def _add(add_artifacts: Callable[..., None], package: Path) -> None:
     try:
         add_artifacts(str(package), pyfile=True)
-    except Exception as e:  # noqa: BLE001 - whatever the server made of it, the second answer counts
-        # Runs that share a session may add the same file at the same moment, and the server moves both to one place.
-        # Once it is there, the server compares what it is given with it.
-        log.info("adding %s again, since the server said: %s", package.name, message_of(e))
+    except Exception as e:  # noqa: BLE001 - the second attempt decides
+        # Runs that share a session may add the same file at the same time, and the server moves both to one path. Once
+        # it exists, the server compares further uploads with it.
+        log.info("adding %s again after an error of the server: %s", package.name, message_of(e))
         add_artifacts(str(package), pyfile=True)
 
 
@@ -152,12 +152,12 @@ def _explain(server: ConnectServer, error: Exception) -> KafkaS3Error:
     text = "; ".join(message_of(e) for e in (error, error.__cause__) if e is not None)
     if _REFUSED.search(text):
         return AccessDeniedError(
-            f"Spark Connect refuses the token: correct the password of the connection. It was said by {_where(server)}"
+            f"Spark Connect refuses the token: correct the password of the connection. Refused by {_where(server)}"
         )
     if _UNREACHABLE.search(text):
         return SparkJobError(f"Spark Connect does not answer: no connection. {_CHECK}: {_where(server)}")
     if "CANNOT_MODIFY_CONFIG" in text or "CANNOT_PARSE" in text or "INVALID_CONF_VALUE" in text:
         return ConfigurationError(
-            f"Spark Connect refuses a setting of conf: {explain(error)}. It was said by {_where(server)}"
+            f"Spark Connect refuses a setting of conf: {explain(error)}. Refused by {_where(server)}"
         )
     return explain(error)

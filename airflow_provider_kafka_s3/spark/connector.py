@@ -20,7 +20,7 @@ def coordinates(version: str, *, scala: str = SCALA) -> str:
 
 
 def connector_package() -> str:
-    """Maven coordinates of the Kafka connector that fits the Spark of this driver."""
+    """Maven coordinates of the Kafka connector for the Spark of this driver."""
     from pyspark import __version__
 
     return coordinates(__version__)
@@ -32,6 +32,6 @@ def plain_version(version: str) -> str:
 
 
 def release_of(version: str) -> tuple[int, ...]:
-    """The numbers that a version begins with."""
+    """The release numbers at the start of a version."""
     numbers = re.match(r"\d+(?:\.\d+)*", version)
     return () if numbers is None else tuple(map(int, numbers[0].split(".")))

@@ -1,6 +1,6 @@
-"""What a Python worker of an executor is: which interpreter, from where it has this package, which libraries.
+"""Describes the Python environment of an executor: its interpreter, the origin of this package, its libraries.
 
-The executors' environment is made by somebody else, on other machines. What they run is said in the log of the task.
+Executors run on other machines, with an environment that others set up. The log of the Airflow task shows it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _LIBRARIES: Final = ("boto3", "isal", "msgspec", "numpy", "pyarrow")
 
 @functools.cache
 def python_of_worker() -> str:
-    """Say what this process is: ``Python 3.11.2 of /opt/bin/python with airflow_provider_kafka_s3-1f.zip, …``."""
-    # Of a zip: …/airflow_provider_kafka_s3-<hash>.zip/airflow_provider_kafka_s3/__init__.py
-    place = airflow_provider_kafka_s3.__file__.replace("\\", "/").split("/")[-3]
-    package = place if place.endswith(".zip") else f"the installed {airflow_provider_kafka_s3.__name__}"
+    """Description of this process: ``Python 3.11.2 of /opt/bin/python with airflow_provider_kafka_s3-1f.zip, …``."""
+    # In a zip: …/airflow_provider_kafka_s3-<hash>.zip/airflow_provider_kafka_s3/__init__.py
+    parent = airflow_provider_kafka_s3.__file__.replace("\\", "/").split("/")[-3]
+    package = parent if parent.endswith(".zip") else f"the installed {airflow_provider_kafka_s3.__name__}"
     libraries = [f"{name} {_version(name)}" for name in _LIBRARIES]
     return f"Python {platform.python_version()} of {sys.executable} with {', '.join([package, *libraries])}"
 

@@ -1,7 +1,7 @@
-"""What a failed Spark action means, read from its exception, and what to say about errors that stay.
+"""Translates exceptions of failed Spark actions to errors of this package.
 
-Spark tells by text and Java class names only, through py4j or through its own wrappers depending on where it failed, so
-the text is what is looked at. Java stack traces are cut away: they name Spark's own code, never the reason.
+Spark reports causes only as text and Java class names, through py4j or its own wrappers depending on where it failed,
+so the text is searched. Java stack traces are removed: they contain Spark's own code, never the reason.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _DATA_LOSS: Final = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException|Offs
 _DENIED: Final = re.compile(
     r"(Topic|Group|Cluster)AuthorizationException|(Sasl|Ssl)AuthenticationException|SaslException"
 )
-# Milliseconds beyond the year 294,246 do not fit into Spark's microseconds: somebody sent nanoseconds.
+# Milliseconds after the year 294,246 exceed Spark's microseconds: most likely the timestamps are nanoseconds.
 _TIMESTAMP: Final = re.compile(r"ArithmeticException: long overflow")
 _TOO_MANY_ROWS: Final = re.compile(r"spark\.driver\.maxResultSize")
 _NO_CONNECTOR: Final = re.compile(r"Failed to find (the )?data source: kafka\b")
 _NO_MSK: Final = re.compile(r"software\.amazon\.msk\.\S+ .*could not be found|LoginModule class: software\.amazon")
-_NAME_IT: Final = "conf={'spark.pyspark.python': '/path/of/bin/python'}"
+_SET_PYTHON: Final = "conf={'spark.pyspark.python': '/path/of/bin/python'}"
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _NO_PYTHON: Final = re.compile(r'Cannot run program "([^"]*)"')
 _WRONG_PYTHON: Final = re.compile(r"PYTHON_VERSION_MISMATCH")
@@ -46,14 +46,13 @@ _WRONG_CONNECTOR: Final = re.compile(r"NoClassDefFoundError|NoSuchMethodError|Ab
 
 
 def explain(error: Exception) -> KafkaS3Error:
-    """The error of this package for what Spark raised.
+    """The error of this package for an exception of Spark.
 
     Returns:
         ``DataLossError`` if offsets were gone, ``AccessDeniedError`` if Kafka refused the executors,
-        ``ConfigurationError`` if the connector or the executors' Python is missing or does not fit, or the master is
-        none,
-        ``SparkTimestampError`` if a timestamp is too large for Spark, ``TerminalError`` if the driver cannot take the
-        rows of all tasks, else ``SparkJobError``.
+        ``ConfigurationError`` if the connector or the executors' Python is missing or incompatible, or the master is
+        invalid, ``SparkTimestampError`` if a timestamp is too large for Spark, ``TerminalError`` if the rows of all
+        tasks exceed the driver's limit, else ``SparkJobError``.
     """
     if isinstance(error, KafkaS3Error):
         return error
@@ -61,17 +60,18 @@ def explain(error: Exception) -> KafkaS3Error:
     reason = _reason(error, text)
     if _NO_CONNECTOR.search(text):
         return ConfigurationError(
-            f"Spark has no Kafka connector. Give it one by packages='{connector_package()}', or by jars=… with the "
+            f"Spark has no Kafka connector. Add it with packages='{connector_package()}', or with jars=… and the "
             f"paths of spark-sql-kafka-0-10, spark-token-provider-kafka-0-10, kafka-clients and commons-pool2"
         )
     if _NO_MSK.search(text):
         return ConfigurationError(
-            "the Kafka connection logs in by IAM (Amazon MSK), and Spark has no jar for that. Give it one by "
-            f"packages='software.amazon.msk:aws-msk-iam-auth:…,{connector_package()}', or by jars=…"
+            "the Kafka connection logs in by IAM (Amazon MSK), and Spark has no jar for that. Add it with "
+            f"packages='software.amazon.msk:aws-msk-iam-auth:…,{connector_package()}', or with jars=…"
         )
     if _WRONG_CONNECTOR.search(text):
         return ConfigurationError(
-            f"a jar does not fit this Spark: use {connector_package()} and its own dependencies. Spark said: {reason}"
+            f"a jar is incompatible with this Spark: use {connector_package()} and its own dependencies. Spark's "
+            f"error: {reason}"
         )
     if (known := _about_python(text, reason) or about_start(text)) is not None:
         return known
@@ -83,31 +83,31 @@ def explain(error: Exception) -> KafkaS3Error:
             f"READ the topic"
         )
     if _TIMESTAMP.search(text):
-        return SparkTimestampError("a record has a timestamp beyond the year 294246, which Spark cannot hold")
+        return SparkTimestampError("a record has a timestamp after the year 294246, which Spark cannot represent")
     if _TOO_MANY_ROWS.search(text):
         return TerminalError(
-            f"the tasks tell of more objects than the Spark driver takes: {reason}. Raise spark.driver.maxResultSize "
-            f"and spark.driver.memory, or let a batch make fewer objects (partitioner, rotation, limits)"
+            f"the tasks return more objects than the Spark driver accepts: {reason}. Raise spark.driver.maxResultSize "
+            f"and spark.driver.memory, or reduce the objects of a batch (partitioner, rotation, limits)"
         )
     return SparkJobError(f"the Spark job failed: {reason}")
 
 
 def _about_python(text: str, reason: str) -> ConfigurationError | None:
-    """The error if the executors' Python is missing, lacks something, or is another than the driver's."""
+    """The error if the executors' Python or one of its modules is missing, or its version differs from the driver's."""
     if module := _NO_MODULE.search(reason):
         return ConfigurationError(
-            f"the executors' Python has no module {module[1]!r}. Install what spark_jobs/requirements.txt lists into "
-            f"an environment that all executors have, and name its Python: {_NAME_IT}"
+            f"the executors' Python has no module {module[1]!r}. Install spark_jobs/requirements.txt into an "
+            f"environment that all executors have, and set its Python: {_SET_PYTHON}"
         )
     if "PythonWorkerFactory" in text and (program := _NO_PYTHON.search(text)):
         return ConfigurationError(
-            f"an executor has no Python {program[1]!r}. Name one that every executor has: {_NAME_IT}. It needs what "
-            f"spark_jobs/requirements.txt lists"
+            f"an executor has no Python {program[1]!r}. Set one that every executor has: {_SET_PYTHON}. It needs the "
+            f"packages in spark_jobs/requirements.txt"
         )
     if _WRONG_PYTHON.search(text):
         return ConfigurationError(
-            f"the executors' Python is of another minor version than that of the driver: {reason}. Name one of the "
-            f"driver's version: {_NAME_IT}, or another one for the driver by 'spark.pyspark.driver.python'"
+            f"the executors' Python has another minor version than that of the driver: {reason}. Set one of the "
+            f"driver's version: {_SET_PYTHON}, or another one for the driver with 'spark.pyspark.driver.python'"
         )
     return None
 
@@ -115,10 +115,10 @@ def _about_python(text: str, reason: str) -> ConfigurationError | None:
 def _reason(error: Exception, text: str) -> str:
     worker = text.rfind(_PYTHON_TRACE)
     if worker >= 0:
-        # From a Python worker, where later tracebacks are those of the raised errors: what follows the frames of the
-        # last one is the exception, which may have several lines, and its notes.
-        told = _END_OF_PYTHON.split(text[worker + len(_PYTHON_TRACE) :])[0].splitlines()
-        text = "\n".join(itertools.dropwhile(lambda line: not line or line[0].isspace(), told))
+        # From a Python worker, where the last traceback is that of the raised error. Its frames are followed by the
+        # exception, which may have several lines, and its notes.
+        trace = _END_OF_PYTHON.split(text[worker + len(_PYTHON_TRACE) :])[0].splitlines()
+        text = "\n".join(itertools.dropwhile(lambda line: not line or line[0].isspace(), trace))
     lines = [line.strip() for line in text.splitlines() if line.strip() and not _TRACE.match(line)]
     if lines and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]

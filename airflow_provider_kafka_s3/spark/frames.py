@@ -1,8 +1,8 @@
-"""From slices to a data frame in which one task reads exactly one slice.
+"""Data frames in which one task reads exactly one slice.
 
-Where Spark cuts an offset range differs from version to version, so Spark gets nothing to cut: the k-th slice of every
-Kafka partition makes one frame with an explicit start and end for each partition, which Spark reads with one task per
-partition, and a union of frames keeps their tasks.
+How Spark splits an offset range differs between versions, so it gets no range to split: the k-th slice of every Kafka
+partition forms one frame with an explicit start and end for each partition. Spark reads it with one task per partition,
+and a union of frames keeps their tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _V1_SOURCES: Final = "spark.sql.sources.useV1SourceList"
 
 @dataclass(frozen=True)
 class Rank:
-    """What one frame reads: at most one slice of each Kafka partition.
+    """The slices of one frame: at most one of each Kafka partition.
 
     Attributes:
         isolation: of the read.
@@ -38,7 +38,7 @@ class Rank:
     ranges: Mapping[str, Mapping[int, tuple[int, int]]]
 
     def options(self) -> dict[str, str]:
-        """What to read, in the words of Spark's Kafka source."""
+        """The offsets to read, as options of Spark's Kafka source."""
         return {
             "assign": _json({topic: sorted(parts) for topic, parts in self.ranges.items()}),
             "startingOffsets": _json(
@@ -51,7 +51,7 @@ class Rank:
 
 
 def slice_ranks(plans: Sequence[Plan]) -> list[Rank]:
-    """Sort the slices of plans of different topics into as few frames as can read them."""
+    """Distribute the slices of plans of different topics over as few frames as possible."""
     ranks: dict[tuple[Isolation, int], dict[str, dict[int, tuple[int, int]]]] = {}
     for plan in plans:
         seen: dict[int, int] = {}
@@ -64,10 +64,10 @@ def slice_ranks(plans: Sequence[Plan]) -> list[Rank]:
 
 
 def read_directly(spark: SparkSession) -> None:
-    """Let a session read Kafka as its streams do.
+    """Make a session read Kafka with Spark's data source V2, as streams do.
 
-    By default batches take Spark's older way, which turns every record into a ``Row`` of seven objects and back: a
-    fourth of the CPU of reading. Partitions, offsets and errors are the same on both.
+    By default batch reads use V1, which converts every record to a ``Row`` of seven objects and back: a fourth of the
+    CPU of reading. Partitions, offsets and errors are the same with both.
     """
     sources = [s for s in (spark.conf.get(_V1_SOURCES) or "").split(",") if s.strip().lower() != "kafka"]
     spark.conf.set(_V1_SOURCES, ",".join(sources))
@@ -81,7 +81,7 @@ def record_frame(
     Args:
         spark: the session.
         plans: of different topics; together they have at least one slice.
-        options: of the Kafka source, per isolation level, without what to read.
+        options: of the Kafka source, per isolation level, without the offsets.
 
     Returns:
         A frame with the columns of :class:`~airflow_provider_kafka_s3.spark.wire.Wire`.
@@ -99,19 +99,19 @@ def slice_frame(
     options: Mapping[Isolation, Mapping[str, str]],
     columns: Sequence[str],
 ) -> DataFrame:
-    """What Spark's Kafka source reads of all slices, one task per slice.
+    """Columns of Spark's Kafka source for all slices, one task per slice.
 
     Args:
         spark: the session.
         plans: of different topics; together they have at least one slice.
-        options: of the Kafka source, per isolation level, without what to read.
-        columns: SQL over the columns of the source.
+        options: of the Kafka source, per isolation level, without the offsets.
+        columns: SQL expressions over the columns of the source.
     """
 
     def frame(rank: Rank) -> DataFrame:
-        # Never fewer records than the plan asked for: what is gone has to be an error.
-        how = {**options[rank.isolation], **rank.options(), "failOnDataLoss": "true"}
-        return spark.read.format("kafka").options(**how).load().selectExpr(*columns)
+        # Missing records have to be an error: a task never reads fewer than the plan has.
+        source_options = {**options[rank.isolation], **rank.options(), "failOnDataLoss": "true"}
+        return spark.read.format("kafka").options(**source_options).load().selectExpr(*columns)
 
     return reduce(lambda a, b: a.unionByName(b), map(frame, slice_ranks(plans)))
 

@@ -1,7 +1,7 @@
-"""Pack what executors need of this package into one zip file, for ``spark-submit --py-files``.
+"""Pack the modules that executors need into one zip file, for ``spark-submit --py-files``.
 
-Its name and bytes depend on the code only, so equal code is the same file everywhere: caches keep it, and a newer
-version never meets an older one under its name.
+Its name and bytes depend on the code only, so equal code is the same file everywhere: it can be cached, and two
+versions never have the same name.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Final
 __all__ = ["package_zip"]
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
-# What runs only inside Airflow, at a person's shell or in tests.
-_LEFT_OUT: Final = frozenset({"operators", "sensors", "triggers", "airflow", "submit", "cli", "testing", "spark_jobs"})
-_LEFT_OUT_FILES: Final = frozenset({"get_provider_info.py"})
+# Modules that run only in Airflow, on the command line or in tests.
+_EXCLUDED: Final = frozenset({"operators", "sensors", "triggers", "airflow", "submit", "cli", "testing", "spark_jobs"})
+_EXCLUDED_FILES: Final = frozenset({"get_provider_info.py"})
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def package_zip(directory: str | Path) -> Path:
-    """Write the zip into a folder, unless it is there.
+    """Write the zip into a folder, unless it exists.
 
     Args:
         directory: an existing folder.
 
     Returns:
-        Path of the zip; its name holds a hash of its content.
+        Path of the zip; its name contains a hash of its content.
     """
     sources = [
         (path.relative_to(_PACKAGE.parent).as_posix(), path.read_bytes())
         for path in sorted(_PACKAGE.rglob("*.py"))
-        if path.relative_to(_PACKAGE).parts[0] not in _LEFT_OUT | _LEFT_OUT_FILES
+        if path.relative_to(_PACKAGE).parts[0] not in _EXCLUDED | _EXCLUDED_FILES
     ]
     digest = hashlib.sha256()
     for name, body in sources:
@@ -48,11 +48,11 @@ def package_zip(directory: str | Path) -> Path:
 def _write(target: Path, sources: list[tuple[str, bytes]]) -> None:
     descriptor, unfinished = tempfile.mkstemp(dir=target.parent, prefix=target.name)
     try:
-        # Stored, not deflated: compressed bytes differ from one zlib to the next.
+        # Stored, not deflated: compressed bytes differ between versions of zlib.
         with open(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             for name, body in sources:
                 entry = zipfile.ZipInfo(name, _EPOCH)
-                entry.create_system = 3  # Unix, whatever this machine is
+                entry.create_system = 3  # Unix, on any machine
                 entry.external_attr = 0o644 << 16
                 archive.writestr(entry, body)
         os.chmod(unfinished, 0o644)

@@ -1,8 +1,9 @@
-"""Run a Spark action and say how far it is, every few seconds, as long as something changes.
+"""Run a Spark action and log its progress every few seconds, as long as it changes.
 
-What can be known of tasks that run differs. On a session of this process the metrics of Spark's Kafka scan tell the
-records, as often as executors report (every 10 seconds); bytes come with the end of a slice. A remote session (Spark
-Connect) tells ended tasks only, but hands out the rows of tasks as these end, in the order of slices; they tell both.
+The available counts of running tasks depend on the session. In a local session the metrics of Spark's Kafka scan count
+records, as often as executors report (every 10 seconds); bytes are counted when a slice ends. A remote session (Spark
+Connect) reports ended tasks only, but returns the rows of tasks as these end, in the order of slices; the rows contain
+both counts.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _ROWS: Final = "number of output rows"
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an action is.
+    """Progress of an action.
 
     Attributes:
-        slices: that ended.
-        records: that were read.
+        slices: number of ended slices.
+        records: number of records read.
         size: bytes of the objects of ended slices, as stored.
-        live: whether ``records`` counts those of running tasks, too.
+        live: whether ``records`` includes those of running tasks.
     """
 
     slices: int
@@ -56,13 +57,13 @@ class Action(Protocol):
 
     @property
     def written(self) -> Accumulator[int] | None:
-        """Where tasks add the bytes that they wrote; None: their rows tell."""
+        """Accumulator for the bytes that tasks write; None: the bytes are taken from their rows."""
 
     def rows(self, frame: DataFrame) -> list[Row]:
-        """Run it and bring all rows."""
+        """Run it and return all rows."""
 
     def count(self) -> Count:
-        """How far it is. May raise anything."""
+        """Current progress. May raise any exception."""
 
 
 class LocalAction:
@@ -89,18 +90,18 @@ class LocalAction:
         return Count(slices=slices, records=records, size=self.written.value, live=True)
 
     def _records(self, execution: Any) -> int:
-        """What the scans of a running query have read. Metrics come as text, such as ``130,002``."""
+        """Records read by the scans of a running query. Metrics are text, such as ``130,002``."""
         if execution.completionTime().isDefined():
             return 0
         values = self._sql.executionMetrics(execution.executionId())
-        found = 0
+        records = 0
         for node in _each(self._sql.planGraph(execution.executionId()).allNodes()):
             if _SCAN.search(node.name()):
                 for metric in _each(node.metrics()):
                     value = values.get(metric.accumulatorId())
                     if metric.name() == _ROWS and value.isDefined():
-                        found += int(re.sub(r"\D", "", value.get()) or 0)
-        return found
+                        records += int(re.sub(r"\D", "", value.get()) or 0)
+        return records
 
 
 class RemoteAction:
@@ -120,11 +121,11 @@ class RemoteAction:
 
     def rows(self, frame: DataFrame) -> list[Row]:
         """See :class:`Action`."""
-        self._spark.registerProgressHandler(self._told)
+        self._spark.registerProgressHandler(self._on_progress)
         rows: list[Row] = []
         try:
-            for told in frame.toLocalIterator():
-                row = from_bytes(told.row)
+            for spark_row in frame.toLocalIterator():
+                row = from_bytes(spark_row.row)
                 rows.append(row)
                 if row.kind == "object":
                     self._size += msgspec.json.decode(row.body, type=ObjectEntry).size
@@ -132,14 +133,14 @@ class RemoteAction:
                     ended = msgspec.json.decode(row.body, type=SliceResult)
                     self._records += ended.records + ended.ignored
         finally:
-            self._spark.removeProgressHandler(self._told)
+            self._spark.removeProgressHandler(self._on_progress)
         return rows
 
     def count(self) -> Count:
         """See :class:`Action`."""
         return Count(slices=self._ended, records=self._records, size=self._size, live=False)
 
-    def _told(self, *, stages: Any, **_: Any) -> None:
+    def _on_progress(self, *, stages: Any, **_: Any) -> None:
         self._ended = max(self._ended, sum(stage.num_completed_tasks for stage in stages or ()))
 
 
@@ -154,17 +155,17 @@ def action_of(spark: SparkSession) -> Action:
 
 
 class Progress:
-    """Logs from a thread of its own how far an action is, while the block runs.
+    """Logs the progress of an action from a separate thread, while the block runs.
 
     Args:
-        action: that is looked at.
-        plans: that it executes.
-        every: seconds between two looks.
+        action: the action.
+        plans: plans that it executes.
+        every: seconds between two log lines.
     """
 
     def __init__(self, action: Action, plans: Sequence[Plan], *, every: float = _EVERY) -> None:
         self._action = action
-        self._what = ", ".join(plan.topic for plan in plans)
+        self._topics = ", ".join(plan.topic for plan in plans)
         self._slices = sum(len(plan.slices) for plan in plans)
         self._offsets = sum(s.end - s.start for plan in plans for s in plan.slices)
         self._every = every
@@ -173,20 +174,20 @@ class Progress:
         self._started = 0.0
 
     def __enter__(self) -> Self:
-        """Begin to look."""
+        """Start logging."""
         self._started = time.monotonic()
-        log.info("%s: reading %d slices, %s offsets", self._what, self._slices, f"{self._offsets:,}")
+        log.info("%s: reading %d slices, %s offsets", self._topics, self._slices, f"{self._offsets:,}")
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop looking, and say how long it took."""
+        """Stop logging, and log the duration."""
         self._over.set()
         self._thread.join()
         if error is None:
-            log.info("%s: %d slices read in %.1f s", self._what, self._slices, time.monotonic() - self._started)
+            log.info("%s: %d slices read in %.1f s", self._topics, self._slices, time.monotonic() - self._started)
 
     def _run(self) -> None:
         last = Count(slices=0, records=0, size=0, live=False)
@@ -195,21 +196,21 @@ class Progress:
                 count = self._action.count()
             except Exception:  # noqa: BLE001 - the session may be ending, and progress is not worth an error
                 return
-            # Spark forgets its counts when the action ends: what was said is not taken back.
+            # Spark resets its counts when the action ends; lower counts are not logged.
             if (count.slices, count.records) > (last.slices, last.records) and count.records >= last.records:
                 last = count
                 seconds = time.monotonic() - self._started
-                log.info("%s: %s", self._what, progress_line(count, self._slices, self._offsets, seconds))
+                log.info("%s: %s", self._topics, progress_line(count, self._slices, self._offsets, seconds))
 
 
 def progress_line(count: Count, slices: int, offsets: int, seconds: float) -> str:
-    """Say how far an action is.
+    """Text about the progress of an action.
 
     Args:
-        count: how far it is.
-        slices: in all.
-        offsets: of all slices; compacted topics and transactions have fewer records.
-        seconds: since it began.
+        count: its progress.
+        slices: total number of slices.
+        offsets: total number of offsets; compacted topics and transactions have fewer records.
+        seconds: since it started.
 
     Returns:
         Such as ``3 of 8 slices, 1,250,000 of 4,000,000 records (31 %), 182.0 MB written by ended slices, 152,000

@@ -1,7 +1,7 @@
-"""A driver's registration with the master of a standalone cluster, given up after seconds instead of minutes.
+"""A time limit for the registration of a driver with the master of a standalone cluster.
 
-A driver of a standalone cluster tries three times for 20 seconds to register with its masters, and then fails by a
-stopped ``SparkContext`` that names none of them. None of these numbers is a setting of Spark.
+A driver of a standalone cluster tries three times for 20 seconds to register with its masters, and then fails with a
+stopped ``SparkContext`` without their addresses. Spark has no setting for these numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.exceptions import SparkJobError
 __all__ = ["SCHEME", "connection_error", "is_standalone", "registration"]
 
 SCHEME: Final = "spark://"
-"""Of the URL of a standalone cluster."""
+"""Scheme of the URL of a standalone cluster."""
 _CONNECT: Final = 10.0
 """Seconds to wait for a connection."""
 _REGISTER: Final = 20.0
@@ -27,18 +27,18 @@ _WAITING: Final = "waitForRegistration"
 _STOPPED: Final = "stopped SparkContext"
 
 _CHECK: Final = (
-    "Check that it runs, that the connection of spark_conn_id names its own port (7077, not that of its web page), and "
-    "that its version and its settings of security (spark.authenticate) are those of this Spark; its log says more"
+    "Check that it runs, that the connection of spark_conn_id has its own port (7077, not that of its web page), and "
+    "that its version and its security settings (spark.authenticate) are those of this Spark; its log has details"
 )
 
 
 def is_standalone(master: str) -> bool:
-    """Whether a master is one of Spark's own cluster manager, or several of them."""
+    """Whether a master URL is that of a standalone cluster, with one or several masters."""
     return master.startswith(SCHEME)
 
 
 def connection_error(address: str, timeout: float = _CONNECT) -> str | None:
-    """Why nobody takes a connection at an address, in a few words; None: somebody does.
+    """Reason why an address does not accept connections; None if it does.
 
     Args:
         address: ``host:port``.
@@ -51,36 +51,36 @@ def connection_error(address: str, timeout: float = _CONNECT) -> str | None:
         return f"no answer in {timeout:.0f} s"
     except OSError as e:
         return e.strerror or str(e)
-    except (UnicodeError, OverflowError) as e:  # no name that could be looked up, or no port
+    except (UnicodeError, OverflowError) as e:  # invalid host name or port
         return str(e)
     return None
 
 
 @contextlib.contextmanager
 def registration(gateway: Any, master: str, *, patience: float = _REGISTER, every: float = 1.0) -> Iterator[None]:
-    """Interrupt a driver of this process that waits for its master, while the block makes its ``SparkContext``.
+    """Interrupt this process's driver if it waits too long for its master while the block creates a ``SparkContext``.
 
-    What is looked at is the JVM's own threads, so that a machine that is slow is not taken for a master that is silent.
+    Only the time in the JVM's waiting method counts, so that a slow machine is not taken for a silent master.
 
     Args:
-        gateway: py4j's, to the driver's JVM.
-        master: its URL; the block runs without any of this if it is no standalone one.
+        gateway: py4j gateway to the driver's JVM.
+        master: URL of the master; nothing is watched unless it is a standalone cluster.
         patience: seconds that the driver may wait.
-        every: seconds between two looks.
+        every: seconds between two checks.
 
     Raises:
-        SparkJobError: the master did not answer, or ended the application; in the place of what the block raises.
+        SparkJobError: the master did not answer, or ended the application; replaces the error of the block.
     """
     if not is_standalone(master):
         yield
         return
     over, interrupted = threading.Event(), threading.Event()
-    # Every thread of Python has one of its own in the JVM: this is the one that will wait.
+    # Every Python thread has its own thread in the JVM: this is the one that will wait.
     driver = gateway.jvm.java.lang.Thread.currentThread()
 
     def watch() -> None:
         since: float | None = None
-        # The JVM may end at any moment: what py4j raises then is the driver's to tell, not that of this thread.
+        # The JVM may end at any time. The driver's thread reports the error of py4j, not this one.
         with contextlib.suppress(Exception):
             while not over.wait(every):
                 now = time.monotonic()
@@ -97,12 +97,12 @@ def registration(gateway: Any, master: str, *, patience: float = _REGISTER, ever
     except Exception as e:
         if interrupted.is_set():
             raise SparkJobError(
-                f"no answer from the Spark master: it took the driver's connection and was silent for "
-                f"{patience:.0f} s. {_CHECK}. It is {master}"
+                f"no answer from the Spark master: it accepted the driver's connection and did not answer for "
+                f"{patience:.0f} s. {_CHECK}. Master: {master}"
             ) from e
         if _STOPPED in str(e):
             raise SparkJobError(
-                f"no answer from the Spark master, or it has ended the application at once. {_CHECK}. It is {master}"
+                f"no answer from the Spark master, or it has ended the application at once. {_CHECK}. Master: {master}"
             ) from e
         raise
     finally:

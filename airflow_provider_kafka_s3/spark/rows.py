@@ -1,8 +1,8 @@
-"""The rows that tasks hand to the driver, and what the driver makes of them.
+"""The rows that tasks return to the driver, and their evaluation.
 
-A task yields one ``object`` row per object and then one row that ends it: ``slice`` (all is uploaded), ``empty`` (the
-task was given no record) or ``error`` (a person has to act, trying again cannot help). Whatever else goes wrong in a
-task is an exception there, and Spark tries the task again.
+A task yields one ``object`` row per object and then one final row: ``slice`` (all is uploaded), ``empty`` (the task got
+no record) or ``error`` (a person has to act, a retry cannot help). Any other failure is an exception of the task, and
+Spark retries the task.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Row(msgspec.Struct, frozen=True):
     Attributes:
         topic: index of the topic's plan among the plans of the action; -1 if ``empty``.
         slice: id of the slice in that plan; -1 if ``empty``.
-        attempt: tells the attempts at a slice apart.
+        attempt: id of the attempt at the slice.
         kind: see the module.
         body: a ``SliceResult``, ``ObjectEntry``, :class:`TaskError`, or nothing.
-        python: in the row that ends a task: what it ran in.
+        python: in the final row of a task: its Python environment.
     """
 
     topic: int
@@ -69,7 +69,7 @@ class TaskError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def rows_of_slice(topic: int, attempt: str, rows: SliceRows) -> list[Row]:
-    """What a task that succeeded yields; the row that ends it comes last."""
+    """The rows of a successful task, its final row last."""
     number = rows.result.id
     return [
         *(Row(topic, number, attempt, "object", _raw(entry)) for entry in rows.objects),
@@ -78,7 +78,7 @@ def rows_of_slice(topic: int, attempt: str, rows: SliceRows) -> list[Row]:
 
 
 def error_row(topic: int, slice_: int, attempt: str, error: KafkaS3Error) -> Row:
-    """What a task that met a terminal error yields."""
+    """The final row of a task with a terminal error."""
     return Row(topic, slice_, attempt, "error", _raw(TaskError(error.kind, message_of(error))))
 
 
@@ -88,28 +88,27 @@ def to_batch(rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 def from_bytes(row: bytes | bytearray) -> Row:
-    """One row as the driver gets it."""
+    """Decode one row."""
     return msgspec.json.decode(row, type=Row)
 
 
 def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] | KafkaS3Error]:
-    """Sort the rows of an action by its plans.
+    """Group the rows of an action by its plans.
 
-    Complete is a topic whose every slice ended. Spark fails a task that does not reach the end of its offsets, and
-    every task ends with one row, so there are as many of these as slices. Tasks without a record do not know which
-    slice they are, but it can only be one that nobody else named. Numbers of records prove nothing and are not looked
-    at.
+    A topic is complete when all its slices have ended. Spark fails a task that does not reach the end of its offsets,
+    and every task has one final row, so there are as many of these as slices. A task without a record cannot determine
+    its slice, but it can only be one without another final row. Numbers of records prove nothing and are not compared.
 
     Args:
         plans: of the action, in its order.
         rows: of all its tasks.
 
     Returns:
-        Per plan what its slices became, or the terminal error that one of them ended with, or that they have too many
+        Per plan the results of its slices, or the terminal error of one of them, or the error that they have too many
         objects together.
 
     Raises:
-        SparkJobError: the rows do not fit the plans.
+        SparkJobError: the rows are inconsistent with the plans.
     """
     ends: dict[tuple[int, int], Row] = {}
     objects: dict[tuple[int, int], list[Row]] = {}
@@ -133,11 +132,11 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
             if row.kind == "error":
                 errors.setdefault(row.topic, error_from(row.body))
     expected = [(topic, s.id) for topic, plan in enumerate(plans) for s in plan.slices]
-    unnamed = [where for where in expected if where not in ends]
-    if tasks != len(expected) or empty != len(unnamed) or not objects.keys() <= ends.keys():
+    unreported = [where for where in expected if where not in ends]
+    if tasks != len(expected) or empty != len(unreported) or not objects.keys() <= ends.keys():
         raise SparkJobError(
-            f"Spark ended {tasks} tasks, {empty} of them without records, for {len(expected)} slices of which "
-            f"{len(ends)} were named. Nothing was decided; try again"
+            f"Spark ended {tasks} tasks, {empty} of them without records, for {len(expected)} slices, of which "
+            f"{len(ends)} were reported. Nothing was decided; try again"
         )
     for topic, plan in enumerate(plans):
         count = sum(len(objects.get((topic, s.id), ())) for s in plan.slices)
@@ -174,8 +173,8 @@ def _slice(
 ) -> SliceRows:
     end = ends.get((topic, number))
     if end is None:
-        nothing = SliceResult(id=number, records=0, ignored=0, next_offset=plan.slices[number].end)
-        return SliceRows(result=nothing, objects=())
+        empty = SliceResult(id=number, records=0, ignored=0, next_offset=plan.slices[number].end)
+        return SliceRows(result=empty, objects=())
     entries = objects.get((topic, number), [])
     if any(row.attempt != end.attempt for row in entries):
         raise SparkJobError(

@@ -1,7 +1,7 @@
-"""What a Spark task does with its slice: find out which one it is, write its objects, hand in the rows.
+"""The function of a Spark task: identify its slice, write its objects, return its rows.
 
-This runs in the Python workers of executors, inside ``mapInArrow``. It begins with nothing but what is pickled into it,
-so it makes its own client of the store, once per worker.
+It runs in the Python workers of executors, inside ``mapInArrow``. It has only its pickled state, so it creates its own
+client of the store, once per worker.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _ROWS_PER_BATCH: Final = 1_000
 
 
 class SliceTask:
-    """The function of the Spark job: the records of one slice in, rows out. Travels by pickle; shows no secrets.
+    """The function of the Spark job: the records of one slice in, rows out. Pickled; its repr shows no secrets.
 
     Args:
         plans: of the job, in its order.
-        bucket: where the objects go.
-        s3: how to reach it.
-        credentials: None: boto3's own chain on the executor.
+        bucket: name of the bucket.
+        s3: connection settings of the store.
+        credentials: None: boto3's default chain on the executor.
         retry: policy of the requests.
         upload: threads and memory.
-        written: where the bytes of a slice's objects are added when it ends, for the progress; None: nowhere.
+        written: accumulator for the bytes of ended slices, for the progress; None: not counted.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class SliceTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write a slice.
 
-        Rows appear when everything is uploaded. Until then an attempt that fails aborts its uploads; from the first row
-        on it never does, since a decision may list them.
+        Rows are yielded when everything is uploaded. Until then an attempt that fails aborts its uploads; from the
+        first row on it never does, since a decision may list them.
 
         Args:
             batches: all records of one slice, as :func:`~airflow_provider_kafka_s3.spark.frames.record_frame` has them.
@@ -89,7 +89,7 @@ class SliceTask:
             Batches of :class:`~airflow_provider_kafka_s3.spark.rows.Row`.
 
         Raises:
-            TransientError: trying again may help.
+            TransientError: a retry may help.
         """
         batches = iter(batches)
         first = next((batch for batch in batches if batch.num_rows), None)
@@ -101,7 +101,7 @@ class SliceTask:
             try:
                 rows = self._write(topic, slice_, itertools.chain([first], batches), attempt)
             except TerminalError as e:
-                # Not an exception of the task: Spark would only repeat it.
+                # Not an exception of the task: Spark would retry it in vain.
                 rows = [error_row(topic, slice_.id, attempt, e)]
         rows[-1] = msgspec.structs.replace(rows[-1], python=python_of_worker())
         _forget_zip_importers()
@@ -109,7 +109,7 @@ class SliceTask:
             yield to_batch(rows[start : start + _ROWS_PER_BATCH])
 
     def _find(self, batch: pa.RecordBatch) -> tuple[int, Slice]:
-        """Which slice the task was given: Spark does not tell, but its first record does."""
+        """The slice of the task, determined by its first record: Spark gives a task no other identification."""
         name, partition, offset = self._wire.place(batch)
         topic = next((i for i, plan in enumerate(self._plans) if name in (None, plan.topic)), -1)
         if topic >= 0:
@@ -144,29 +144,29 @@ class SliceTask:
 
 
 def _faithful(batches: Iterable[pa.RecordBatch], topic: str, slice_: Slice) -> Iterator[pa.RecordBatch]:
-    """The batches, as long as their timestamps are those that Kafka has."""
+    """The batches; SparkTimestampError if a timestamp may differ from Kafka's."""
     for batch in batches:
         times = int64_values(batch.column("timestamp"))
         if times.min() < FAITHFUL_FROM:
             offset = batch.column("offset")[int(times.argmin())].as_py()
             raise SparkTimestampError(
                 f"topic {topic!r}, partition {slice_.partition}, offset {offset}: the record's timestamp is before the "
-                f"year 1900, which Spark does not tell exactly"
+                f"year 1900, which Spark does not return exactly"
             )
         yield batch
 
 
 @functools.lru_cache(maxsize=1)
 def _client(s3: S3Settings, credentials: S3Credentials | None) -> S3Client:
-    """One client per worker: Spark uses a worker for many tasks."""
+    """One client per worker: Spark reuses a worker for many tasks."""
     return make_client(s3, credentials)
 
 
 def _forget_zip_importers() -> None:
-    """Spare the worker's next task a tenth of a CPU second.
+    """Save the worker's next task a tenth of a CPU second.
 
-    Before every task Spark drops Python's import caches, and every zip importer then reads the directory of its zip
-    anew: 16 times that of pyspark.zip. What is forgotten is made again, from what is known, when it is needed.
+    Before every task Spark invalidates Python's import caches, and every zip importer then reads the directory of its
+    zip again: 16 times that of pyspark.zip. A removed importer is created again from cached directories when needed.
     """
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimport.zipimporter):

@@ -1,9 +1,9 @@
-"""How records travel from Spark into a Python worker: as few columns as can be, in pieces of bounded size.
+"""The transfer format of records from Spark to a Python worker: few columns, in pieces of bounded size.
 
-Every column costs the JVM time per record. So does Spark's own bound on the bytes of an Arrow batch, which measures all
-columns anew after every record (a quarter of the JVM's time when records are small). Here large values are cut into
-pieces instead, one row each, so that the bound on *rows* bounds the bytes as well; in the worker the pieces of a value
-lie side by side already, and joining them only drops the bounds between them.
+Every column costs the JVM time per record. So does Spark's own limit on the bytes of an Arrow batch, which measures all
+columns after every record (a quarter of the JVM's time when records are small). Instead large values are cut into
+pieces, one row each, so that the limit on *rows* limits the bytes as well. In the worker the pieces of a value are
+adjacent in memory, and joining them only removes the boundaries between them.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from airflow_provider_kafka_s3.formats.frames import bounds
 __all__ = ["FAITHFUL_FROM", "PIECE_BYTES", "Wire"]
 
 PIECE_BYTES: Final = 4096
-"""Bytes of one row's value at most: with 10,000 rows in a batch that are 40 MB of a worker's memory."""
+"""Bytes of one row's value at most: with 10,000 rows in a batch, 40 MB of a worker's memory."""
 
 _MICROSECONDS: Final = 1_000
 
 FAITHFUL_FROM: Final = -2_208_988_800_000
-"""The year 1900 in milliseconds. Spark takes what is older for a time of the Julian calendar, in the time zone of the
+"""The year 1900 in milliseconds. Spark interprets an older timestamp in the Julian calendar, in the time zone of the
 JVM, and shifts it by seconds up to months."""
 
 
 class Wire:
-    """Both ends of the way: the SQL that packs, and the kernels that unpack.
+    """Both sides of the transfer: SQL that packs records, and Arrow kernels that unpack them.
 
-    Kafka partition and offset share one number, the *position*: the partition above, the offset below.
+    Kafka partition and offset share one number, the *position*: the partition in its upper bits, the offset below.
 
     Args:
-        plans: whose slices travel.
+        plans: plans whose slices are transferred.
 
     Raises:
         ConfigurationError: an offset is too large to share a number with its partition.
@@ -50,15 +50,15 @@ class Wire:
         for topic, s in slices:
             if s.end > 1 << self._shift:
                 raise ConfigurationError(
-                    f"topic {topic!r} partition {s.partition}: offset {s.end} does not fit beside a partition number "
-                    f"into 63 bits. Land topics of so many partitions in runs of their own"
+                    f"topic {topic!r} partition {s.partition}: offset {s.end} and a partition number do not fit into "
+                    f"63 bits. Land topics with so many partitions in separate runs"
                 )
 
     @property
     def pieces(self) -> list[str]:
         """First step, in SQL: from the columns of Spark's Kafka source to one row per piece, numbered by ``piece``."""
-        # Names are quoted: some of them are words of SQL, and with every version there are more.
-        # Of a small value, and of null, a constant array: it costs nothing per record.
+        # Names are quoted: some of them are SQL keywords, and every version adds more.
+        # A small value, and null, get a constant array: it costs nothing per record.
         number = (
             f"if(coalesce(octet_length(`value`), 0) <= {PIECE_BYTES}, array(0L), "
             f"sequence(0L, (octet_length(`value`) - 1L) div {PIECE_BYTES}))"
@@ -67,7 +67,7 @@ class Wire:
 
     @property
     def columns(self) -> list[str]:
-        """Second step, in SQL: ``position``, ``timestamp``, ``value``, and, of several plans, ``topic``."""
+        """Second step, in SQL: ``position``, ``timestamp``, ``value``, and, with several plans, ``topic``."""
         piece = f"substring(`value`, CAST(`piece` * {PIECE_BYTES} + 1 AS INT), {PIECE_BYTES})"
         return [
             f"shiftleft(CAST(`partition` AS BIGINT), {self._shift}) | `offset` AS `position`",
@@ -81,19 +81,19 @@ class Wire:
         return ["`topic`"] if self._topics else []
 
     def place(self, batch: pa.RecordBatch) -> tuple[str | None, int, int]:
-        """Topic (None: the only one), partition and offset of the first record of a batch."""
+        """Topic (None if there is only one), partition and offset of the first record of a batch."""
         position = batch.column("position")[0].as_py()
         topic = batch.column("topic")[0].as_py() if self._topics else None
         return topic, position >> self._shift, position & ((1 << self._shift) - 1)
 
     def records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA` again.
+        """Unpack batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`.
 
-        Pieces are joined only where the one before is a full one: a small record that came twice stays two, for the
-        check of the offsets to find.
+        A piece is joined only to a full one before it: a small record that occurs twice stays two records, which the
+        check of the offsets finds.
 
         Args:
-            batches: of one slice, in order, cut anywhere.
+            batches: of one slice, in order, with any boundaries.
         """
         held: pa.RecordBatch | None = None
         for batch in batches:
@@ -104,7 +104,7 @@ class Wire:
             full = length == PIECE_BYTES
             begins = np.concatenate(([True], (position[1:] != position[:-1]) | ~full[:-1]))
             whole = rows.num_rows
-            if full[-1]:  # the next batch may go on with it
+            if full[-1]:  # the next batch may continue it
                 whole = int(np.flatnonzero(begins)[-1])
             held = rows.slice(whole) if whole < rows.num_rows else None
             if whole:

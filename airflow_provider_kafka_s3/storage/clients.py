@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.storage.credentials import RoleSession, S3Credentials
+from airflow_provider_kafka_s3.version import __version__
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials

@@ -1,1 +1,1 @@
-"""Starting the Spark job and reading its output. Nothing here imports Airflow or pyspark."""
+"""Starts the Spark job and reads its output. Nothing here imports Airflow or pyspark."""

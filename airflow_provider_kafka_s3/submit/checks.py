@@ -1,4 +1,4 @@
-"""Checks of a task's Spark, before anything is planned."""
+"""Checks of a task's Spark installation, before anything is planned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["require_spark"]
 
 _CLUSTER_MODE: Final = ("track_driver_via_k8s_api", "yarn_track_via_rm_api")
-"""Parameters of SparkSubmitOperator that its hook takes in deploy mode ``cluster`` only."""
+"""Parameters of SparkSubmitOperator that its hook accepts in deploy mode ``cluster`` only."""
 
 
 def require_spark(settings: SparkSettings, target: SparkTarget) -> None:
@@ -27,22 +27,22 @@ def require_spark(settings: SparkSettings, target: SparkTarget) -> None:
         target: where Spark runs. The command and the jars of a Spark Connect server are the server's.
 
     Raises:
-        ConfigurationError: versions do not fit, there is no Spark, no command of the name, or no such jar.
+        ConfigurationError: versions are incompatible, or Spark, its command or a jar is missing.
     """
     if target.connect_url is None:
         for name in _CLUSTER_MODE:
             if settings.more.get(name):
                 raise ConfigurationError(
-                    f"{name}=True is for a Spark driver in the cluster, and that of this operator runs on the Airflow "
-                    f"worker; remove it"
+                    f"{name}=True is for a Spark driver in the cluster, but the driver of this operator runs on the "
+                    f"Airflow worker; remove it"
                 )
     _require_versions(settings, target)
     jars = settings.jars or settings.conf.get("spark.jars")
     if jars and target.connect_url is None:
-        elsewhere = (settings.conf.get("spark.jars.packages"), settings.conf.get("spark.driver.extraClassPath"))
+        other_conf = (settings.conf.get("spark.jars.packages"), settings.conf.get("spark.driver.extraClassPath"))
         require_jars(
             jars,
-            more=any((settings.packages, settings.driver_class_path, settings.properties_file, *elsewhere)),
+            more=any((settings.packages, settings.driver_class_path, settings.properties_file, *other_conf)),
             command=settings.spark_binary or target.spark_binary,
             local=target.is_local,
             env=settings.env,
@@ -50,18 +50,18 @@ def require_spark(settings: SparkSettings, target: SparkTarget) -> None:
 
 
 def _require_versions(settings: SparkSettings, target: SparkTarget) -> None:
-    """Refuse versions of pyspark, its client and the Kafka connector that do not fit together.
+    """Refuse incompatible versions of pyspark, its client and the Kafka connector.
 
-    A Spark of the user's own (another command or another ``SPARK_HOME``) is not judged: its version is not known here.
+    A separate Spark (another command or another ``SPARK_HOME``) is not checked: its version is unknown here.
     """
     submitted = target.connect_url is None
     if submitted:
-        if named := settings.spark_binary or target.spark_binary:
-            spark_command.require_command(named, settings.conn_id, settings.env)
-        command = named or spark_command.find_spark_submit(local=target.is_local) or "spark-submit"
-        started = spark_command.spark_home(command, spark_command.environment_of(settings.env))
-        ours = spark_command.pyspark_home()
-        if started is None or ours is None or started.resolve() != ours.resolve():
+        if configured := settings.spark_binary or target.spark_binary:
+            spark_command.require_command(configured, settings.conn_id, settings.env)
+        command = configured or spark_command.find_spark_submit(local=target.is_local) or "spark-submit"
+        home = spark_command.spark_home(command, spark_command.environment_of(settings.env))
+        pyspark_home = spark_command.pyspark_home()
+        if home is None or pyspark_home is None or home.resolve() != pyspark_home.resolve():
             return
     versions = installed_versions()
     require(pyspark_flaw(versions))

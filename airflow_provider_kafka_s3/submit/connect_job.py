@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 __all__ = ["ConnectJob", "settings_of_server"]
 
 _OUTPUT: Final = 20
-"""Lines of a driver's output that are kept, in case it ends without a result."""
+"""Last lines of a driver's output to keep, in case it ends without a result."""
 
 _END: Final = 4.0
-"""Seconds that a driver gets to end. Airflow 3 kills a task five seconds after it asked it to end."""
+"""Seconds that a driver has to end. Airflow 3 kills a task five seconds after SIGTERM."""
 
 _START_ONLY: Final = (
     *("files", "py_files", "jars", "packages", "exclude_packages", "driver_class_path", "properties_file"),
     *("keytab", "principal", "proxy_user", "archives", "repositories", "total_executor_cores", "executor_cores"),
     *("executor_memory", "driver_memory", "num_executors"),
 )
-"""Settings of the start of Spark, which a Spark Connect server has had already."""
+"""Settings that take effect only when Spark starts; a Spark Connect server runs already."""
 
 
 class ConnectJob:
-    """One job that a Spark Connect server runs.
+    """One job on a Spark Connect server.
 
     Args:
-        environment: variables of the driver, beside those of this process.
-        log: a logger; what the driver prints goes there, line by line.
+        environment: variables of the driver, in addition to those of this process.
+        log: logger for the driver's output, line by line.
     """
 
     def __init__(self, environment: Mapping[str, object], log: Any) -> None:
@@ -54,13 +54,13 @@ class ConnectJob:
         output = collections.deque[str](maxlen=_OUTPUT)
         job_file = Path(spec.result_path).with_name("job.json")
         spec.write(job_file)
-        # Not in this process: gRPC has threads and locks, which neither a fork of Airflow's nor a signal may interrupt
-        # halfway; and what this process cannot do any more when it is killed with -9, its child does.
+        # Not in this process: gRPC has threads and locks, which neither a fork by Airflow nor a signal may interrupt
+        # halfway. And when this process is killed with -9, the child still interrupts the job.
         try:
             with subprocess.Popen(
                 [sys.executable, "-m", "airflow_provider_kafka_s3.spark.connect_driver", "--job-file", str(job_file)],
                 env=spark_command.environment_of(self.environment),
-                # The driver ends when the other end of this pipe is closed, by whatever.
+                # The driver ends when the other end of this pipe is closed, for any reason.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -84,7 +84,7 @@ class ConnectJob:
         return JobOutcome(result, failure)
 
     def kill(self) -> None:
-        """End the driver, which asks the server to stop, too. It takes four seconds at most."""
+        """End the driver, which interrupts the job on the server. It takes four seconds at most."""
         self._killed = True
         process = self._process
         if process is None or process.poll() is not None:
@@ -99,6 +99,6 @@ class ConnectJob:
 
 
 def settings_of_server(settings: SparkSettings) -> list[str]:
-    """Settings that a job on a Spark Connect server cannot have, as the server had to be started with them; names."""
-    given = [name for name in _START_ONLY if getattr(settings, name, None) or settings.more.get(name)]
-    return [*given, *of_server(settings.conf)]
+    """Names of settings without effect on a Spark Connect server, which has to be started with them."""
+    start_only = [name for name in _START_ONLY if getattr(settings, name, None) or settings.more.get(name)]
+    return [*start_only, *of_server(settings.conf)]

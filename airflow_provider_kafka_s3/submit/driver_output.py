@@ -1,7 +1,7 @@
-"""What the output of a ``spark-submit`` means that ended without a result of its driver.
+"""Derives the error of a ``spark-submit`` that ended without a driver result from its output.
 
-What it was caused by comes first in the error, since a user interface shows the head of it; the command, which may be
-thousands of characters long, comes last and short. What trying again cannot cure is told apart from the rest.
+The cause comes first in the message, since user interfaces show its beginning. The command, which may have thousands of
+characters, comes last and truncated. Errors that a retry cannot fix get a type of their own.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["explain_output"]
 _COMMAND: Final = re.compile(r"^Cannot execute: (?P<command>.*?)\. Error code is: (?P<code>-?\d+)\.?(?P<rest>.*)$")
 _CODE: Final = re.compile(r"(?:Error code is:|exit code is) (?P<code>-?\d+)")
 _BEGINNING: Final = 100
-"""Characters of the command that are shown."""
+"""Characters of the command in the message."""
 _END: Final = 3_000
-"""Characters of the end of the output; Airflow stores and shows them with the task."""
+"""Characters of the end of the output in the message; Airflow stores and shows it with the task."""
 _CAUSE: Final = 600
 
-_NOTHING: Final = re.compile(r"\s*(at [\w$.<>/@-]+\(|\.\.\. \d+ more|Last spark-submit output:$)")
-"""Lines that say nothing: frames of Java's traces, and a heading of Airflow's."""
-_LOGGED: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?P<level>[A-Z]+) (?P<said>.*)$")
-_JAVA: Final = re.compile(r'^(?:Exception in thread "[^"]*"|Caused by:) (?P<said>.*)$')
+_NOISE: Final = re.compile(r"\s*(at [\w$.<>/@-]+\(|\.\.\. \d+ more|Last spark-submit output:$)")
+"""Lines without information: frames of Java stack traces, and a heading of Airflow."""
+_LOGGED: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?P<level>[A-Z]+) (?P<message>.*)$")
+_JAVA: Final = re.compile(r'^(?:Exception in thread "[^"]*"|Caused by:) (?P<message>.*)$')
 _PYTHON: Final = "Traceback (most recent call last):"
 _CALLING: Final = re.compile(r"^\S*Py4JJavaError: An error occurred while calling")
 _PACKAGE: Final = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error)\b)")
@@ -33,27 +33,27 @@ _KILLED: Final = ("-9", "137")
 
 
 def explain_output(text: str) -> KafkaS3Error:
-    """The error for what is known of a driver that ended without a result.
+    """The error for a driver that ended without a result.
 
     Args:
-        text: how ``spark-submit``, or the driver of a Spark Connect job, ended, and below it what it printed.
+        text: first line: how ``spark-submit``, or the driver of a Spark Connect job, ended; then its output.
 
     Returns:
-        ``ConfigurationError`` for what trying again cannot cure, else ``SparkJobError``.
+        ``ConfigurationError`` if a retry cannot help, else ``SparkJobError``.
     """
-    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not _NOTHING.match(line)]
-    how, *output = lines or [""]
-    submitted = _COMMAND.match(how)
+    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
+    ending, *output = lines or [""]
+    submitted = _COMMAND.match(ending)
     command = f"spark-submit was called as: {_short(submitted['command'])}" if submitted else ""
-    code = _CODE.search(how)
+    code = _CODE.search(ending)
     if submitted is None and code is None:
-        output = [how, *output] if how else output
+        output = [ending, *output] if ending else output
     elif submitted and (rest := submitted["rest"].strip()):
         output = [rest, *output]
     status = "" if code is None else f" (exit code {code['code']})"
     ended = f"The Spark driver ended without a result{status}."
     killed = code is not None and code["code"] in _KILLED
-    # What a driver printed before it was killed was no reason to end.
+    # Output from before a kill is not its cause.
     if not killed and (known := about_start("\n".join(output))) is not None:
         return type(known)(f"{known}. {ended} {command}".rstrip())
     if killed:
@@ -61,26 +61,26 @@ def explain_output(text: str) -> KafkaS3Error:
     else:
         cause = _cause(output) or "it printed nothing"
     end = _end(output)
-    tail = f" Its last words:\n{end}\n" if end not in ("", cause) else " "
+    tail = f" Its last output:\n{end}\n" if end not in ("", cause) else " "
     return SparkJobError(f"{cause}. {ended}{tail}{command}".rstrip())
 
 
 def _cause(output: list[str]) -> str | None:
-    """What an output says of why it ended: its last exception, or else its last error, or else its last line."""
+    """The cause in an output: its last exception, or else its last logged error, or else its last line."""
     for index in range(len(output) - 1, -1, -1):
         line = output[index]
-        if found := _JAVA.match(line):
-            return _shorter(found["said"])
+        if match := _JAVA.match(line):
+            return _shorter(match["message"])
         if line == _PYTHON:
-            told = [line for line in output[index + 1 :] if not line[0].isspace() and not _LOGGED.match(line)]
-            # Python's own error of a failed call says nothing, the line below it is Java's.
-            raised = told[1] if len(told) > 1 and _CALLING.match(told[0]) else (told or [""])[0]
-            return _shorter(raised.removeprefix(": ")) or None
-    logged = [
-        found["said"] for line in output if (found := _LOGGED.match(line)) and found["level"] in ("ERROR", "FATAL")
+            raised = [line for line in output[index + 1 :] if not line[0].isspace() and not _LOGGED.match(line)]
+            # The error of a failed Py4J call has no information; the next line is Java's exception.
+            error = raised[1] if len(raised) > 1 and _CALLING.match(raised[0]) else (raised or [""])[0]
+            return _shorter(error.removeprefix(": ")) or None
+    errors = [
+        match["message"] for line in output if (match := _LOGGED.match(line)) and match["level"] in ("ERROR", "FATAL")
     ]
-    if logged:
-        return _shorter(logged[-1])
+    if errors:
+        return _shorter(errors[-1])
     for index, line in enumerate(output):
         if line.startswith("Error occurred during initialization of VM"):
             return _shorter("; ".join(output[index : index + 2]))

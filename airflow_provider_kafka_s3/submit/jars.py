@@ -1,4 +1,4 @@
-"""The jars that Spark's Kafka connector consists of: whether they are there, before Spark is started."""
+"""Checks that the jars of Spark's Kafka connector exist, before Spark is started."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ CONNECTOR_JARS: Final[Mapping[str, str]] = {
     "kafka-clients": "org/apache/kafka/clients/consumer/KafkaConsumer.class",
     "commons-pool2": "org/apache/commons/pool2/ObjectPool.class",
 }
-"""Jars by the names of their artifacts, and a class of each."""
+"""The connector's artifacts, and a class in the jar of each."""
 
 
 def local_jars(jars: str) -> tuple[list[Path], list[str]]:
-    """Sort what ``spark-submit`` is given as ``--jars``.
+    """Split the value of ``--jars`` into local files and remote URLs.
 
     Args:
         jars: paths, patterns and URLs, separated by commas.
 
     Returns:
-        The files of this machine, which need not exist; and the URLs that cannot be looked at from here (``hdfs://``,
-        ``s3a://``, ``https://``, and ``local:/``, which is a path of the cluster's machines).
+        The files of this machine, which need not exist; and the URLs that cannot be read from here (``hdfs://``,
+        ``s3a://``, ``https://``, and ``local:/``, which is a path on the cluster's machines).
     """
-    files, elsewhere = [], []
+    files, remote = [], []
     for jar in filter(None, (part.strip() for part in jars.split(","))):
         url = urlsplit(jar)
         if url.scheme not in ("", "file"):
-            elsewhere.append(jar)
+            remote.append(jar)
             continue
         path = unquote(url.path) if url.scheme else jar
-        found = sorted(glob.glob(path)) if glob.has_magic(path) else []
-        files += [Path(name) for name in found] or [Path(path)]
-    return files, elsewhere
+        matches = sorted(glob.glob(path)) if glob.has_magic(path) else []
+        files += [Path(name) for name in matches] or [Path(path)]
+    return files, remote
 
 
 def unreadable_jars(jars: str) -> list[str]:
@@ -52,35 +52,35 @@ def unreadable_jars(jars: str) -> list[str]:
     return [str(path) for path in local_jars(jars)[0] if not path.is_file() or not os.access(path, os.R_OK)]
 
 
-def missing_jars(jars: str, beside: Iterable[str] = ()) -> list[str]:
-    """Jars of the connector that are not among those given: by their names, or by what is in them.
+def missing_jars(jars: str, provided: Iterable[str] = ()) -> list[str]:
+    """Artifacts of the connector that are not among the given jars, by file name or by content.
 
     Args:
         jars: as for :func:`local_jars`.
-        beside: names of files that Spark has anyway.
+        provided: names of the jars that Spark has already.
 
     Returns:
-        Names of artifacts; none if a jar that cannot be looked at may hold them.
+        Names of artifacts; none if a remote jar may hold them.
     """
-    files, elsewhere = local_jars(jars)
-    names = [*(path.name for path in files), *(jar.rpartition("/")[2] for jar in elsewhere), *beside]
-    missing = [jar for jar in CONNECTOR_JARS if not any(_is(name, jar) for name in names)]
-    if any(not any(_is(jar.rpartition("/")[2], known) for known in CONNECTOR_JARS) for jar in elsewhere):
+    files, remote = local_jars(jars)
+    names = [*(path.name for path in files), *(jar.rpartition("/")[2] for jar in remote), *provided]
+    missing = [artifact for artifact in CONNECTOR_JARS if not any(_is(name, artifact) for name in names)]
+    if any(not any(_is(jar.rpartition("/")[2], artifact) for artifact in CONNECTOR_JARS) for jar in remote):
         return []
-    # A jar of another name may hold several of them, as one that was built for this does.
-    held = {name for path in files if missing for name in _classes(path)}
-    return [jar for jar in missing if CONNECTOR_JARS[jar] not in held]
+    # A jar of another name may hold several artifacts, such as an assembled one.
+    classes = {name for path in files if missing for name in _classes(path)}
+    return [artifact for artifact in missing if CONNECTOR_JARS[artifact] not in classes]
 
 
 def jars_of_spark(command: str, environment: Mapping[str, str]) -> list[str] | None:
-    """Names of the jars that a Spark brings itself.
+    """Names of the jars in a Spark installation.
 
     Args:
-        command: that submits to it.
+        command: its submit command.
         environment: of the command.
 
     Returns:
-        None: that is not known, or settings of its own may name more of them.
+        None if unknown, or if settings of the installation may add jars.
     """
     home = spark_home(command, environment)
     if home is None or environment.get("SPARK_DIST_CLASSPATH"):
@@ -93,15 +93,15 @@ def jars_of_spark(command: str, environment: Mapping[str, str]) -> list[str] | N
 
 
 def require_jars(jars: str, *, more: bool, command: str | None, local: bool, env: Mapping[str, object]) -> None:
-    """Check that jars are there, and are all that Spark's Kafka connector needs, as far as that can be known.
+    """Check that jars exist and include all of Spark's Kafka connector, as far as that can be determined.
 
     Args:
         jars: as ``spark-submit`` takes them.
-        more: whether others may come by another way: packages, the driver's class path, a file of properties.
-        command: that submits, if one was named; None: the one that
+        more: whether other settings may add jars: packages, the driver's class path, a properties file.
+        command: configured submit command; None: the one that
             :func:`~airflow_provider_kafka_s3.submit.spark_command.find_spark_submit` finds.
         local: whether the master is a local one.
-        env: the job's own environment variables; the worker's count, too.
+        env: the job's own environment variables, in addition to the worker's.
 
     Raises:
         ConfigurationError: a file does not exist or may not be read, or a jar of the connector is not among them.
@@ -109,15 +109,15 @@ def require_jars(jars: str, *, more: bool, command: str | None, local: bool, env
     if unreadable := unreadable_jars(jars):
         raise ConfigurationError(
             f"jars: {', '.join(unreadable)} cannot be read on this worker. Correct the path, or give Spark the "
-            f"connector by packages="
+            f"connector with packages="
         )
     if more or not missing_jars(jars):
         return
     environment = environment_of(env)
-    brought = jars_of_spark(command or find_spark_submit(local=local) or "spark-submit", environment)
-    if brought is not None and (missing := missing_jars(jars, brought)):
+    provided = jars_of_spark(command or find_spark_submit(local=local) or "spark-submit", environment)
+    if provided is not None and (missing := missing_jars(jars, provided)):
         raise ConfigurationError(
-            f"jars: {', '.join(missing)} is not among them. Spark's Kafka connector consists of "
+            f"jars: {', '.join(missing)} is missing. Spark's Kafka connector consists of "
             f"{', '.join(CONNECTOR_JARS)}: add the path, or leave jars= out, and Spark fetches them"
         )
 

@@ -1,4 +1,4 @@
-"""A Spark job, as the operator runs it: by ``spark-submit`` or on a Spark Connect server."""
+"""The interface of a Spark job, run by ``spark-submit`` or on a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class JobOutcome:
     """How a job ended.
 
     Attributes:
-        result: of the driver; None: it wrote none.
-        output: how the job failed, and below it the end of what the driver printed; empty: it ended without a failure.
-        application_id: of the Spark application; None: it is not known.
+        result: result of the driver; None if it wrote none.
+        output: the failure, followed by the end of the driver's output; empty if the job did not fail.
+        application_id: of the Spark application; None if unknown.
     """
 
     result: JobResult | None
@@ -33,7 +33,7 @@ class SparkJob(Protocol):
         """Run the job to its end.
 
         Args:
-            spec: its ``result_path`` lies in a private folder that is there until this returns.
+            spec: its ``result_path`` lies in a private folder that exists until this returns.
 
         Raises:
             KafkaS3Error: the job cannot be submitted.
@@ -41,5 +41,5 @@ class SparkJob(Protocol):
         ...
 
     def kill(self) -> None:
-        """End the driver, at any moment, also from a signal handler."""
+        """End the driver. May be called at any time, also from a signal handler."""
         ...

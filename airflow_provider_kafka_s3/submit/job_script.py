@@ -1,4 +1,4 @@
-"""Find the script that spark-submit runs, wherever this package was installed from."""
+"""Path of the script that spark-submit runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def job_script(package: Path = _PACKAGE) -> Path:
-    """Where ``kafka_to_s3.py`` is: inside an installed package, or beside it in a checkout.
+    """Path of ``kafka_to_s3.py``: inside an installed package, or next to the package in a checkout.
 
     Args:
         package: folder of ``airflow_provider_kafka_s3``.
@@ -26,6 +26,6 @@ def job_script(package: Path = _PACKAGE) -> Path:
         if place.is_file():
             return place
     raise ConfigurationError(
-        f"{_NAME}, the script that spark-submit runs, is in none of its places: {', '.join(map(str, places))}. Install "
-        f"airflow-provider-kafka-s3 from its wheel, or from a whole checkout"
+        f"{_NAME}, the script that spark-submit runs, is missing; searched: {', '.join(map(str, places))}. Install "
+        f"airflow-provider-kafka-s3 from its wheel, or from a complete checkout"
     )

@@ -8,13 +8,13 @@ __all__ = ["kill_job"]
 
 
 def kill_job(job_file: str) -> None:
-    """Kill the processes of this one's that run a job, and all that they started, at once.
+    """Kill the child processes that run a job, and all their descendants.
 
     They are the JVM of ``spark-submit``, the Python driver that it started, and on a local master Spark's workers. All
-    are looked for before any is killed: who loses its parent is nobody's child any more.
+    are found before any is killed: a process whose parent has ended is no longer a descendant.
 
     Args:
-        job_file: its path, which is among the arguments of JVM and driver, and of no other job.
+        job_file: path of the job file, which only the JVM and the driver of this job have among their arguments.
     """
     import psutil
 

@@ -1,4 +1,4 @@
-"""The Spark settings of a task, whatever starts its jobs."""
+"""The Spark settings of a task."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["SparkSettings"]
 
 @dataclass(frozen=True, kw_only=True)
 class SparkSettings:
-    """What a DAG says about Spark, with its templates rendered. Its repr shows no environment.
+    """Spark settings of a task, with templates rendered. The repr does not show the environment.
 
     Attributes:
         conn_id: of the Spark connection.
         conf: Spark configuration.
-        env: environment variables of the driver, beside those of the worker.
-        spark_binary: the command that submits; None: the connection's, or the one that is found.
+        env: environment variables of the driver, in addition to those of the worker.
+        spark_binary: command to submit with; None: the connection's, or the installed one.
         deploy_mode: None: the connection's, or Spark's default.
         packages: Maven coordinates, separated by commas.
         jars: paths or URLs, separated by commas.
         py_files: paths or URLs, separated by commas.
         driver_class_path: as ``spark-submit`` takes it.
-        properties_file: path of a file with more of ``conf``.
+        properties_file: path of a file with further Spark configuration.
         more: further keyword arguments of Airflow's ``SparkSubmitHook``.
     """
 

@@ -1,4 +1,4 @@
-"""The command ``spark-submit`` on the Airflow worker: where it is, its environment, and the Python of its driver."""
+"""The command ``spark-submit`` on the Airflow worker: its path, its environment, and the Python of its driver."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ __all__ = [
 ]
 
 _TASK_TRIES: Final = 4
-"""How often Spark starts a task at most; its own default, except on local masters."""
+"""Attempts of a Spark task at most; Spark's default, except on local masters."""
 
 
 def environment_of(env: Mapping[str, object]) -> dict[str, str]:
-    """The environment of a job: the worker's, and the job's own variables."""
+    """The environment of a job: the worker's variables and the job's own."""
     return {**os.environ, **{name: str(value) for name, value in env.items()}}
 
 
 def require_command(command: str, conn_id: str, env: Mapping[str, object]) -> None:
-    """Check that a command that was named can be executed.
+    """Check that a configured command can be executed.
 
     Args:
-        command: that submits.
-        conn_id: of the Spark connection, which may name it.
-        env: the job's own environment variables; the worker's count, too.
+        command: submit command.
+        conn_id: of the Spark connection, which may contain it.
+        env: the job's own environment variables, in addition to the worker's.
 
     Raises:
         ConfigurationError: it is not on PATH, or may not be executed.
@@ -55,38 +55,38 @@ def require_command(command: str, conn_id: str, env: Mapping[str, object]) -> No
 
 
 def local_master(master: str) -> str:
-    """A local master whose tasks are tried again, as those of any other master are: ``local[2]`` -> ``local[2,4]``."""
+    """A local master that retries tasks, as other masters do: ``local[2]`` -> ``local[2,4]``."""
     threads = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
     return master if threads is None else f"local[{threads[1] or 1},{_TASK_TRIES}]"
 
 
 def python_of_local_master(conf: Mapping[str, object], env: Mapping[str, object]) -> dict[str, str]:
-    """Environment variables that keep a local master in the Python of the Airflow worker.
+    """Environment variables that make a local master use the Python of the Airflow worker.
 
-    Spark would take the first ``python3`` on PATH, which need not be the environment that this package is installed in.
+    Spark would use the first ``python3`` on PATH, in which this package may not be installed.
 
     Args:
         conf: the job's Spark configuration.
-        env: the job's own environment variables. What the user chose, in either or in the worker's environment, stays.
+        env: the job's own environment variables. Values set in either, or in the worker's environment, have precedence.
     """
-    wanted = {"PYSPARK_PYTHON": "spark.pyspark.python", "PYSPARK_DRIVER_PYTHON": "spark.pyspark.driver.python"}
+    variables = {"PYSPARK_PYTHON": "spark.pyspark.python", "PYSPARK_DRIVER_PYTHON": "spark.pyspark.driver.python"}
     return {
         name: sys.executable
-        for name, setting in wanted.items()
+        for name, setting in variables.items()
         if name not in env and name not in os.environ and setting not in conf
     }
 
 
 def python_of_driver(conf: Mapping[str, object], env: Mapping[str, object]) -> dict[str, str]:
-    """Settings that keep the driver in the Python of the Airflow worker when the executors are on other machines.
+    """Settings that make the driver use the Python of the Airflow worker when the executors are on other machines.
 
-    Spark would run the driver, too, with the Python that ``spark.pyspark.python`` names for the executors, which need
-    not be on this machine; or with the first ``python3`` on PATH.
+    Spark would run the driver with the executors' ``spark.pyspark.python``, which may not exist on this machine, or
+    with the first ``python3`` on PATH.
 
     Args:
         conf: the job's Spark configuration.
-        env: the job's own environment variables. A Python that the user chose for the driver stays: in either, in the
-            worker's environment, or by a ``PYSPARK_PYTHON`` that counts for all machines.
+        env: the job's own environment variables. A Python set for the driver has precedence: in either, in the worker's
+            environment, or as a ``PYSPARK_PYTHON`` for all machines.
     """
     chosen = "spark.pyspark.driver.python" in conf or "PYSPARK_DRIVER_PYTHON" in (variables := environment_of(env))
     if chosen or ("spark.pyspark.python" not in conf and "PYSPARK_PYTHON" in variables):
@@ -95,10 +95,10 @@ def python_of_driver(conf: Mapping[str, object], env: Mapping[str, object]) -> d
 
 
 def find_spark_submit(*, local: bool) -> str | None:
-    """The command to submit with, if none was named; None leaves it to the Spark hook (``spark-submit`` on PATH).
+    """The command to submit with if none is configured; None: the Spark hook's default (``spark-submit`` on PATH).
 
     Args:
-        local: whether the master is a local one; it runs the worker's own pyspark, wherever PATH points.
+        local: whether the master is a local one; it runs the worker's own pyspark, regardless of PATH.
 
     Raises:
         ConfigurationError: Spark is not installed.
@@ -106,7 +106,7 @@ def find_spark_submit(*, local: bool) -> str | None:
     on_path = shutil.which("spark-submit")
     if on_path is not None and not local:
         return None
-    # Not imported: pyspark takes half a second, and pyspark-client alone brings the package without the command.
+    # Not imported: pyspark takes half a second, and pyspark-client alone has the package without the command.
     home = pyspark_home()
     if home is not None and (command := home / "bin" / "spark-submit").is_file():
         return str(command)
@@ -114,15 +114,15 @@ def find_spark_submit(*, local: bool) -> str | None:
         return None
     raise ConfigurationError(
         "there is no spark-submit, neither in this Python environment nor on PATH; install Spark with "
-        "`pip install 'airflow-provider-kafka-s3[spark]'`, or name the command by spark_binary"
+        "`pip install 'airflow-provider-kafka-s3[spark]'`, or set the command with spark_binary"
     )
 
 
 def require_client_deploy_mode(*modes: object) -> None:
-    """Refuse a driver that runs elsewhere.
+    """Refuse a driver that does not run on the Airflow worker.
 
     Args:
-        modes: deploy modes, the one that counts first; empty ones do not count.
+        modes: deploy modes in order of precedence; empty ones are skipped.
 
     Raises:
         ConfigurationError: the mode is not ``client``.
@@ -130,8 +130,8 @@ def require_client_deploy_mode(*modes: object) -> None:
     mode = next((m for m in modes if m), "client")
     if mode != "client":
         raise ConfigurationError(
-            f"deploy mode {mode!r}: the Spark driver has to run on the Airflow worker, where the private file lies "
-            f"that holds the credentials of the job; use deploy mode 'client'"
+            f"deploy mode {mode!r}: the Spark driver has to run on the Airflow worker, which has the private file with "
+            f"the credentials of the job; use deploy mode 'client'"
         )
 
 
@@ -139,7 +139,7 @@ def require_java(env: Mapping[str, object]) -> None:
     """Check that ``spark-submit`` will find Java.
 
     Args:
-        env: the job's own environment variables; the worker's count, too.
+        env: the job's own environment variables, in addition to the worker's.
 
     Raises:
         ConfigurationError: there is none.
@@ -161,24 +161,24 @@ def require_java(env: Mapping[str, object]) -> None:
 
 
 def spark_home(command: str, environment: Mapping[str, str]) -> Path | None:
-    """The folder of the Spark that a command starts; None: that is not known.
+    """The home folder of the Spark that a command starts; None if unknown.
 
     Args:
-        command: that submits.
+        command: submit command.
         environment: of the command.
     """
-    # Spark's scripts obey it, pyspark's own, too.
+    # Spark's scripts use it, including those of pyspark.
     if home := environment.get("SPARK_HOME"):
         return Path(home)
-    found = shutil.which(command, path=environment.get("PATH"))
-    if found is None:
+    path = shutil.which(command, path=environment.get("PATH"))
+    if path is None:
         return None
-    folder = Path(found).resolve().parent
-    # pip's copy of pyspark's command finds the package by Python.
+    folder = Path(path).resolve().parent
+    # The command that pip installs for pyspark locates the package with Python.
     return pyspark_home() if folder == Path(sysconfig.get_path("scripts")).resolve() else folder.parent
 
 
 def pyspark_home() -> Path | None:
-    """The folder of this environment's pyspark, which is a Spark; None: there is none."""
+    """The home folder of this environment's pyspark; None if it is not installed."""
     spec = importlib.util.find_spec("pyspark")
     return Path(spec.submodule_search_locations[0]) if spec is not None and spec.submodule_search_locations else None

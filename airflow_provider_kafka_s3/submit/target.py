@@ -1,4 +1,4 @@
-"""Where a Spark job runs."""
+"""The Spark that runs a job."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["SparkTarget"]
 
 @dataclass(frozen=True)
 class SparkTarget:
-    """Where Spark runs.
+    """The Spark that runs a job, from a Spark connection.
 
     Attributes:
         master: as ``spark-submit`` takes it.
         deploy_mode: of the connection; None: Spark's default, ``client``.
-        spark_binary: command that the connection names, or None.
+        spark_binary: command in the connection, or None.
         history_url: address of the Spark history server, or None.
         connect_url: of a Spark Connect server, with its token; None: ``spark-submit`` starts the job.
     """

@@ -1,4 +1,4 @@
-"""What went wrong with each topic of a Spark job."""
+"""The errors of the topics of a Spark job."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
 __all__ = ["topic_errors"]
 
 _EXPIRED: Final = re.compile(r"\b(ExpiredToken|TokenRefreshRequired)|the session of the role \S+ has ended")
-"""How S3, or our own client, says that the session of temporary credentials has ended."""
+"""Messages of S3, and of this package's client, about an expired session of temporary credentials."""
 
 _EXPIRED_HELP: Final = (
-    "the job's temporary credentials ended while it ran and could not be renewed; a retry begins the batch anew. The "
-    "session of a role_arn is renewed by driver and executors themselves, if they reach STS and the role is assumed by "
-    "keys of the AWS connection or by what their own machines have; session tokens of a connection, SAML and Google's "
-    "identities are not. Let sessions last longer than the job (in the extra of the AWS connection: "
+    "the job's temporary credentials expired while it ran and could not be renewed; a retry starts the batch again. "
+    "Driver and executors renew the session of a role_arn, if they can reach STS and assume the role with the keys of "
+    "the AWS connection or the credentials of their own machines; session tokens of a connection, SAML and Google's "
+    "identities cannot be renewed. Use sessions longer than the job (in the extra of the AWS connection: "
     '"assume_role_kwargs": {"DurationSeconds": 14400}, up to what the role allows), or use aws_conn_id=None with roles '
     "of their own for the machines of the driver and the executors; smaller batches (records_per_batch of limits) "
-    "make the jobs of batches that are planned from then on shorter"
+    "make later jobs shorter"
 )
 
 
 def topic_errors(outcome: JobOutcome, topics: Iterable[str]) -> dict[str, KafkaS3Error]:
-    """What went wrong with each topic of a job: what its driver wrote, or else what its output means.
+    """The errors of the failed topics of a job, from the driver's result, or else from its output.
 
     Args:
         outcome: of the job.
         topics: of the job.
     """
-    by_topic = {} if outcome.result is None else {ended.topic: ended for ended in outcome.result.topics}
+    results = {} if outcome.result is None else {result.topic: result for result in outcome.result.topics}
     errors: dict[str, KafkaS3Error] = {}
     for topic in topics:
-        ended = by_topic.get(topic)
-        if ended is None:
+        result = results.get(topic)
+        if result is None:
             errors[topic] = explain_output(outcome.output)
-        elif (error := ended.error) is not None:
+        elif (error := result.error) is not None:
             errors[topic] = error
     for error in errors.values():
         if _EXPIRED.search(str(error)):

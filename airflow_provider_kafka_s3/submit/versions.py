@@ -1,6 +1,6 @@
-"""Which Spark this environment has, and whether its parts are of one version.
+"""Checks the versions of the installed Spark and its connector.
 
-Only metadata is read: importing pyspark takes half a second, and a mixture of two versions may not even be importable.
+Only metadata is read: importing pyspark takes half a second, and a mixture of two versions may not be importable.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ TESTED: Final = ("4.0.0", "4.2.0")
 """Versions of Spark that the tests run with, the oldest first. The extra ``spark`` installs the last one."""
 
 _BELOW: Final = (4, 3)
-"""Of a minor version that is tested, the later patches are taken. This one is not tested."""
+"""First unsupported version. Later patches of a tested minor version are supported."""
 
 _DISTRIBUTIONS: Final = ("pyspark", "pyspark-client")
-"""They install the same files, pyspark more of them. Airflow's Spark provider depends on the client."""
+"""Both install the same files, pyspark some more. Airflow's Spark provider depends on the client."""
 
 _COORDINATES: Final = re.compile(rf"org\.apache\.spark:{CONNECTOR}_([\d.]+):([^:\s]+)")
 _JAR: Final = re.compile(rf"{CONNECTOR}_([\d.]+)-(.+)\.jar")
@@ -38,11 +38,11 @@ _TOKEN_PROVIDER: Final = re.compile(r"spark-token-provider-kafka-0-10_([\d.]+)-(
 
 
 class Flaw(NamedTuple):
-    """What does not fit, and what to do about it.
+    """An incompatibility, and its remedy.
 
     Attributes:
-        what: begins with the cause.
-        fix: begins with a verb.
+        what: the problem; begins with the cause.
+        fix: the remedy; begins with a verb.
     """
 
     what: str
@@ -50,14 +50,14 @@ class Flaw(NamedTuple):
 
 
 def installed_versions() -> dict[str, str]:
-    """The versions of pyspark and pyspark-client, of those that are installed."""
-    found = {}
+    """The versions of pyspark and pyspark-client, as far as they are installed."""
+    versions = {}
     for name in _DISTRIBUTIONS:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def require(flaw: Flaw | None) -> None:
@@ -67,53 +67,53 @@ def require(flaw: Flaw | None) -> None:
         ConfigurationError: there is one.
     """
     if flaw is not None:
-        raise ConfigurationError(f"{flaw.what}. To mend it, {flaw.fix}")
+        raise ConfigurationError(f"{flaw.what}. To fix it, {flaw.fix}")
 
 
 def pyspark_flaw(versions: Mapping[str, str]) -> Flaw | None:
-    """Why these distributions cannot be used together, or at all.
+    """The flaw of these distributions, if they cannot be used together, or at all.
 
     Args:
-        versions: as :func:`installed_versions` returns them; a distribution that is not there is no flaw.
+        versions: as :func:`installed_versions` returns them; a missing distribution is not a flaw.
     """
-    told = " and ".join(f"{name} {version}" for name, version in versions.items())
+    installed = " and ".join(f"{name} {version}" for name, version in versions.items())
     if len(set(versions.values())) > 1:
         return Flaw(
-            f"{told} do not fit together: they install the same files, so each has overwritten some of the other",
+            f"{installed} are incompatible: they install the same files, so each has overwritten some of the other",
             f"install one version of both: `{reinstall(versions)}`",
         )
     if any(not release_of(TESTED[0]) <= release_of(version) < _BELOW for version in versions.values()):
         below = ".".join(map(str, _BELOW))
         return Flaw(
-            f"{told}: only Spark from {TESTED[0]} to below {below} is supported here",
-            f"install one that is tested: `{reinstall(versions)}`",
+            f"{installed}: only Spark from {TESTED[0]} to below {below} is supported",
+            f"install a tested version: `{reinstall(versions)}`",
         )
     return None
 
 
 def reinstall(versions: Mapping[str, str]) -> str:
-    """The command that puts one version of both distributions in place of what is installed.
+    """The command that replaces both distributions with one version.
 
-    Both are removed first: whichever pip removes later would take files of the other one along.
+    Both are removed first: pip would remove files of the other distribution with each.
     """
-    # Tested versions exist of both, whereas not every version of pyspark has a client.
+    # Tested versions exist of both; not every version of pyspark has a client.
     version = next((v for v in versions.values() if v in TESTED), TESTED[-1])
-    wanted = " ".join(f"'{name}=={version}'" for name in _DISTRIBUTIONS)
-    return f"pip uninstall --yes {' '.join(_DISTRIBUTIONS)} && pip install {wanted}"
+    requirements = " ".join(f"'{name}=={version}'" for name in _DISTRIBUTIONS)
+    return f"pip uninstall --yes {' '.join(_DISTRIBUTIONS)} && pip install {requirements}"
 
 
 def connector_flaw(pyspark: str, *, packages: Iterable[str] = (), jars: Iterable[str] = ()) -> Flaw | None:
-    """Why the Kafka connector that a job gets does not fit its Spark.
+    """The flaw of a job's Kafka connector, if it is incompatible with its Spark.
 
     Args:
-        pyspark: version of Spark. What a vendor appends to the numbers of a release does not count.
+        pyspark: version of Spark. A suffix that a vendor appends to the release is ignored.
         packages: Maven coordinates, comma-separated in each text.
-        jars: paths or URLs, comma-separated in each text. A name without a version is not judged.
+        jars: paths or URLs, comma-separated in each text. A name without a version is not checked.
     """
     pyspark = plain_version(pyspark)
     for name in _parts(packages):
-        found = _COORDINATES.fullmatch(name)
-        if found is not None and (found[1], plain_version(found[2])) != (SCALA, pyspark):
+        match = _COORDINATES.fullmatch(name)
+        if match is not None and (match[1], plain_version(match[2])) != (SCALA, pyspark):
             return Flaw(
                 f"packages={name!r} is the Kafka connector of another Spark: pyspark {pyspark} is installed",
                 f"use packages={coordinates(pyspark)!r}",
@@ -121,7 +121,7 @@ def connector_flaw(pyspark: str, *, packages: Iterable[str] = (), jars: Iterable
     for path in _parts(jars):
         name = path.rpartition("/")[2]
         connector, provider = _JAR.fullmatch(name), _TOKEN_PROVIDER.fullmatch(name)
-        # The connector calls little of the provider, which has stayed as it was: that of any Spark 4 fits.
+        # The part of the provider that the connector uses is the same in every Spark 4.
         if (connector and (connector[1], plain_version(connector[2])) != (SCALA, pyspark)) or (
             provider and provider.groups() != (SCALA, pyspark.partition(".")[0])
         ):

@@ -1,20 +1,18 @@
-"""What must be true of a bucket, whatever happened to the processes that wrote it: checkers for tests, and for people.
+"""Invariants of a bucket, which hold after any failure of the processes that write it, and their checks.
 
-:func:`check_bucket` reads a whole topic back, over any store, and holds it against Kafka; :func:`check_documents` looks
-at the control documents alone. Both compute by themselves what they expect, not with the code that wrote it.
+:func:`check_bucket` reads a whole topic back, over any store, and compares it with Kafka. :func:`check_documents`
+checks the control documents alone. Both compute the expected state independently of the code that wrote it.
 
-=== ===================================================================================================================
-I1  every committed record that is not accepted as lost is in exactly one visible object, and nothing else is
-I2  a visible object is listed by a stored commit, and lies within its plan
-I3  an object's bytes are those its manifest tells of
-I4  the marker is the fold of its resolved batches, and all their objects are present
-I5  a rerun of an intact run writes nothing: :func:`snapshot` before and after, :func:`check_unchanged`
-I6  after recovery no plan is open and no debt is left (``recovered=True``)
-I7  a deleted object stays away (``deleted=...``)
-I8  nothing is left out: below the highest landed offset of a partition, down to its start, every offset is landed,
-    accepted as lost, owed, claimed or the target of a run; below its start (``times=...``) those of every window that
-    a run was about
-=== ===================================================================================================================
+- I1: every committed record that is not accepted as lost is in exactly one visible object, and nothing else is
+- I2: a visible object is listed by a stored commit, and lies within its plan
+- I3: an object's bytes are those in its manifest
+- I4: the marker is the fold of its resolved batches, and all their objects are present
+- I5: a rerun of an intact run writes nothing: :func:`snapshot` before and after, :func:`check_unchanged`
+- I6: after recovery no plan is open and no debt is left (``recovered=True``)
+- I7: a deleted object stays gone (``deleted=...``)
+- I8: nothing is left out: below the highest landed offset of a partition, down to its start, every offset is landed,
+  accepted as lost, owed, claimed or the target of a run; below its start (``times=...``) those of the window of every
+  run
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ControlError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import ObjectStore, StoredObject
-from airflow_provider_kafka_s3.testing.topic_state import TopicState, check_documents, landed_ends, looked_after
+from airflow_provider_kafka_s3.testing.topic_state import TopicState, accounted_for, check_documents, landed_ends
 
 __all__ = [
     "BucketSummary",
@@ -54,10 +52,10 @@ __all__ = [
 ]
 
 SourceTimes = Mapping[str, Mapping[int, Mapping[int, int]]]
-"""The timestamps of what Kafka holds: topic id -> partition -> offset -> milliseconds since the epoch."""
+"""Timestamps of the records in Kafka: topic id -> partition -> offset -> milliseconds since the epoch."""
 
 SourceRecords = Mapping[str, Mapping[int, Mapping[int, bytes | None]]]
-"""What Kafka holds, or held: topic id -> partition -> offset -> value."""
+"""Present and former records in Kafka: topic id -> partition -> offset -> value."""
 
 RecordDecoder = Callable[[str, bytes], Sequence[bytes]]
 """(key, stored bytes) -> the values in the object, in file order."""
@@ -66,10 +64,10 @@ _SHOWN: Final = 20
 
 
 class InvariantViolation(AssertionError):
-    """The bucket is not as it must be.
+    """The bucket violates invariants.
 
     Attributes:
-        findings: all that is wrong, one sentence each, each beginning with the invariant's number.
+        findings: one sentence per violation, each starting with the invariant's number.
     """
 
     def __init__(self, findings: Sequence[str]) -> None:
@@ -81,7 +79,7 @@ class InvariantViolation(AssertionError):
 
 @dataclass(frozen=True)
 class BucketSummary:
-    """What a checked topic holds: its committed batches, their visible objects, the records and bytes in these."""
+    """Counts of a checked topic: its committed batches, their visible objects, the records and bytes in these."""
 
     batches: int
     objects: int
@@ -90,10 +88,10 @@ class BucketSummary:
 
 
 def read_state(store: ObjectStore, *, topics_dir: str, pipeline: str, topic: str) -> TopicState:
-    """Read all control documents of a topic by listing them.
+    """List and read all control documents of a topic.
 
     Raises:
-        InvariantViolation: something below the control prefix is no control document, or cannot be trusted.
+        InvariantViolation: an object below the control prefix is not a valid control document.
     """
     prefix = keys.control_prefix(topics_dir, pipeline, topic)
     state = TopicState(topic)
@@ -111,26 +109,26 @@ def read_state(store: ObjectStore, *, topics_dir: str, pipeline: str, topic: str
 
 
 def decode_lines(key: str, body: bytes, *, separator: bytes = b"\n") -> list[bytes]:
-    """The values of a line-wise object: JSON lines, or bytes with a separator after each; gzip by the key's ending."""
+    """The values of a line-wise object: JSON lines, or bytes with a separator after each; gzip if the key ends so."""
     data = gzip.decompress(body) if key.endswith(".gz") else body
     values = data.split(separator)
     if values.pop():
-        raise ValueError(f"object {key} does not end with its separator: it was cut off")
+        raise ValueError(f"object {key} does not end with its separator: it was truncated")
     return values
 
 
 def read_source(source: Source, topic: str, *, isolation: Isolation = "read_committed") -> SourceRecords:
-    """All that Kafka still holds of a topic, in memory."""
+    """All records that Kafka still has of a topic, in memory."""
     info = source.describe(topic)
     starts = source.earliest(topic, info.partitions)
     ends = source.ends(topic, info.partitions, isolation)
-    held: dict[int, dict[int, bytes | None]] = {}
+    records: dict[int, dict[int, bytes | None]] = {}
     for p in info.partitions:
-        held[p] = {}
-        for records in source.read(topic, p, starts[p], ends[p], isolation):
-            columns: dict[str, list[Any]] = records.to_pydict()
-            held[p].update(zip(columns["offset"], columns["value"], strict=True))
-    return {info.topic_id or "": held}
+        records[p] = {}
+        for batch in source.read(topic, p, starts[p], ends[p], isolation):
+            columns: dict[str, list[Any]] = batch.to_pydict()
+            records[p].update(zip(columns["offset"], columns["value"], strict=True))
+    return {info.topic_id or "": records}
 
 
 def check_bucket(
@@ -154,18 +152,19 @@ def check_bucket(
         store: the bucket; only read.
         topics_dir: of the pipeline.
         pipeline: its name.
-        topic: which.
-        source: what Kafka holds; None: contents are only compared with the manifests.
-        decoder: makes values of an object's bytes.
-        as_written: how a value stands in an object, where it is not copied byte for byte.
+        topic: name of the topic.
+        source: records in Kafka; None: contents are only compared with the manifests.
+        decoder: decodes an object's bytes to values.
+        as_written: value in Kafka -> value in an object, where they differ.
         is_optional: (topic id, partition, offset) -> whether a complete read may lack it: it was compacted away.
-        deleted: keys of committed objects that somebody deleted, which have to stay away.
+        deleted: keys of committed objects that somebody deleted, which have to stay gone.
         recovered: see :func:`check_documents`.
         complete: whether all of ``source`` from the marker's start on has to be covered.
-        times: when what Kafka holds was made, without transaction markers; None: history below the start is not judged.
+        times: timestamps of the records in Kafka, without transaction markers; None: history below the start is not
+            checked.
 
     Returns:
-        What the bucket holds.
+        The counts of the topic.
 
     Raises:
         InvariantViolation: with all findings.
@@ -190,39 +189,39 @@ def check_bucket(
                 if state.is_resolved(plan.batch) and entry.key not in (
                     state.amended.get(plan.batch, frozenset()) | set(deleted)
                 ):
-                    findings.append(f"I4 object {entry.key} of resolved batch {plan.batch} is not there")
+                    findings.append(f"I4 object {entry.key} of resolved batch {plan.batch} is absent")
                 continue
             if entry.key in deleted:
                 findings.append(f"I7 object {entry.key} of batch {plan.batch} was deleted and came back")
             findings += _check_object(stored, plan, entry)
             try:
-                found = decoder(entry.key, stored.body)
+                decoded = decoder(entry.key, stored.body)
             except (ValueError, OSError, EOFError) as e:
                 findings.append(f"I3 object {entry.key} cannot be decoded: {e}")
                 continue
-            if len(found) != entry.records:
-                findings.append(f"I1 object {entry.key} holds {len(found)} records, its manifest says {entry.records}")
-            values.setdefault(entry.slices[0], []).append((entry, found))
-            objects, size, read = objects + 1, size + len(stored.body), read + len(found)
+            if len(decoded) != entry.records:
+                findings.append(f"I1 object {entry.key} has {len(decoded)} records, its manifest has {entry.records}")
+            values.setdefault(entry.slices[0], []).append((entry, decoded))
+            objects, size, read = objects + 1, size + len(stored.body), read + len(decoded)
         if source is not None and plan.topic_id in source and (state.is_resolved(plan.batch) or not absent):
             for s in plan.slices:
                 offsets = range(s.start, s.end)
-                held = source[plan.topic_id].get(s.partition, {})
-                expected = {o: as_written(v) for o in offsets if (v := held.get(o)) is not None}
+                records = source[plan.topic_id].get(s.partition, {})
+                expected = {o: as_written(v) for o in offsets if (v := records.get(o)) is not None}
                 excused = {o for o in offsets if is_optional(plan.topic_id, s.partition, o)}
                 for entry in absent:
                     if entry.slices[0] == s.id:
                         excused |= set(range(entry.min_offset, entry.max_offset + 1))
                 findings += _check_slice(plan, s, expected, excused, values[s.id])
     for folder in sorted(folders):
-        there = [info.key for info in store.list(folder)]
+        present = [info.key for info in store.list(folder)]
         # Another pipeline's topics_dir may lie in the folder.
         control = f"/{keys.CONTROL_DIR}/"
-        owners = {key for key in there if f"{control}_owners/" in key}
+        owners = {key for key in present if f"{control}_owners/" in key}
         documents = tuple(f"{key.partition(control)[0]}{control}" for key in owners)
         findings += [
             f"I2 object {key} is in no manifest"
-            for key in there
+            for key in present
             if key not in listed and not key.startswith(documents) and not in_folder_of(owners, key)
         ]
     if complete:
@@ -235,13 +234,16 @@ def check_bucket(
 
 def _check_object(stored: StoredObject, plan: Plan, entry: ObjectEntry) -> Iterable[str]:
     same_bytes = f"{zlib.crc32(stored.body):08x}" == entry.crc32.lower()
-    # Another library version may compress the same records otherwise when it writes an object again.
+    # Another version of a library may compress the same records to other bytes when it writes an object again.
     written_again = stored.metadata.get(CONTENT_METADATA) == entry.content
     if len(stored.body) != entry.size or not (same_bytes or written_again):
-        yield f"I3 object {entry.key} has other bytes than its manifest says"
-    named = {stored.metadata.get(NONCE_METADATA) == entry.nonce, stored.metadata.get(CONTENT_METADATA) == entry.content}
-    if stored.metadata.get(BATCH_METADATA) != str(plan.batch) or True not in named:
-        yield f"I2 object {entry.key} was written by somebody else than batch {plan.batch}: {dict(stored.metadata)}"
+        yield f"I3 object {entry.key} has other bytes than in its manifest"
+    identified = {
+        stored.metadata.get(NONCE_METADATA) == entry.nonce,
+        stored.metadata.get(CONTENT_METADATA) == entry.content,
+    }
+    if stored.metadata.get(BATCH_METADATA) != str(plan.batch) or True not in identified:
+        yield f"I2 object {entry.key} was not written by batch {plan.batch}: {dict(stored.metadata)}"
 
 
 def _check_slice(
@@ -260,20 +262,20 @@ def _check_slice(
         elif offset not in excused:
             missing.append(offset)
     if missing:
-        yield f"I1 {where}: records {missing[:10]} are in no object ({len(missing)} in all)"
+        yield f"I1 {where}: records {missing[:10]} are in no object ({len(missing)} in total)"
     extra = +left
     if extra:
-        yield f"I1 {where}: {extra.total()} records are there that Kafka does not have, or twice: {[*extra][:3]}"
+        yield f"I1 {where}: {extra.total()} records are not in Kafka, or occur twice: {[*extra][:3]}"
     at = {value: offset for offset, value in expected.items()}
     if extra or missing or len(at) != len(expected):
-        return  # equal values cannot be told apart, so their offsets cannot be read off
+        return  # equal values cannot be distinguished, so their offsets are unknown
     for entry, values in objects:
         offsets = [at[value] for value in values]
         digest = ContentHash(plan.topic_id, s.partition)
         digest.update(offsets)
         ends = [*offsets[:1], *offsets[-1:]]
         if digest.hexdigest() != entry.content or ends != [entry.min_offset, entry.max_offset]:
-            yield f"I2 object {entry.key} does not hold the offsets that its manifest says"
+            yield f"I2 object {entry.key} does not have the offsets in its manifest"
 
 
 def _check_complete(state: TopicState, source: SourceRecords) -> Iterable[str]:
@@ -281,25 +283,25 @@ def _check_complete(state: TopicState, source: SourceRecords) -> Iterable[str]:
         yield "I1 there is no marker, so nothing is covered"
         return
     start = state.marker.start
-    held = source.get(state.marker.topic_id, {})
-    wanted = Offsets({p: [(o, o + 1) for o in records if o >= start.get(p, 0)] for p, records in held.items()})
-    if not wanted <= state.marker.covered:
-        yield f"I1 offsets {wanted - state.marker.covered} are in Kafka and were never landed"
+    in_kafka = source.get(state.marker.topic_id, {})
+    expected = Offsets({p: [(o, o + 1) for o in records if o >= start.get(p, 0)] for p, records in in_kafka.items()})
+    if not expected <= state.marker.covered:
+        yield f"I1 offsets {expected - state.marker.covered} are in Kafka and were never landed"
 
 
 def _check_windows(state: TopicState, times: SourceTimes) -> Iterable[str]:
     if state.marker is None:
         return
-    held, ends = times.get(state.marker.topic_id, {}), landed_ends(state.marker)
-    known = looked_after(state, state.marker)
+    in_kafka, ends = times.get(state.marker.topic_id, {}), landed_ends(state.marker)
+    accounted = accounted_for(state, state.marker)
     for run in state.runs.values():
         if run.window is None or run.generation != state.marker.generation:
             continue
-        # Records that retention has deleted since may have ended the window, and are not there to show it.
+        # If retention has deleted records since, the end of the window may be unknown.
         begins = {p: ranges[0][0] for p, ranges in run.target.items()}
-        whole = [p for p in ends.keys() & held.keys() if min(held[p], default=0) <= begins.get(p, 0)]
-        asked = Offsets({p: [_range_of(run.window, held[p], ends[p])] for p in whole})
-        if left_out := asked - known:
+        whole = [p for p in ends.keys() & in_kafka.keys() if min(in_kafka[p], default=0) <= begins.get(p, 0)]
+        expected = Offsets({p: [_range_of(run.window, in_kafka[p], ends[p])] for p in whole})
+        if left_out := expected - accounted:
             yield f"I8 offsets {left_out} lie in the window {run.window} of run {run.run} and were never landed"
 
 
@@ -311,9 +313,9 @@ def _range_of(window: tuple[int, int], times: Mapping[int, int], end: int) -> tu
 
 def snapshot(store: ObjectStore, prefix: str = "") -> dict[str, str]:
     """Key and ETag of everything below a prefix, pending uploads included."""
-    there = {info.key: info.etag for info in store.list(prefix)}
-    there.update({f"{u.key} (upload {u.upload_id})": "pending" for u in store.pending_uploads(prefix)})
-    return there
+    etags = {info.key: info.etag for info in store.list(prefix)}
+    etags.update({f"{u.key} (upload {u.upload_id})": "pending" for u in store.pending_uploads(prefix)})
+    return etags
 
 
 def check_unchanged(before: Mapping[str, str], after: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""A Kafka cluster in memory, with the events that make offsets hard: retention, compaction, transactions, recreation.
+"""A Kafka cluster in memory, with events that affect offsets: retention, compaction, transactions, recreation.
 
-It answers as :class:`~airflow_provider_kafka_s3.batch.source.Source`; its other methods tell it what happens to its
-topics. It remembers every record there ever was, so a test can hold a bucket against it.
+It implements :class:`~airflow_provider_kafka_s3.batch.source.Source`; its other methods change its topics. It keeps
+every record that was ever appended, so that a test can compare a bucket with it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class SimulatedRecord:
 
 @dataclass
 class _Partition:
-    # One entry per offset ever given out; None where a transaction marker or an aborted record lies.
+    # One entry per offset ever assigned; None for a transaction marker or an aborted record.
     log: list[SimulatedRecord | None] = field(default_factory=list)
     start: int = 0
     compacted: set[int] = field(default_factory=set)
-    # Offset of the first record of an open transaction: what a read_committed reader may not pass.
+    # Offset of the first record of an open transaction, where a read_committed reader stops.
     open_from: int | None = None
 
 
@@ -56,7 +56,7 @@ class _Incarnation:
 
 
 class SimulatedKafka:
-    """A cluster in memory. Every question and every poll of a read is atomic; in between anything may happen."""
+    """A cluster in memory. Every request and every poll of a read is atomic; the cluster may change in between."""
 
     def __init__(
         self,
@@ -69,28 +69,31 @@ class SimulatedKafka:
         """Start an empty cluster.
 
         Args:
-            cluster_id: what it calls itself.
-            topic_ids: whether its brokers know topic ids (Kafka 2.8 and later).
-            records_per_poll: a read asks again after this many offsets, so that it can see the topic change.
-            before_request: told of every question before it is answered; may switch to another actor, or raise.
+            cluster_id: its cluster id.
+            topic_ids: whether its brokers have topic ids (Kafka 2.8 and later).
+            records_per_poll: offsets of one poll of a read; the topic may change between two polls.
+            before_request: called with the name of every request before it is answered; may switch to another actor, or
+                raise.
         """
         self._cluster_id = cluster_id
         self._topic_ids = topic_ids
         self._records_per_poll = records_per_poll
         self._before_request = before_request
         self._live: dict[str, _Incarnation] = {}
-        self._ever: dict[str, _Incarnation] = {}
+        self._incarnations: dict[str, _Incarnation] = {}
 
-    # -- what happens to the cluster ----------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def create_topic(self, topic: str, partitions: int = 1) -> str:
         """Create a topic, or delete it and create it again with no records; returns its new id."""
-        topic_id = hashlib.sha256(f"{self._cluster_id}/{len(self._ever)}".encode()).hexdigest()[:22]
-        self._live[topic] = self._ever[topic_id] = _Incarnation(topic_id, [_Partition() for _ in range(partitions)])
+        topic_id = hashlib.sha256(f"{self._cluster_id}/{len(self._incarnations)}".encode()).hexdigest()[:22]
+        self._live[topic] = self._incarnations[topic_id] = _Incarnation(
+            topic_id, [_Partition() for _ in range(partitions)]
+        )
         return topic_id
 
     def upgrade(self) -> None:
-        """Let brokers without topic ids tell them from now on."""
+        """Make brokers without topic ids report them from now on."""
         self._topic_ids = True
 
     def delete_topic(self, topic: str) -> None:
@@ -98,7 +101,7 @@ class SimulatedKafka:
         del self._live[topic]
 
     def add_partitions(self, topic: str, count: int) -> None:
-        """Give a topic ``count`` more partitions."""
+        """Add ``count`` partitions to a topic."""
         self._topic(topic).partitions.extend(_Partition() for _ in range(count))
 
     def append(self, topic: str, partition: int, value: bytes | None, timestamp: int = NO_TIMESTAMP) -> int:
@@ -108,13 +111,13 @@ class SimulatedKafka:
         return len(log) - 1
 
     def append_marker(self, topic: str, partition: int) -> int:
-        """Append what takes an offset and is never given to a reader: a transaction marker, an aborted record."""
+        """Append an offset that readers never get: a transaction marker or an aborted record."""
         log = self._partition(topic, partition).log
         log.append(None)
         return len(log) - 1
 
     def open_transaction(self, topic: str, partition: int) -> None:
-        """Let what is appended from now on be out of reach of ``read_committed`` readers."""
+        """Hide records that are appended from now on from ``read_committed`` readers."""
         log = self._partition(topic, partition)
         log.open_from = len(log.log)
 
@@ -124,31 +127,31 @@ class SimulatedKafka:
         self.append_marker(topic, partition)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Let retention delete all records below an offset."""
+        """Delete all records below an offset, as retention does."""
         log = self._partition(topic, partition)
         log.start = max(log.start, min(before, len(log.log)))
 
     def compact(self, topic: str, partition: int, offset: int) -> None:
-        """Let compaction remove one record; its offset stays a hole."""
+        """Remove one record, as compaction does; its offset stays a hole."""
         self._partition(topic, partition).compacted.add(offset)
 
-    # -- what is true -------------------------------------------------------------------------------------------------
+    # -- state, without requests --------------------------------------------------------------------------------------
 
     def topic_id(self, topic: str) -> str:
-        """The id of the live incarnation, also if the brokers do not tell it."""
+        """The id of the live incarnation, also if the brokers do not report it."""
         return self._topic(topic).topic_id
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions the topic has, without asking as a client would."""
+        """Number of partitions of a topic."""
         return len(self._topic(topic).partitions)
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """First offset that is there and one past the last, without asking as a client would."""
+        """First existing offset of a partition, and one past the last."""
         log = self._partition(topic, partition)
         return log.start, len(log.log)
 
     def readable_ends(self, topic: str) -> dict[int, int]:
-        """Per partition one past the last offset that may be read committed, without asking as a client would."""
+        """Per partition one past the last offset that a ``read_committed`` reader may read."""
         return {p: self._end(topic, p, "read_committed") for p in range(self.partition_count(topic))}
 
     def in_transaction(self, topic: str, partition: int) -> bool:
@@ -156,27 +159,27 @@ class SimulatedKafka:
         return self._partition(topic, partition).open_from is not None
 
     def all_records(self) -> dict[str, dict[int, dict[int, bytes | None]]]:
-        """Every record there ever was: topic id -> partition -> offset -> value, whatever became of it."""
+        """Every record ever appended: topic id -> partition -> offset -> value, including deleted ones."""
         return {
             topic_id: {
                 p: {r.offset: r.value for r in log.log if r is not None} for p, log in enumerate(incarnation.partitions)
             }
-            for topic_id, incarnation in self._ever.items()
+            for topic_id, incarnation in self._incarnations.items()
         }
 
     def all_times(self) -> dict[str, dict[int, dict[int, int]]]:
-        """The timestamp of every record that retention has left: topic id -> partition -> offset -> milliseconds."""
+        """The timestamp of every record not deleted by retention: topic id -> partition -> offset -> milliseconds."""
         return {
             topic_id: {
                 p: {r.offset: r.timestamp for r in log.log[log.start :] if r is not None}
                 for p, log in enumerate(incarnation.partitions)
             }
-            for topic_id, incarnation in self._ever.items()
+            for topic_id, incarnation in self._incarnations.items()
         }
 
     def is_optional(self, topic_id: str, partition: int, offset: int) -> bool:
-        """Whether a complete read may lack this offset: it was compacted at some time, or never held a record."""
-        log = self._ever[topic_id].partitions[partition]
+        """Whether a complete read may lack this offset: it was compacted, or never had a record."""
+        log = self._incarnations[topic_id].partitions[partition]
         return offset in log.compacted or log.log[offset] is None
 
     # -- Source -------------------------------------------------------------------------------------------------------
@@ -184,12 +187,12 @@ class SimulatedKafka:
     def describe(self, topic: str) -> SimulatedTopic:
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._before_request("describe")
-        found = self._topic(topic)
+        live = self._topic(topic)
         return SimulatedTopic(
             name=topic,
-            topic_id=found.topic_id if self._topic_ids else None,
+            topic_id=live.topic_id if self._topic_ids else None,
             cluster_id=self._cluster_id,
-            partitions=tuple(range(len(found.partitions))),
+            partitions=tuple(range(len(live.partitions))),
         )
 
     def earliest(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
@@ -233,18 +236,18 @@ class SimulatedKafka:
         return len(log.log) if log.open_from is None or isolation == "read_uncommitted" else log.open_from
 
     def _topic(self, topic: str) -> _Incarnation:
-        found = self._live.get(topic)
-        if found is None:
+        live = self._live.get(topic)
+        if live is None:
             missing = TopicNotFoundError(f"topic {topic!r} does not exist in cluster {self._cluster_id!r}; create it")
             missing.cluster_id = self._cluster_id
             raise missing
-        return found
+        return live
 
     def _partition(self, topic: str, partition: int) -> _Partition:
-        found = self._topic(topic).partitions
-        if partition >= len(found):
-            raise DataLossError(f"topic {topic!r} has no partition {partition}; it has {len(found)}")
-        return found[partition]
+        partitions = self._topic(topic).partitions
+        if partition >= len(partitions):
+            raise DataLossError(f"topic {topic!r} has no partition {partition}; it has {len(partitions)}")
+        return partitions[partition]
 
 
 def _to_arrow(records: list[SimulatedRecord]) -> pa.RecordBatch:

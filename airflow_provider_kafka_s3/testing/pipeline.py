@@ -58,7 +58,7 @@ class SimulatedPipeline:
     def __enter__(self) -> Self:
         """Redirect operators and sensors to the simulation."""
         for target, replacement in {
-            # By name: importing them would import Airflow, which other users of this package do without.
+            # By name: importing them would import Airflow, which may not be installed.
             f"{_PACKAGE}.storage.bucket.open_bucket": self._open_bucket,
             f"{_PACKAGE}.kafka.source.KafkaSource": lambda *_, **__: self.kafka,
             f"{_PACKAGE}.airflow.connections.kafka_config": lambda _: {"bootstrap.servers": "simulated:9092"},
@@ -73,7 +73,7 @@ class SimulatedPipeline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Undo the redirection; what was landed stays readable."""
+        """Undo the redirection; landed objects stay readable."""
         self._patches.close()
 
     def append(self, topic: str, *values: Any, partition: int = 0, at: datetime | None = None) -> None:
@@ -95,17 +95,17 @@ class SimulatedPipeline:
             self.kafka.append(topic, partition, encoded, timestamp)
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
-        """Landed objects: key -> bytes. Control documents are left out.
+        """Landed objects: key -> bytes, without control documents.
 
         Args:
             prefix: of the keys, such as ``"topics/orders/"``.
         """
-        found = {}
+        objects = {}
         for info in self.bucket.list(prefix):
             stored = self.bucket.get(info.key)
             if stored is not None and "_kafka_s3/" not in info.key:
-                found[info.key] = stored.body
-        return found
+                objects[info.key] = stored.body
+        return objects
 
     def records(self, topic: str, *, topics_dir: str = "topics") -> list[Any]:
         """The JSON records of a topic, in the order of the keys of their objects.
@@ -121,7 +121,7 @@ class SimulatedPipeline:
         ]
 
     def topic_pipeline(self, pipeline: str, topic: str, *, topics_dir: str = "topics") -> TopicPipeline:
-        """One topic of a pipeline, to look at its status, or to change something as ``kafka-s3`` does."""
+        """One topic of a pipeline, for its status, or for the operations of the command line ``kafka-s3``."""
         return TopicPipeline(self._open_bucket(), self.kafka, topics_dir=topics_dir, pipeline=pipeline, topic=topic)
 
     def check(self, *, topics_dir: str = "topics", decoder: RecordDecoder = decode_lines) -> dict[str, BucketSummary]:
@@ -132,10 +132,10 @@ class SimulatedPipeline:
             decoder: (key, bytes) -> values in the object.
 
         Returns:
-            Per topic what the bucket holds.
+            Counts per topic.
 
         Raises:
-            InvariantViolation: something is lost, landed twice, or not as its manifest says.
+            InvariantViolation: a record is lost or landed twice, or an object differs from its manifest.
         """
         return {
             topic: check_bucket(

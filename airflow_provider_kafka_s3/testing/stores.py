@@ -1,4 +1,4 @@
-"""An object store that misbehaves on request: each answer a network, a proxy or a dying process can give, by script.
+"""An object store with scripted faults: the failures of a network, a proxy or a process that ends.
 
 ::
 
@@ -37,11 +37,11 @@ CONDITIONAL: Final = frozenset({"put_new", "put_if_match", "complete_upload"})
 
 
 class SimulatedCrash(BaseException):
-    """The process dies here. Not an ``Exception``: no code may go on after it."""
+    """The process ends here. Not an ``Exception``: no code may continue after it."""
 
 
 class Fault(enum.Enum):
-    """What happens to one request."""
+    """The outcome of one request."""
 
     THROTTLED = "503, nothing applied"
     TOO_MANY_REQUESTS = "429, nothing applied"
@@ -50,11 +50,11 @@ class Fault(enum.Enum):
     TIMEOUT = "no answer, nothing applied"
     LOST_RESPONSE = "applied, no answer"
     SENT_TWICE = "applied, answer lost, sent again by the network: the second answer arrives"
-    LATE = "no answer; applied when apply_late() is called, if it can still be"
+    LATE = "no answer; applied when apply_late() is called, if still possible"
     CONFLICT = "409 to a conditional request, nothing applied"
     HOLD = "waits until release() is called, then normal"
-    CRASH_BEFORE = "the process dies before it is sent"
-    CRASH_AFTER = "applied, the process dies before the answer arrives"
+    CRASH_BEFORE = "the process ends before it is sent"
+    CRASH_AFTER = "applied, the process ends before the answer arrives"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Request:
 
     @property
     def writes(self) -> bool:
-        """Whether it may change something."""
+        """Whether it may change the bucket or its uploads."""
         return self.operation in WRITES
 
 
@@ -85,7 +85,7 @@ class _Script:
     skip: int
     left: int
 
-    def takes(self, request: Request) -> bool:
+    def matches(self, request: Request) -> bool:
         if self.left == 0 or (self.operation or request.operation) != request.operation:
             return False
         if not fnmatch.fnmatchcase(request.key, self.key):
@@ -101,7 +101,7 @@ class FaultyStore:
     """Any :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`, with faults between it and its caller.
 
     Attributes:
-        requests: every request so far, in order; also those that met a fault.
+        requests: every request so far, in order, including those with a fault.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class FaultyStore:
         choose: Callable[[Request], Fault | None] = lambda request: None,
         late: list[Callable[[], object]] | None = None,
     ) -> None:
-        """Wrap a store; without a script it behaves as the store does.
+        """Wrap a store. Without a script it behaves as the store does.
 
         Args:
-            store: what is behind.
-            choose: asked for a fault before each request that no script of :meth:`inject` takes. May also switch to
+            store: the wrapped store.
+            choose: returns the fault of each request that matches no script of :meth:`inject`. May also switch to
                 another actor, or raise.
-            late: where requests that will be applied late are kept; give the same list to several stores to share it.
+            late: list for the requests to be applied late; stores with the same list share them.
         """
         self.store = store
         self.requests: list[Request] = []
@@ -132,19 +132,19 @@ class FaultyStore:
     def inject(
         self, fault: Fault, *, operation: str | None = None, key: str = "*", nth: int = 1, times: int = 1
     ) -> None:
-        """Let requests meet a fault.
+        """Add a fault to matching requests.
 
         Args:
-            fault: which.
+            fault: the fault.
             operation: name of a port method, such as ``put_new``; None: any.
             key: shell pattern of the keys; ``*`` also matches ``/``.
-            nth: the first request to be hit, counted from 1 among those that match from now on.
-            times: how many in a row.
+            nth: first request with the fault, counted from 1 among those that match from now on.
+            times: number of consecutive requests with the fault.
         """
         self._scripts.append(_Script(fault, operation, key, nth - 1, times))
 
     def apply_late(self) -> int:
-        """Apply all late requests now, in the order they were sent; returns how many the store accepted."""
+        """Apply all late requests now, in the order they were sent; returns the number that the store accepted."""
         accepted = 0
         while self._late:
             try:
@@ -155,7 +155,7 @@ class FaultyStore:
         return accepted
 
     def wait_until_held(self, requests: int = 1, *, timeout: float = 30.0) -> None:
-        """Block until that many requests are held.
+        """Wait until this number of requests is held.
 
         Raises:
             TimeoutError: after ``timeout`` seconds.
@@ -165,11 +165,11 @@ class FaultyStore:
                 raise TimeoutError(f"no request was held within {timeout} s")
 
     def release(self) -> None:
-        """Let held requests go on, those of the future too."""
+        """Continue held requests; later ones are not held."""
         self._released.set()
 
     def writes(self) -> list[Request]:
-        """The requests that may have changed something."""
+        """The requests that may have changed the bucket or its uploads."""
         return [r for r in self.requests if r.writes]
 
     # -- the port -----------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class FaultyStore:
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
         """See the port."""
-        # A late request is applied when the caller may have used its buffer again.
+        # A late request is applied when the caller may have reused its buffer.
         data = bytes(body)
         return self._send("upload_part", key, lambda: self.store.upload_part(key, upload_id, number, data))
 
@@ -227,13 +227,13 @@ class FaultyStore:
     def _send(self, operation: str, key: str, apply: Callable[[], T]) -> T:
         request = Request(len(self.requests) + 1, operation, key)
         self.requests.append(request)
-        taken = [s for s in self._scripts if s.takes(request)]
-        fault = taken[0].fault if taken else self._choose(request)
+        matching = [s for s in self._scripts if s.matches(request)]
+        fault = matching[0].fault if matching else self._choose(request)
         if fault is None:
             return apply()
-        return self._meet(fault, request, apply)
+        return self._apply_fault(fault, request, apply)
 
-    def _meet(self, fault: Fault, request: Request, apply: Callable[[], T]) -> T:
+    def _apply_fault(self, fault: Fault, request: Request, apply: Callable[[], T]) -> T:
         what = f"{request.operation} {request.key} (request {request.number}): {fault.value}"
         match fault:
             case Fault.THROTTLED | Fault.TOO_MANY_REQUESTS:
@@ -244,7 +244,7 @@ class FaultyStore:
             case Fault.SERVER_ERROR | Fault.TIMEOUT:
                 raise UnknownOutcomeError(what)
             case Fault.LOST_RESPONSE:
-                # What the store answered is lost too: a refusal looks like a success.
+                # The caller sees no difference between a refusal and a success.
                 try:
                     apply()
                 except KafkaS3Error as answer:

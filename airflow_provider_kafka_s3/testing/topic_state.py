@@ -1,4 +1,4 @@
-"""The control documents of one topic, and what must be true of them; the pure half of the invariants."""
+"""The control documents of one topic, and their invariants; pure functions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.run import RunRecord
 
-__all__ = ["TopicState", "check_documents", "landed_ends", "looked_after"]
+__all__ = ["TopicState", "accounted_for", "check_documents", "landed_ends"]
 
 _CONTROL_NAME: Final = re.compile(r"batches/(\d{10})\.(plan|manifest|amend)(?:\.([1-9]\d*))?\.json")
 
 
 @dataclass
 class TopicState:
-    """The control documents of one topic, as they are stored.
+    """The stored control documents of one topic.
 
     Attributes:
         topic: the Kafka topic.
@@ -45,24 +45,24 @@ class TopicState:
     runs: dict[str, RunRecord] = field(default_factory=dict)
 
     def add(self, name: str, body: bytes) -> None:
-        """Take in a document by its name below the topic's control prefix.
+        """Decode and add a document, by its name below the topic's control prefix.
 
         Raises:
-            ControlError: it cannot be trusted.
-            ValueError: no document has such a name.
+            ControlError: the document is invalid.
+            ValueError: the name is not one of a document.
         """
         if name == "marker.json":
             self.marker, _ = decode(Marker, body, name)
         elif name.startswith("runs/"):
             record, _ = decode(RunRecord, body, name)
             self.runs[record.run] = record
-        elif (found := _CONTROL_NAME.fullmatch(name)) is not None and (found[2] == "amend") == (found[3] is not None):
-            batch = int(found[1])
-            if found[2] == "plan":
-                self.plans[batch], beside = decode(Plan, body, name)
-                self.plan_sums[batch] = beside["sha256"]
+        elif (match := _CONTROL_NAME.fullmatch(name)) is not None and (match[2] == "amend") == (match[3] is not None):
+            batch = int(match[1])
+            if match[2] == "plan":
+                self.plans[batch], envelope = decode(Plan, body, name)
+                self.plan_sums[batch] = envelope["sha256"]
                 self.claims[batch] = self.plans[batch].claim
-            elif found[2] == "manifest":
+            elif match[2] == "manifest":
                 self.manifests[batch], _ = decode(Manifest, body, name)
             else:
                 self.amended[batch] = self.amended.get(batch, frozenset()) | set(decode(Amend, body, name)[0].keys)
@@ -74,21 +74,21 @@ class TopicState:
         return self.marker is not None and self.marker.is_resolved(batch)
 
     def committed(self) -> Iterable[tuple[Plan, Manifest]]:
-        """Batches that are decided to be committed, resolved or not."""
+        """Batches whose decision is to commit, resolved or not."""
         for batch, manifest in sorted(self.manifests.items()):
             if manifest.status == "commit" and batch in self.plans:
                 yield self.plans[batch], manifest
 
 
 def check_documents(state: TopicState, *, recovered: bool = False) -> list[str]:
-    """Hold the control documents of a topic against one another.
+    """Check the control documents of a topic against each other.
 
     Args:
         state: the documents.
-        recovered: whether all runs have ended and ``recover`` ran last, so that nothing may be left to do.
+        recovered: whether all runs have ended and ``recover`` ran last, so that no batch is open and no debt is left.
 
     Returns:
-        The findings; empty if all is well.
+        The violations; empty if there are none.
     """
     findings = [*_check_log(state), *_check_claims(state)]
     if state.marker is not None:
@@ -96,13 +96,13 @@ def check_documents(state: TopicState, *, recovered: bool = False) -> list[str]:
         if recovered:
             findings += [f"I6 batch {n} is planned and not resolved" for n in state.plans if not state.is_resolved(n)]
             if state.marker.debt:
-                findings.append(f"I6 offsets {state.marker.debt} were promised and are left behind")
+                findings.append(f"I6 offsets {state.marker.debt} are debt that was never landed")
     elif state.plans:
-        findings.append("I4 there are batches and no marker")
+        findings.append("I4 there are batches but no marker")
     return findings
 
 
-def looked_after(state: TopicState, marker: Marker) -> Offsets:
+def accounted_for(state: TopicState, marker: Marker) -> Offsets:
     """The offsets of the marker's generation that are landed, accepted as lost, owed, claimed, or a run's target."""
     mine = [n for n, plan in state.plans.items() if plan.generation == marker.generation]
     claims = [state.claims[n] for n in mine if not state.is_resolved(n)]
@@ -116,12 +116,9 @@ def landed_ends(marker: Marker) -> dict[int, int]:
 
 
 def _check_left_out(state: TopicState, marker: Marker) -> Iterable[str]:
-    wanted = Offsets({p: [(marker.start.get(p, 0), end)] for p, end in landed_ends(marker).items()})
-    if left_out := wanted - looked_after(state, marker):
-        yield (
-            f"I8 offsets {left_out} lie between the start {marker.start} and what is landed, and no run will look for "
-            f"them"
-        )
+    expected = Offsets({p: [(marker.start.get(p, 0), end)] for p, end in landed_ends(marker).items()})
+    if left_out := expected - accounted_for(state, marker):
+        yield f"I8 offsets {left_out} lie between the start {marker.start} and landed ones, and no run will land them"
 
 
 def _check_log(state: TopicState) -> Iterable[str]:
@@ -130,11 +127,11 @@ def _check_log(state: TopicState) -> Iterable[str]:
     resets = 0
     for batch, plan in sorted(state.plans.items()):
         if plan.batch != batch or plan.topic != state.topic:
-            yield f"I4 plan {batch} says it is batch {plan.batch} of topic {plan.topic!r}"
+            yield f"I4 plan {batch} is of batch {plan.batch} of topic {plan.topic!r}"
         if plan.generation != resets:
-            yield f"I4 plan {batch} is of generation {plan.generation}, {resets} resets lie before it"
+            yield f"I4 plan {batch} is of generation {plan.generation}, after {resets} resets"
         if plan.type == "data" and plan.run not in state.runs:
-            yield f"I4 plan {batch} is there without the record of its run {plan.run!r}: a retry would aim elsewhere"
+            yield f"I4 plan {batch} has no record of its run {plan.run!r}: a retry would have another target"
         manifest = state.manifests.get(batch)
         if manifest is not None and manifest.status == "reset":
             resets += 1
@@ -151,12 +148,12 @@ def _check_log(state: TopicState) -> Iterable[str]:
 
 def _check_decision(plan: Plan, manifest: Manifest) -> Iterable[str]:
     if manifest.status == "reset" and plan.type != "reset":
-        yield "it resets by a plan for data"
+        yield "it is a reset, and its plan is for data"
     if manifest.status != "commit":
         return
     slices = {s.id: s for s in plan.slices}
     if {r.id: r.next_offset for r in manifest.slices} != {i: s.end for i, s in slices.items()}:
-        yield f"it commits slices {[r.id for r in manifest.slices]} of {sorted(slices)}, or not all up to their ends"
+        yield f"it commits slices {[r.id for r in manifest.slices]} of {sorted(slices)}, or not all to their ends"
     for entry in manifest.objects:
         s = slices.get(entry.slices[0])
         if s is None or not s.start <= entry.min_offset <= entry.max_offset < s.end:
@@ -203,17 +200,17 @@ def _check_fold(state: TopicState, marker: Marker) -> Iterable[str]:
     ids = [state.plans[n].new_topic_id for n in resets]
     stored_ids = [closed.topic_id for closed in marker.history[1:]] + [marker.topic_id] * bool(ids)
     if ids != stored_ids:
-        yield f"I4 the marker's topic ids are {stored_ids}, its resets say {ids}"
+        yield f"I4 the marker's topic ids are {stored_ids}, those of its resets {ids}"
     for generation in range(marker.generation + 1):
         expected = _union(covered[generation])
         if marker.covered_in(generation) != expected:
             wrong = (marker.covered_in(generation) - expected) | (expected - marker.covered_in(generation))
-            yield f"I4 generation {generation}: {wrong} is not what the resolved batches cover"
-        if marker.lost_in(generation) != _union(lost[generation]):
-            yield f"I4 generation {generation}: {marker.lost_in(generation)} is recorded as lost, not what batches say"
+            yield f"I4 generation {generation}: {wrong} differs from the coverage of the resolved batches"
+        if marker.lost_in(generation) != (expected := _union(lost[generation])):
+            yield f"I4 generation {generation}: lost offsets are {marker.lost_in(generation)}, of batches {expected}"
     expected = _union(debt[marker.generation]) - marker.covered
     if marker.debt != expected:
-        yield f"I4 the marker owes {marker.debt}, its abandoned batches {expected}"
+        yield f"I4 the debt of the marker is {marker.debt}, of its abandoned batches {expected}"
 
 
 def _released(state: TopicState) -> set[int]:

@@ -55,7 +55,7 @@ def test_the_last_words_of_the_driver_are_in_the_error_of_the_task(
         ),
         (
             {"packages": "org.nobody:nothing_2.13:1.0", "jars": None},
-            r"packages: org\.nobody:nothing_2\.13:1\.0 is in no repository",
+            r"packages: org\.nobody:nothing_2\.13:1\.0 is in none of the searched repositories",
         ),
     ],
     ids=["YARN", "packages"],

@@ -211,7 +211,7 @@ def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_bat
     again = worker.run(topics=topic, adopt_wait=60.0)
     assert again.succeeded, again.log
     # The process that ran the task lives on in these tests: Airflow says that the task does not.
-    assert "which lives no more: Airflow has its task as not running. It is carried out now" in again.log
+    assert "which has ended: its Airflow task is not running. It is executed now" in again.log
     assert gate.met[-1] == manifest
     assert offsets(again, topic) == {"0": [[0, 100]]}
     assert [batch["batch"] for batch in (again.returned or {})["topics"][topic]["batches"]] == [1]

@@ -121,7 +121,7 @@ def new_user(
         shell.succeed(_line_to_install(lines))
         connections = "\n".join(line for line in lines if line.startswith(("airflow db ", "airflow connections ")))
         here = connections.replace("localhost:9092", own_broker.bootstrap_servers)
-        shell.succeed(here.replace("http://localhost:9000", s3.endpoint))
+        shell.succeed(here.replace("http://localhost:7070", s3.endpoint))
         (dag,) = snippets(README, "python")
         dags = Path(home.environment["AIRFLOW__CORE__DAGS_FOLDER"])
         (dags / "orders.py").write_text(dag)

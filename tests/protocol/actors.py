@@ -1,6 +1,6 @@
-"""Processes as greenlets: each runs until it asks the outside world for something, then another one may run.
+"""Processes as greenlets: each runs until its next external request, then another one may run.
 
-Exactly one actor runs at any time, and only the scheduler decides which, so a seed replays to the same end.
+Exactly one actor runs at any time, and only the scheduler decides which, so a seed always gives the same result.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class Actor:
     """One process or task.
 
     Attributes:
-        name: what it is: ``driver``, ``job``, ``task``, ``operator``.
-        clock: its own monotonic seconds; pass while it sleeps.
-        asleep_until: the scheduler leaves it alone until its own time reaches this.
-        finished: whether it ended, by returning, failing or dying.
-        result: what it returned.
-        error: how it failed; None also if it died.
+        name: kind of process: ``driver``, ``job``, ``task``, ``operator``.
+        clock: its monotonic clock in seconds; advances while it sleeps.
+        asleep_until: time of the scheduler before which it does not run.
+        finished: whether it has returned, failed or been killed.
+        result: its return value.
+        error: its error; None also if it was killed.
     """
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
@@ -39,13 +39,13 @@ class Actor:
         self._dying = False
 
     def pause(self) -> None:
-        """Called by the actor itself: let others run."""
+        """Let other actors run; called by the actor itself."""
         self.greenlet.parent.switch()  # type: ignore[union-attr]
         if self._dying:
             raise GreenletExit
 
     def sleep(self, seconds: float) -> None:
-        """Called by the actor itself: its clock advances, and others may run."""
+        """Advance its clock and let other actors run; called by the actor itself."""
         self.clock += seconds
         self.pause()
 
@@ -53,14 +53,14 @@ class Actor:
         return self.clock
 
     def kill(self) -> None:
-        """It is gone: nothing it had in mind happens any more."""
+        """End it at once: it takes no further step."""
         self._dying = True
         self.finished = True
         if self.greenlet:
             self.greenlet.throw(GreenletExit)
 
     def step(self) -> bool:
-        """Let it run to its next request; whether it has ended."""
+        """Run it to its next request; return whether it has ended."""
         if not self.finished:
             before, self.scheduler.current = self.scheduler.current, self
             try:
@@ -71,11 +71,11 @@ class Actor:
 
 
 class Scheduler:
-    """All actors there are. Which one runs next is up to whoever holds it.
+    """The actors. Its owner decides which one runs next.
 
     Attributes:
         actors: those that have not ended.
-        current: the one that runs right now.
+        current: the running one.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Scheduler:
         self.current: Actor | None = None
 
     def spawn(self, actor: Actor, body: Callable[[], Any]) -> Actor:
-        """Let an actor begin; an error of the package ends it, any other error ends the simulation."""
+        """Start an actor. An error of the package ends it, any other error ends the simulation."""
 
         def run() -> None:
             try:
@@ -92,7 +92,7 @@ class Scheduler:
                 actor.error = e
             actor.finished = True
 
-        # Ends are reported to the scheduler, whoever spawned the actor.
+        # Control returns to the scheduler when an actor ends, whichever greenlet spawned it.
         root = getcurrent()
         while root.parent is not None:
             root = root.parent
@@ -101,7 +101,7 @@ class Scheduler:
         return actor
 
     def pause(self) -> None:
-        """Let others run; does nothing outside of actors."""
+        """Let other actors run; does nothing outside of actors."""
         if self.current is not None:
             self.current.pause()
 
@@ -109,7 +109,7 @@ class Scheduler:
         self.actors = [a for a in self.actors if not a.finished]
 
     def kill_all(self) -> None:
-        """Leave no greenlet behind."""
+        """End all greenlets."""
         for actor in self.actors:
             actor.kill()
         self.actors.clear()

@@ -1,4 +1,4 @@
-"""A bucket for the simulation: strict, quick, watched at every write, and open to what users and lifecycle rules do."""
+"""The bucket of the simulation: strict, fast, with callbacks at every write, and with expiring uploads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.storage.port import ObjectInfo, Part, PendingUplo
 __all__ = ["Bucket"]
 
 _LEFT_OVER: Final = 23
-"""Every so many uploads one stays pending beside its object."""
+"""One in this many uploads stays pending next to its object."""
 
 
 @dataclass
@@ -27,13 +27,13 @@ class Bucket:
     """An ``ObjectStore``; every request is atomic.
 
     Attributes:
-        objects: what is visible.
-        uploads: pending ones, by id.
-        doomed: uploads whose Complete will say 200 and leave no object (the key was deleted since Create).
-        refusing: how often Complete of an upload will still be refused, for no reason that lies in its parts.
-        left_over: uploads that the first Complete leaves pending beside their object, without an answer: the server
+        objects: visible objects.
+        uploads: pending uploads, by id.
+        doomed: uploads whose Complete will return 200 and leave no object (the key was deleted since Create).
+        refusing: number of times that Complete of an upload will still be refused, although its parts are valid.
+        left_over: uploads that the first Complete leaves pending next to their object, without an answer: the server
             stopped between the two.
-        assemble_slowly: the next Complete gets no answer; its upload is gone at once and its object lands later.
+        assemble_slowly: the next Complete gets no answer; its upload is gone at once and its object appears later.
         conditional_complete: whether Complete honours If-None-Match; safety must not depend on it.
     """
 
@@ -87,7 +87,7 @@ class Bucket:
         number = next(self._numbers)
         upload_id = f"upload-{number:06d}"
         self.uploads[upload_id] = _Upload(key, metadata or {})
-        # By number, not by chance: the seeds that are known to catch mutants stay what they are.
+        # By number, not at random: the seeds that catch mutants keep their events.
         if number % _LEFT_OVER == 0:
             self.left_over.add(upload_id)
         return upload_id
@@ -102,7 +102,7 @@ class Bucket:
         upload = self._pending(upload_id)
         if self.refusing.get(upload_id, 0):
             self.refusing[upload_id] -= 1
-            raise UploadRefused(f"the parts of {upload_id} are not as they should be")
+            raise UploadRefused(f"the parts of {upload_id} are invalid")
         if self.conditional_complete and key in self.objects:
             raise PreconditionFailed(f"{key} exists")
         if upload_id in self.left_over:
@@ -115,7 +115,7 @@ class Bucket:
         self._completed[upload_id] = key
         body = b"".join(upload.parts[part.number] for part in parts)
         if self.assemble_slowly is not None:
-            self.assemble_slowly.append(lambda: self._land(key, body, upload.metadata))
+            self.assemble_slowly.append(lambda: self._put_late(key, body, upload.metadata))
             raise UnknownOutcomeError(f"complete {key}: no answer, the object is still being assembled")
         self._put(key, body, upload.metadata)
 
@@ -125,7 +125,7 @@ class Bucket:
         self.expire_upload(upload_id)
 
     def expire_upload(self, upload_id: str) -> None:
-        """The lifecycle rule does what no process asked for."""
+        """Remove an upload, as a lifecycle rule does."""
         self.uploads.pop(upload_id, None)
 
     def upload_exists(self, key: str, upload_id: str) -> bool:
@@ -139,7 +139,7 @@ class Bucket:
             raise UploadGone(f"upload {upload_id} was completed, aborted or expired")
         return self.uploads[upload_id]
 
-    def _land(self, key: str, body: bytes, metadata: Mapping[str, str]) -> None:
+    def _put_late(self, key: str, body: bytes, metadata: Mapping[str, str]) -> None:
         if not (self.conditional_complete and key in self.objects):
             self._put(key, body, metadata)
 

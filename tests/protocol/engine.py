@@ -1,7 +1,7 @@
-"""The engine without Spark: one process that lands a topic by the product's own protocol, over any store and source.
+"""The engine without Spark: one process that lands a topic with the product's protocol, over any store and source.
 
-Records become lines in one object per slice and parity of their timestamps, which is all the protocol needs to know of
-layout and formats: deterministic names, several objects per slice, several slices per batch.
+Records become lines in one object per slice and parity of their timestamps. This has all the properties of layout and
+formats that the protocol depends on: deterministic names, several objects per slice, several slices per batch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CONTROL = keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only by sleeping."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -58,13 +58,13 @@ class Clock:
         return self.now
 
 
-def check_landed(bucket: ObjectStore, kafka: SimulatedKafka, **how: Any) -> None:
-    """The bucket holds what the cluster held; ``how`` goes to ``check_bucket``."""
-    check_bucket(bucket, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC, source=kafka.all_records(), **how)
+def check_landed(bucket: ObjectStore, kafka: SimulatedKafka, **options: Any) -> None:
+    """Check that the bucket has the records of the cluster; ``options`` are those of ``check_bucket``."""
+    check_bucket(bucket, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC, source=kafka.all_records(), **options)
 
 
 def in_turn(function: Callable[[T], R], items: Sequence[T], *, threads: int = 1) -> list[R]:
-    """What ``parallel.in_threads`` does, in one thread."""
+    """``parallel.in_threads`` in one thread."""
     return [function(item) for item in items]
 
 
@@ -109,7 +109,7 @@ def split(plan: Plan, s: Slice, batches: Iterable[pa.RecordBatch]) -> list[Lines
 def upload_slice(
     store: DurableStore, plan: Plan, s: Slice, batches: Iterable[pa.RecordBatch], new_nonce: Callable[[], str]
 ) -> SliceRows:
-    """What a Spark task does: upload the parts of every object, complete none, return the rows."""
+    """Act as a Spark task: upload the parts of every object, complete none, return the rows."""
     entries = []
     for lines in split(plan, s, batches):
         nonce = new_nonce()
@@ -169,7 +169,7 @@ def builder(store: DurableStore) -> BuildObjects:
 
 
 class Engine:
-    """One process: it knows nothing but its store, its source and its clock, and forgets everything when it dies."""
+    """One process with a store, a source and a clock. Its state is in memory only."""
 
     def __init__(
         self,
@@ -209,12 +209,12 @@ class Engine:
         self.new_nonce = lambda: f"{rng.getrandbits(128):032x}"
 
     def request(self, run: str, offsets: TargetOffsets = "incremental", **settings: Any) -> RunRequest:
-        """A run with small slices; a window says where its pipeline begins, as with ``offsets="data_interval"``.
+        """A run with small slices. A window determines the pipeline's start, as with ``offsets="data_interval"``.
 
         Args:
             run: its key.
-            offsets: what it aims at.
-            settings: more of the request; ``limits`` is a mapping.
+            offsets: what it covers.
+            settings: further arguments of the request; ``limits`` is a mapping.
         """
         starting = None if offsets == "data_interval" else "earliest"
         defaults: dict[str, Any] = {
@@ -230,7 +230,7 @@ class Engine:
         return self.pipeline.run(request)
 
     def run(self, run: str, offsets: TargetOffsets = "incremental", **settings: Any) -> TopicResult:
-        """One attempt of a run, from beginning to end, as operator and Spark job share it."""
+        """One complete attempt of a run, with the parts of operator and Spark job."""
         request = self.request(run, offsets, **settings)
         attempt = self.topic_run(request)
         while not isinstance(step := attempt.advance(), TopicResult):
@@ -238,7 +238,7 @@ class Engine:
         return step
 
     def execute(self, plan: Plan, request: RunRequest) -> Manifest:
-        """The Spark job: read every slice, decide, carry the decision out."""
+        """Act as the Spark job: read every slice, decide, roll forward."""
         try:
             rows = [self.read_slice(plan, s) for s in plan.slices]
         except DataLossError:
@@ -270,11 +270,11 @@ def crash_after(
 
     Args:
         document: pattern of its key, such as ``*.plan.json``.
-        bucket: what lies there.
-        kafka: what is read.
+        bucket: the bucket.
+        kafka: the cluster.
         run: key of the run.
         offsets: of the run.
-        settings: more of :meth:`Engine.request`.
+        settings: further arguments of :meth:`Engine.request`.
     """
     store = FaultyStore(bucket)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key=document)

@@ -1,4 +1,4 @@
-"""A topic with a long past: the documents and objects of many batches, written without landing them one by one."""
+"""The documents and objects of many batches, created directly instead of by landing each batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.layout import keys
 __all__ = ["RECORD", "batch_of", "checksum_of", "documents_of", "marker_of"]
 
 RECORD = b"x"
-"""Every record."""
+"""Value of every record."""
 
 
 def checksum_of(document: Document) -> str:
@@ -38,7 +38,7 @@ def batch_of(
         topic: name of the topic.
         topic_id: incarnation of the topic.
         layout: None: raw bytes below ``topics``.
-        objects: that the records are spread over evenly.
+        objects: number of objects, with equal numbers of records.
     """
     layout = layout or Layout(format=RawBytes())
     ((partition, ((start, end),)),) = claim.items()
@@ -97,34 +97,34 @@ def batch_of(
 
 
 def documents_of(
-    batches: int, *, prefix: str, topics_dir: str, pipeline: str, topic: str, topic_id: str, **how: Any
+    batches: int, *, prefix: str, topics_dir: str, pipeline: str, topic: str, topic_id: str, **options: Any
 ) -> list[tuple[str, bytes, dict[str, str]]]:
-    """All that lies in the bucket after so many batches of two records each: (key, body, metadata)."""
-    found: list[tuple[str, bytes, dict[str, str]]] = []
+    """The content of a bucket after a number of batches of two records each: (key, body, metadata)."""
+    stored: list[tuple[str, bytes, dict[str, str]]] = []
     for n in range(1, batches + 1):
         claim = Offsets({0: [(2 * n - 2, 2 * n)]})
-        plan, decision, objects = batch_of(n, claim, topic=topic, topic_id=topic_id, **how)
-        found += [
+        plan, decision, objects = batch_of(n, claim, topic=topic, topic_id=topic_id, **options)
+        stored += [
             *objects,
             (keys.plan_key(prefix, n), encode(plan, {}), {}),
             (keys.manifest_key(prefix, n), encode(decision, {}), {}),
         ]
     marker = marker_of(batches, topic=topic, topic_id=topic_id)
     return [
-        *found,
+        *stored,
         (keys.owner_key(topics_dir, topic), encode(Owner(pipeline=pipeline, topic=topic), {}), {}),
         (keys.marker_key(prefix), encode(marker, {}), {}),
     ]
 
 
 def marker_of(batches: int, *, topic: str, topic_id: str, every: int = 1) -> Marker:
-    """The marker after so many batches of two records each.
+    """The marker after a number of batches of two records each.
 
     Args:
-        batches: how many.
+        batches: number of batches.
         topic: name of the topic.
         topic_id: incarnation of the topic.
-        every: of which only each n-th window was ever landed; 1: there are no gaps.
+        every: only each n-th window of two records was landed; 1: without gaps.
     """
     covered = [(2 * every * n, 2 * every * n + 2) for n in range(batches)]
     return Marker(

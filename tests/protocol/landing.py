@@ -1,6 +1,6 @@
-"""What the processes of the simulation do: operators submit Spark jobs, jobs start tasks, people give commands.
+"""The processes of the simulation: operators submit Spark jobs, jobs start tasks, people run commands.
 
-This is the part of the product that needs Airflow and Spark, in as few lines as show how they use the protocol.
+This is a minimal version of the product's code that needs Airflow and Spark.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = ["abandon", "accept_losses", "drive", "reset"]
 
 
 def drive(world: World, process: Process, request: RunRequest) -> TopicResult:
-    """What the operator does: let the run advance, submit a Spark job for the plan that it hands out, again."""
+    """Act as the operator: advance the run, submit a Spark job for the returned plan, repeat."""
     run = process.engine.topic_run(request)
     while not isinstance(step := run.advance(), TopicResult):
         plan = step
         job = world.spawn("job", lambda p, plan=plan: _spark_job(world, p, plan, request))  # type: ignore[misc]
         if plan.run != request.run:
-            world.seen["batches adopted"] += 1
+            world.counts["batches adopted"] += 1
         while not job.finished:
             process.pause()
         if job.error is not None:
@@ -39,7 +39,7 @@ def drive(world: World, process: Process, request: RunRequest) -> TopicResult:
 
 
 def _spark_job(world: World, process: Process, plan: Plan, request: RunRequest) -> None:
-    """What the Spark driver does. It lives on when the process that submitted it dies."""
+    """Act as the Spark driver. It continues when the process that submitted it ends."""
     committer = process.engine.committer
     require_topic_id(world.kafka, process.engine.log, plan.topic_id)
     try:
@@ -54,7 +54,7 @@ def _spark_job(world: World, process: Process, plan: Plan, request: RunRequest) 
 
 
 def _read_slices(world: World, process: Process, plan: Plan) -> list[SliceRows]:
-    """One attempt per slice counts; lost ones are started again, slow ones a second time beside the first."""
+    """One attempt per slice counts; failed tasks are started again, some tasks twice at the same time."""
     attempts: dict[int, list[Process]] = {s.id: [] for s in plan.slices}
     rows: dict[int, SliceRows] = {}
     tries = 0
@@ -74,26 +74,26 @@ def _read_slices(world: World, process: Process, plan: Plan) -> list[SliceRows]:
         if rows and tries > len(plan.slices) and world.rng.random() < 0.1:
             break
         process.pause()
-    # A job that lost tasks hands over what it has, now and then: to refuse that is the committer's business.
+    # A job with failed tasks sometimes returns incomplete rows, which the committer has to refuse.
     return list(rows.values())
 
 
 def abandon(world: World, process: Process, batch: int, release: Literal["debt", "lost"]) -> None:
-    """Somebody gives a batch up."""
+    """Abandon a batch."""
     abandon_batch(process.engine.committer, batch, release=release, reason="stuck", operator="me")
-    world.seen["abandoned"] += 1
+    world.counts["abandoned"] += 1
 
 
 def reset(process: Process) -> bool:
-    """Somebody turns the pipeline to the live incarnation of its topic."""
+    """Continue with the live incarnation of the topic."""
     return reset_topic(process.engine.committer, operator="me")
 
 
 def accept_losses(world: World, process: Process) -> None:
-    """Somebody accepts what cannot be produced any more, for every batch that is decided and open."""
+    """Accept the losses of every batch that is decided and open."""
     committer = process.engine.committer
     for batch, plan in process.engine.log.view().open_plans.items():
         decision = process.engine.log.read_manifest(batch)
         if plan.type == "data" and decision is not None and decision.status == "commit":
             lost = accept_loss(committer, batch, reason="gone", operator="me")
-            world.seen["objects accepted as lost"] += len(lost)
+            world.counts["objects accepted as lost"] += len(lost)

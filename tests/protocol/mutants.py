@@ -1,8 +1,7 @@
-"""Take one safety step out of the product at a time and show that the simulation notices.
+"""Remove one safety step of the product at a time and check that the simulation fails.
 
-Each mutation of the protocol's list is an exact snippet of the source and what stands there instead. It is made in a
-copy of the package, in a process of its own. A simulation that lets one of them pass would prove nothing.
-``python -m tests.protocol.mutants`` prints the table.
+Each mutation replaces an exact snippet of the source. It is applied to a copy of the package, in a separate process. A
+simulation that passes with one of them would prove nothing. ``python -m tests.protocol.mutants`` prints the table.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a mutant fared: the seeds that failed, of those tried, and what was found how often."""
+    """Result of a mutant: failed seeds, tried seeds, and counts of the findings."""
 
     failed: int
     tried: int
@@ -46,7 +45,7 @@ def _copy_with(mutation: Mutation | None, folder: Path) -> None:
         source = path.read_text()
         if source.count(edit.snippet) != 1:
             raise ValueError(
-                f"mutation {mutation and mutation.name}: this occurs {source.count(edit.snippet)} times in "
+                f"mutation {mutation and mutation.name}: the snippet occurs {source.count(edit.snippet)} times in "
                 f"{edit.file}, not once:\n{edit.snippet}"
             )
         path.write_text(source.replace(edit.snippet, edit.replacement))
@@ -55,11 +54,11 @@ def _copy_with(mutation: Mutation | None, folder: Path) -> None:
 def run_mutant(
     mutation: Mutation | None, *, first: int, seeds: int, stop_after: int, steps: int = 700, trim: bool = False
 ) -> Verdict:
-    """Run the simulation over a copy of the package with this mutation; None: with none.
+    """Run the simulation with a mutated copy of the package; None: an unchanged copy.
 
     Raises:
-        ValueError: the mutation does not fit the source.
-        RuntimeError: the simulation itself broke down.
+        ValueError: a snippet does not occur exactly once in the source.
+        RuntimeError: the simulation itself failed.
     """
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name).resolve()
@@ -69,7 +68,7 @@ def run_mutant(
         environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         if not done.stdout:
-            raise RuntimeError(f"the simulation of mutation {mutation and mutation.name} broke down:\n{done.stderr}")
+            raise RuntimeError(f"the simulation of mutation {mutation and mutation.name} failed:\n{done.stderr}")
         result: dict[str, Any] = json.loads(done.stdout)
         if Path(result["package"]) != folder / PACKAGE:
             raise RuntimeError(f"the simulation ran {result['package']} instead of the mutant in {folder}")
@@ -83,7 +82,7 @@ def run_mutant(
 
 
 def _kind(finding: str) -> str:
-    """A finding without the names and numbers of its case."""
+    """A finding without names and numbers."""
     words = finding.replace(":", " ").split()
     return " ".join(w for w in words if not any(c.isdigit() or c in "/'{[(" for c in w) or w[:1] == "I")[:60]
 
@@ -93,10 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=600, help="seeds per mutant at most (default %(default)s)")
     parser.add_argument(
-        "--failures", type=int, default=20, help="stop after so many failed seeds (default %(default)s)"
+        "--failures", type=int, default=20, help="stop after this many failed seeds (default %(default)s)"
     )
     parser.add_argument("--first", type=int, default=0, help="first seed (default %(default)s)")
-    parser.add_argument("--steps", type=int, default=700, help="length of the faulty time (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=700, help="steps with faults (default %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at once (default %(default)s)")
     parser.add_argument("--only", nargs="*", default=[], help="names of mutations")
     options = parser.parse_args(argv)
@@ -121,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             first = "-" if verdict.first_seed is None else str(verdict.first_seed)
             tried = f"{verdict.failed}/{verdict.tried}"
             print(f"{mutation.name:22} {tried:>12} {first:>6}  {main_finding}", flush=True)
-            print(f"{'':22} {'':12} {'':6}  ({mutation.says})", flush=True)
+            print(f"{'':22} {'':12} {'':6}  ({mutation.description})", flush=True)
     print(f"{len(chosen) - survivors} of {len(chosen)} mutants were caught")
     return int(bool(survivors))
 

@@ -1,4 +1,4 @@
-"""The mutations: every safety step of the protocol, by the snippet that takes it, and what stands there without it."""
+"""The mutations: for every safety step of the protocol, its code and the replacement without it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Edit:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A safety step that is left out.
+    """A change that removes a safety step.
 
     Attributes:
-        name: for people and programs.
-        says: what the mutant does.
-        edits: how.
-        first: a seed near which it is caught, so that the suite need not look long.
+        name: identifies it.
+        description: behaviour of the mutant.
+        edits: changes of the source.
+        first: first seed to try, close to one that catches it.
         trim: whether old control documents are deleted meanwhile.
     """
 
     name: str
-    says: str
+    description: str
     edits: tuple[Edit, ...]
     first: int = 0
     trim: bool = False
@@ -53,7 +53,7 @@ _OVERWRITE: Final = Edit(
     def replace(self, key: str, body: bytes, etag: str) -> bool:
 """,
 )
-"""A plain PUT, which the product does not even have."""
+"""A plain PUT, which the product does not have."""
 
 MUTATIONS: Final = (
     Mutation(
@@ -96,7 +96,7 @@ MUTATIONS: Final = (
         "task-completes",
         "tasks complete their uploads",
         (
-            # The simulation's own task: the product's is proven with a real Spark.
+            # The task of the simulation; that of the product is tested with Spark.
             Edit(
                 "tests/protocol/engine.py",
                 "        parts = [store.upload_part(lines.key, upload_id, 1, lines.body)]\n",
@@ -107,7 +107,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no-adoption",
-        "nobody carries out another run's open plan",
+        "no run executes another run's open plan",
         (
             Edit(
                 f"{BATCH}/run.py",
@@ -160,7 +160,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "manifest-unread",
-        "the loser of a decision goes on with its own manifest",
+        "the loser of a decision continues with its own manifest",
         (
             Edit(
                 f"{BATCH}/commit.py",
@@ -221,7 +221,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "abandon-marker-only",
-        "abandon is noted in the marker only, without a decision",
+        "abandon is recorded in the marker only, without a decision",
         (
             Edit(
                 f"{PACKAGE}/maintenance/abandon.py",
@@ -245,7 +245,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "window-alone",
-        "a run over a window begins there in a partition that nobody has touched",
+        "a run over a window begins at the window in a partition that no run has claimed",
         (
             Edit(
                 f"{BATCH}/planning.py",
@@ -257,7 +257,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "gap-below-window",
-        "what lies between the coverage and a window is not landed with it",
+        "offsets between the coverage and a window are not landed with it",
         (
             Edit(
                 f"{BATCH}/planning.py",
@@ -268,7 +268,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "future-ends-window",
-        "a record of the future ends a window",
+        "a record from the future ends a window",
         (
             Edit(
                 f"{BATCH}/window_offsets.py",
@@ -290,7 +290,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no-run-record",
-        "there is no record of a run",
+        "there is no run record",
         (
             Edit(
                 f"{BATCH}/log.py",
@@ -302,7 +302,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "run-record-late",
-        "the record of a run is written after its commit",
+        "the run record is written after the commit",
         (
             Edit(
                 f"{BATCH}/run.py",
@@ -319,7 +319,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "trimmed-log",
-        "old plans and manifests are deleted, and nobody looks whether a number was used",
+        "old plans and manifests are deleted, and used numbers are not detected",
         (
             Edit(
                 f"{BATCH}/run.py",
@@ -329,8 +329,8 @@ MUTATIONS: Final = (
             Edit(
                 f"{BATCH}/objects.py",
                 "        if self.log.require_marker()[0].is_resolved(plan.batch):\n            return None\n"
-                "        found = ",
-                "        found = ",
+                "        results = ",
+                "        results = ",
             ),
         ),
         trim=True,
@@ -342,7 +342,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "content-unchecked",
-        "what is read again is not compared with the manifest",
+        "records that are read again are not compared with the manifest",
         (
             Edit(
                 f"{BATCH}/rebuild.py",
@@ -406,7 +406,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "marker-not-read-again",
-        "an object is written again without another look at the marker",
+        "an object is written again without another read of the marker",
         (
             Edit(
                 f"{BATCH}/objects.py",
@@ -441,7 +441,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "upload-left",
-        "an upload stays pending when Complete did not say that it is done, and its object is there",
+        "an upload stays pending when its object exists after a Complete without a usable answer",
         (
             Edit(
                 f"{BATCH}/objects.py",

@@ -1,4 +1,4 @@
-"""A process of the simulation: an actor with its own engine, whose every request goes through the world's hands."""
+"""A process of the simulation: an actor with its own engine, whose requests get the faults of the world."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Process(Actor):
     """An actor with its own engine.
 
     Attributes:
-        key: key of its run, if it is one.
-        late: its requests that will be applied later, whether it lives or not.
-        late_keys: per late request the key it would make visible by itself, or None.
-        intact: its run succeeded before, so it must not write but to what was deleted since.
-        restoring: it was told to write deleted objects again.
+        key: key of its run, if any.
+        late: its requests that will be applied later, even after its end.
+        late_keys: per late request the key that it would make visible by itself, or None.
+        intact: its run succeeded before, so it may only write objects deleted since.
+        restoring: it may write deleted objects again.
         action: of its run.
         rebuilt: keys of objects that it built again from Kafka.
-        writing_again: like ``rebuilt``, from its last look at the marker on.
+        writing_again: like ``rebuilt``, since its last read of the marker.
     """
 
     def __init__(self, world: World, name: str, key: str = "") -> None:
@@ -56,12 +56,12 @@ class Process(Actor):
             seed=world.rng.getrandbits(32),
             sleep=self.sleep,
             monotonic=self.monotonic,
-            now=world.surroundings.now,
+            now=world.environment.now,
             build=self._builder,
         )
 
     def choose(self, request: Request) -> Fault | None:
-        """Before each of its requests: others may run, then the request may meet a fault."""
+        """Let other actors run before each request, then choose its fault."""
         self.pause()
         if request.writes and self.action == "verify":
             self.world.watch.fail(f"I5 run {self.key}, which only verifies, sent {request.operation} {request.key}")
@@ -79,15 +79,15 @@ class Process(Actor):
         ) -> dict[str, BuiltObject]:
             built = build(plan, s, wanted, records)
             self.rebuilt = frozenset(wanted)
-            self.world.seen["objects built again"] += len(wanted)
-            return {key: _Watched(found, self) for key, found in built.items()}
+            self.world.counts["objects built again"] += len(wanted)
+            return {key: _Watched(rebuilt, self) for key, rebuilt in built.items()}
 
         return watched
 
 
 @dataclass
 class _Watched:
-    """An object that was built again, by a process that may pause between its last look and its write."""
+    """An object that was built again, by a process that may pause between its last check and its write."""
 
     built: BuiltObject
     process: Process

@@ -1,4 +1,4 @@
-"""Run many seeds: ``python -m tests.protocol.simulate --seeds 10000 --jobs 2``. A failure tells how to replay it."""
+"""Run many seeds: ``python -m tests.protocol.simulate --seeds 10000 --jobs 2``. A failure shows its replay command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Failure", "main", "replay_command", "run_seed"]
 
 @dataclass(frozen=True)
 class Failure:
-    """A seed in which the product broke a promise, or broke down."""
+    """A seed in which the product violated an invariant, or failed unexpectedly."""
 
     seed: int
     finding: str
@@ -32,18 +32,18 @@ class Failure:
 
 
 def replay_command(seed: int, steps: int) -> str:
-    """What to type to see a seed again."""
+    """The command that runs a seed again."""
     return f"python -m tests.protocol.simulate --first {seed} --seeds 1 --steps {steps}"
 
 
 def run_seed(seed: int, *, steps: int, trim: bool = False) -> Counter[str] | Failure:
-    """One seed; a failure is returned, so that the others go on."""
+    """Run one seed; a failure is returned, so that the other seeds still run."""
     try:
         return simulate(seed, steps=steps, trim=trim)
     except InvariantViolation as e:
         return Failure(seed, e.findings[0], "".join(traceback.format_exception(e)))
-    except Exception as e:  # noqa: BLE001 - whatever escapes from the product is a finding
-        return Failure(seed, f"it broke down: {type(e).__name__}: {e}", "".join(traceback.format_exception(e)))
+    except Exception as e:  # noqa: BLE001 - any exception of the product is a finding
+        return Failure(seed, f"unexpected {type(e).__name__}: {e}", "".join(traceback.format_exception(e)))
 
 
 def _outcomes(seeds: range, jobs: int, steps: int, trim: bool) -> Iterator[Counter[str] | Failure]:
@@ -56,16 +56,16 @@ def _outcomes(seeds: range, jobs: int, steps: int, trim: bool) -> Iterator[Count
 
 
 def _quiet() -> None:
-    # The product warns of every retry; here there are thousands, on purpose.
+    # The product logs a warning for every retry; here there are thousands.
     logging.disable(logging.CRITICAL)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run seeds and print what happened in them; 1 if any failed."""
+    """Run seeds and print counts of their events; 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10_000, help="how many (default %(default)s)")
-    parser.add_argument("--first", type=int, default=0, help="the first one (default %(default)s)")
-    parser.add_argument("--steps", type=int, default=700, help="length of the faulty time (default %(default)s)")
+    parser.add_argument("--seeds", type=int, default=10_000, help="number of seeds (default %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="first seed (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=700, help="steps with faults (default %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default %(default)s)")
     parser.add_argument("--stop-after", type=int, default=0, help="end after this many failures (default: never)")
     parser.add_argument(
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _quiet()
     seeds = range(options.first, options.first + options.seeds)
     started = time.perf_counter()
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     failures: list[Failure] = []
     done = 0
     for outcome in _outcomes(seeds, options.jobs, options.steps, options.trim):
@@ -88,15 +88,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             if options.stop_after and len(failures) >= options.stop_after:
                 break
         else:
-            seen += outcome
+            counts += outcome
         if not options.json and done % 500 == 0:
             print(f"{done} of {len(seeds)} seeds, {len(failures)} failures", flush=True)
     if options.json:
         package = str(Path(airflow_provider_kafka_s3.__file__).parent)
         print(json.dumps({"package": package, "seeds": done, "failures": [asdict(f) for f in failures]}))
         return int(bool(failures))
-    for what, count in sorted(seen.items()):
-        print(f"{count:>10,}  {what}")
+    for event, count in sorted(counts.items()):
+        print(f"{count:>10,}  {event}")
     print(f"{done:,} seeds of {options.steps} steps in {time.perf_counter() - started:.0f} s, {len(failures)} failures")
     if failures:
         print(f"\n{failures[0].details}\nreplay: {replay_command(failures[0].seed, options.steps)}")

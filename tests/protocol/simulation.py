@@ -1,20 +1,20 @@
-"""One seed, one world: several drivers, their Spark jobs and operators land one topic while everything goes wrong.
+"""The simulation: several drivers, their Spark jobs and operators land one topic under faults, determined by a seed.
 
-What runs is the product: ``TopicRun``, ``Committer`` and ``exits`` on ``DurableStore`` and ``Retrier``. Simulated is
-the world around it, a request at a time, in an order that the seed decides:
+The product's code runs unchanged: ``TopicRun``, ``Committer`` and the manual operations on ``DurableStore`` and
+``Retrier``. Its environment is simulated, request by request, in an order determined by the seed:
 
-* processes die between any two requests, or sleep for long and come back as zombies; Spark tasks outlive their job, and
+* processes end between any two requests, or sleep for long and continue as zombies; Spark tasks outlive their job, and
   run twice;
-* requests are refused (503, 409), applied without an answer, sent twice, or applied much later, when their sender is
-  long dead; a Complete takes its upload away at once and shows its object later, or never, or leaves it beside its
+* requests are refused (503, 409), applied without an answer, sent twice, or applied much later, after their sender has
+  ended; a Complete removes its upload at once and shows its object later, or never, or leaves the upload next to the
   object;
 * uploads expire, or are refused once, several times or for good;
 * retention and compaction delete records, partitions are added, the topic is deleted and created again; transactions
-  stay open, and some records have timestamps of the future;
+  stay open, and some records have timestamps in the future;
 * users delete committed objects; operators abandon, reset and accept losses at any time.
 
 The invariants are checked inside the bucket at every write (:mod:`tests.protocol.watch`). At the end the faults stop:
-new runs and the documented ways out have to land everything, every run is repeated, zombies wake up, and the shipped
+new runs and the documented remedies have to land everything, every run is repeated, zombies continue, and the shipped
 checker reads the bucket.
 """
 
@@ -45,24 +45,24 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, Request
-from airflow_provider_kafka_s3.testing.topic_state import looked_after
+from airflow_provider_kafka_s3.testing.topic_state import accounted_for
 from tests.protocol.actors import Actor, Scheduler
 from tests.protocol.bucket import Bucket
 from tests.protocol.engine import TOPIC, check_landed
+from tests.protocol.environment import Environment
 from tests.protocol.landing import accept_losses, drive, reset
 from tests.protocol.process import Process
-from tests.protocol.surroundings import Surroundings
 from tests.protocol.watch import Watch
 
 __all__ = ["World", "simulate"]
 
 _ENOUGH: Final = 50_000
-"""Steps within which a process must end once the faults are over."""
+"""Steps within which a process must end after the faults."""
 
 
 @dataclass
 class Odds:
-    """How often what happens, per request or per step of the world."""
+    """Probabilities of faults, per request or per step of the world."""
 
     throttled: float
     lost: float
@@ -74,13 +74,13 @@ class Odds:
 
 
 class World:
-    """Everything there is. ``main`` lets it run; an invariant that breaks raises InvariantViolation out of it."""
+    """The simulated world. ``main`` runs it; a violated invariant raises InvariantViolation."""
 
     def __init__(self, seed: int, *, trim: bool = False) -> None:
-        """Make a world.
+        """Create a world.
 
         Args:
-            seed: decides everything.
+            seed: determines all events.
             trim: somebody deletes old control documents, which the documentation forbids.
         """
         self.rng = rng = random.Random(seed)
@@ -109,27 +109,27 @@ class World:
         self.on_data_loss = rng.choice(("skip", "fail"))
         self.starting = rng.choice(("earliest", "earliest", "latest"))
         self.on_future_timestamp = rng.choice(("fail", "read_to_end"))
-        self.surroundings = Surroundings(self, rng, self.kafka)
+        self.environment = Environment(self, rng, self.kafka)
         self.requests: dict[str, dict[str, Any]] = {}
-        # Per run over a window the topic's id then, and the offsets that it has to land.
+        # Per run over a window the topic id at its start, and the offsets that it has to land.
         self.due: dict[str, tuple[str, Offsets]] = {}
-        # Runs that succeeded with a target of their own. A window that others had covered leaves no record.
+        # Runs that succeeded with their own target. A window that others had covered has no run record.
         self.landed: set[str] = set()
-        self.seen: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
 
     def main(self, steps: int) -> None:
-        """The faulty time, then the time after it."""
+        """Run the steps with faults, then the steps without."""
         try:
             for _ in range(3):
-                self.surroundings.records_arrive()
-            most = self.rng.choice((2, 3, 4))
+                self.environment.append_records()
+            max_drivers = self.rng.choice((2, 3, 4))
             while self.now < steps:
                 self.now += 1
-                self.surroundings.something_happens()
+                self.environment.step()
                 drivers = sum(a.name == "driver" for a in self.scheduler.actors)
-                if drivers == 0 or (drivers < most and self.rng.random() < 0.02):
+                if drivers == 0 or (drivers < max_drivers and self.rng.random() < 0.02):
                     self.start_driver()
-                self._somebody_runs()
+                self._run_an_actor()
             self._drain()
         finally:
             self.scheduler.kill_all()
@@ -142,7 +142,7 @@ class World:
         self.scheduler.spawn(process, lambda: body(process))
         return process
 
-    def _somebody_runs(self) -> None:
+    def _run_an_actor(self) -> None:
         awake = [a for a in self.scheduler.actors if a.asleep_until <= self.now]
         if not awake:
             return
@@ -150,10 +150,10 @@ class World:
         if self.rng.random() < self.odds.killed:
             actor.kill()
             self.scheduler.drop_finished()
-            self.seen["killed"] += 1
+            self.counts["killed"] += 1
         elif self.rng.random() < self.odds.paused:
             actor.asleep_until = self.now + self.rng.choice((20, 100, 600))
-            self.seen["zombies"] += 1
+            self.counts["zombies"] += 1
         else:
             self._advance(actor, self.rng.choice((1, 1, 1, 2, 5, 20)))
 
@@ -162,25 +162,25 @@ class World:
             if actor.step():
                 self.scheduler.drop_finished()
                 if isinstance(actor, Process):
-                    self._judge(actor)
+                    self._check_result(actor)
                 return
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def fault(self, process: Process, request: Request) -> Fault | None:
-        """What happens to this request."""
+        """The fault of a request, if any."""
         self.bucket.assemble_slowly = None
         fault = self._draw_fault() if self.faulty else None
         if fault is None:
             return None
         if fault is Fault.CONFLICT and request.operation not in CONDITIONAL:
             return None
-        self.seen[fault.name.lower()] += 1
+        self.counts[fault.name.lower()] += 1
         makes_visible = request.key if request.operation == "put_new" else None
         if fault is Fault.LATE and request.operation == "complete_upload" and self.rng.random() < 0.5:
             before = len(process.late)
             self.bucket.assemble_slowly = process.late
-            # Nothing is put there unless the upload is still pending.
+            # Nothing is stored unless the upload is still pending.
             process.late_keys = [*process.late_keys[:before], request.key]
             return None
         if fault is Fault.LATE and request.writes:
@@ -190,7 +190,7 @@ class World:
     def _draw_fault(self) -> Fault | None:
         x = self.rng.random()
         odds = self.odds
-        for fault, likely in (
+        for fault, probability in (
             (Fault.THROTTLED, odds.throttled * 0.8),
             (Fault.THROTTLED_AFTER_APPLY, odds.throttled * 0.2),
             (Fault.LOST_RESPONSE, odds.lost),
@@ -198,13 +198,13 @@ class World:
             (Fault.LATE, odds.late),
             (Fault.CONFLICT, odds.conflict),
         ):
-            if x < likely:
+            if x < probability:
                 return fault
-            x -= likely
+            x -= probability
         return None
 
-    def apply_something_late(self) -> None:
-        """A request that nobody waits for any more takes effect, if it still can."""
+    def apply_late_request(self) -> None:
+        """Apply a late request, whose sender does not wait for it any more, if still possible."""
         self.senders = [p for p in self.senders if p.late or not p.finished]
         late = [p for p in self.senders if p.late]
         if not late:
@@ -217,7 +217,7 @@ class World:
         try:
             apply()
         except KafkaS3Error:
-            self.seen["too late"] += 1
+            self.counts["too late"] += 1
         self.sender = None
 
     def _on_write(self, key: str, before: StoredObject | None, after: StoredObject) -> None:
@@ -227,7 +227,7 @@ class World:
     # -- drivers, jobs and tasks --------------------------------------------------------------------------------------
 
     def start_driver(self, key: str | None = None, offsets: str | None = None) -> Process:
-        """Start a new run, or a known one again, as Airflow does after a failure or when somebody clears a task."""
+        """Start a new run, or repeat one, as Airflow does after a failure or when somebody clears a task."""
         rng = self.rng
         known = sorted(self.requests)
         key = key or (rng.choice(known) if known and rng.random() < 0.5 else f"run-{len(known):03d}")
@@ -237,19 +237,19 @@ class World:
             }
             settings["starting"] = self.starting
             if settings["offsets"] == "data_interval":
-                start = rng.randint(0, self.surroundings.clock + 1)
+                start = rng.randint(0, self.environment.clock + 1)
                 settings["window"] = window = (start, start + rng.choice((2, 5, 20)))
                 settings["starting"] = rng.choice((self.starting, None))
-                self.due[key] = self.kafka.topic_id(TOPIC), self.surroundings.due(window)
+                self.due[key] = self.kafka.topic_id(TOPIC), self.environment.due(window)
             elif settings["offsets"] == "incremental" and offsets is None and rng.random() < 0.2:
                 settings["limits"] = {"records_per_run": 7}
             self.requests[key] = settings
         succeeded = key in self.landed
         process = self.spawn("driver", self._drive, key)
-        # Only a run that has succeeded is told to restore: what it writes can only be what a user deleted.
+        # Only a run that has succeeded may restore: it can only write objects that a user deleted.
         process.restoring = succeeded and rng.random() < 0.5
         process.intact = succeeded
-        # Some of those whose success needs no more than a look are told to look closely.
+        # Some repeated runs verify or restore instead.
         process.action = "land" if not succeeded or self.now % 3 else "restore" if process.restoring else "verify"
         return process
 
@@ -267,19 +267,19 @@ class World:
         )
         return drive(self, process, request)
 
-    # -- judging ------------------------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------------------
 
-    def _judge(self, process: Process) -> None:
+    def _check_result(self, process: Process) -> None:
         if process.name != "driver":
-            self._judge_error(process)
+            self._check_error(process)
             return
         outcome = process.result.status if process.result is not None else type(process.error).__name__
-        self._judge_error(process)
+        self._check_error(process)
         if process.action != "land":
-            self.seen[f"runs that were told to {process.action}"] += 1
-        self.seen[f"runs that ended {outcome}"] += 1
+            self.counts[f"runs with action {process.action}"] += 1
+        self.counts[f"runs that ended {outcome}"] += 1
         if outcome in ("ok", "empty") and process.action == "land":
-            self._judge_window(process)
+            self._check_window(process)
         if outcome == "ok":
             marker = self.watch.state.marker
             assert marker is not None
@@ -291,26 +291,26 @@ class World:
             if not any(process.result.target <= c for c in covered):
                 self.watch.fail(f"I4 run {process.key} reported success and is not covered: {process.result.target}")
 
-    def _judge_window(self, process: Process) -> None:
-        """A run over a window that succeeds has landed what was there of it, or has left it to somebody."""
+    def _check_window(self, process: Process) -> None:
+        """A successful run over a window has landed its offsets, or another run has claimed them."""
         if process.key not in self.due:
             return
         topic_id, due = self.due[process.key]
         marker = self.watch.state.marker
         if marker is None or topic_id != marker.topic_id or topic_id != self.kafka.topic_id(TOPIC):
             return
-        # Where retention has deleted the first record of a window, nobody finds any more where it began.
-        due &= self.surroundings.due(self.requests[process.key]["window"])
-        if missing := due - looked_after(self.watch.state, marker):
+        # If retention has deleted the first record of a window, its start is unknown.
+        due &= self.environment.due(self.requests[process.key]["window"])
+        if missing := due - accounted_for(self.watch.state, marker):
             self.watch.fail(f"I8 run {process.key} succeeded and left {missing} of its window out")
 
-    def _judge_error(self, process: Process) -> None:
+    def _check_error(self, process: Process) -> None:
         error = process.error
         if isinstance(error, ForeignObjectError) or (isinstance(error, ControlError) and not self.trim):
-            self.watch.fail(f"I2 {process.name} {process.key} found what nobody can have written: {error}")
-        # A task may well end with UploadGone: Spark starts it again.
+            self.watch.fail(f"I2 {process.name} {process.key} found an object that nobody can have written: {error}")
+        # A task may end with UploadGone: Spark starts it again.
         if error is not None and process.name != "task" and not isinstance(error, TerminalError | TransientError):
-            self.watch.fail(f"I6 {process.name} {process.key} let an answer of the store escape: {error!r}")
+            self.watch.fail(f"I6 {process.name} {process.key} raised an answer of the store: {error!r}")
         if isinstance(error, MissingObjectError) and not any(key in str(error) for key in self.watch.ever_deleted):
             self.watch.fail(f"I4 {process.name} {process.key} misses objects that nobody deleted: {error}")
         if isinstance(error, RecordError) and "from the future" not in str(error):
@@ -318,10 +318,10 @@ class World:
         if isinstance(error, ConfigurationError) and process.name != "operator":
             self.watch.fail(f"I6 {process.name} {process.key} ended with {error}")
 
-    # -- when the faults are over -------------------------------------------------------------------------------------
+    # -- after the faults ---------------------------------------------------------------------------------------------
 
-    def _alone(self, process: Process) -> Process:
-        """Let a process run to its end; what is left of the others may still move."""
+    def _run_to_end(self, process: Process) -> Process:
+        """Run a process to its end; remaining processes may run in between."""
         for _ in range(_ENOUGH):
             if process.finished:
                 return process
@@ -335,7 +335,7 @@ class World:
 
     def _drain(self) -> None:
         self.faulty = False
-        self.surroundings.end_transactions()
+        self.environment.end_transactions()
         for actor in self.scheduler.actors:
             actor.asleep_until = 0
         self._land_the_rest()
@@ -343,7 +343,7 @@ class World:
             self._repeat(key)
         while self.scheduler.actors or any(p.late for p in self.senders):
             if not self.scheduler.actors or self.rng.random() < 0.3:
-                self.apply_something_late()
+                self.apply_late_request()
             else:
                 self._advance(self.rng.choice(self.scheduler.actors), 50)
         self._check_the_end()
@@ -352,50 +352,50 @@ class World:
         return not self.watch.state.is_resolved(batch)
 
     def _land_the_rest(self) -> None:
-        """New scheduled runs, with the documented ways out, until neither these nor ``recover`` find anything."""
+        """Start new runs, with the documented remedies, until neither these nor ``recover`` find anything to land."""
         offsets, outcome = "incremental", ""
         for i in range(90):
-            promised, planned = self._promised(), set(self.watch.state.plans)
-            driver = self._alone(self.start_driver(f"final-{i:02d}", offsets))
+            owed, planned = self._owed(), set(self.watch.state.plans)
+            driver = self._run_to_end(self.start_driver(f"final-{i:02d}", offsets))
             outcome = "" if driver.result is None else driver.result.status
-            if outcome == "empty" and (forgotten := promised & self._promised()):
-                self.watch.fail(f"I6 left behind: run {driver.key} found nothing to do, yet {forgotten} was promised")
+            if outcome == "empty" and (left_out := owed & self._owed()):
+                self.watch.fail(f"I6 left out: run {driver.key} found nothing to land, although {left_out} is owed")
             if self.rng.random() < 0.5:
-                self.apply_something_late()
+                self.apply_late_request()
             if outcome == "empty":
                 if offsets == "recover":
-                    # What others have planned since it looked is theirs.
+                    # Batches planned after it started belong to other runs.
                     if left := [n for n in sorted(planned) if self._is_open(n)]:
                         self.watch.fail(f"I6 batches {left} are left open")
                     return
                 offsets = "recover"
             elif isinstance(driver.error, TopicRecreatedError):
-                self._alone(self.spawn("operator", reset))
+                self._run_to_end(self.spawn("operator", reset))
             elif isinstance(driver.error, DataLossError):
                 self.on_data_loss = "skip"
             elif isinstance(driver.error, BatchLossError):
-                self._alone(self.spawn("operator", lambda p: accept_losses(self, p)))
+                self._run_to_end(self.spawn("operator", lambda p: accept_losses(self, p)))
             elif outcome != "ok" and not isinstance(driver.error, TransientError | ControlError):
                 self.watch.fail(f"I6 run {driver.key} ended with {driver.error!r}")
-        self.watch.fail(f"I6 it was never drained, the last run ended {outcome or driver.error!r}")
+        self.watch.fail(f"I6 offsets are left after 90 runs, the last one ended {outcome or driver.error!r}")
 
-    def _promised(self) -> Offsets:
-        """What every incremental run has to pick up: debt, and what open tail plans claim."""
+    def _owed(self) -> Offsets:
+        """Offsets that every incremental run has to land: debt, and the claims of open tail plans."""
         state = self.watch.state
-        promised = Offsets() if state.marker is None else state.marker.debt
+        owed = Offsets() if state.marker is None else state.marker.debt
         for batch, plan in state.plans.items():
             if plan.tail and self._is_open(batch):
-                promised |= plan.claim
-        return promised
+                owed |= plan.claim
+        return owed
 
     def _repeat(self, key: str) -> None:
-        """Somebody clears a run in Airflow."""
+        """Repeat a run, as when somebody clears it in Airflow."""
         allowed: tuple[type[KafkaS3Error], ...] = (BatchLossError, MissingObjectError, RecordError)
         if key not in self.landed:
             allowed += (RunSupersededError, DataLossError)
         if self.trim:
             allowed += (ControlError,)
-        driver = self._alone(self.start_driver(key))
+        driver = self._run_to_end(self.start_driver(key))
         if driver.error is not None and not isinstance(driver.error, allowed):
             self.watch.fail(f"I6 run {key} was repeated and ended with {driver.error!r}")
 
@@ -413,16 +413,16 @@ class World:
                 deleted=self.watch.deleted,
                 times=self.kafka.all_times(),
             )
-        self.seen["batches"] += len(state.plans)
-        self.seen["objects at the end"] += sum(self.watch.batch_of(key) is not None for key in self.bucket.objects)
+        self.counts["batches"] += len(state.plans)
+        self.counts["objects at the end"] += sum(self.watch.batch_of(key) is not None for key in self.bucket.objects)
 
 
 def simulate(seed: int, *, steps: int = 700, trim: bool = False) -> Counter[str]:
-    """Run one seed; returns what happened in it.
+    """Run one seed; returns counts of its events.
 
     Raises:
-        InvariantViolation: the product broke a promise.
+        InvariantViolation: the product violated an invariant.
     """
     world = World(seed, trim=trim)
     world.main(steps)
-    return world.seen
+    return world.counts

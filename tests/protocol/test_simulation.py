@@ -1,4 +1,4 @@
-"""The simulation as part of the suite: a few hundred seeds, the same every time."""
+"""The simulation with a few hundred fixed seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TESTS = 10
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """The product warns of every retry; a simulation has thousands."""
+    """The product logs a warning for every retry; a simulation has thousands."""
     caplog.set_level(logging.CRITICAL + 1, logger="airflow_provider_kafka_s3")
 
 
@@ -41,7 +41,7 @@ def test_a_seed_replays_to_the_same_end() -> None:
     assert run_seed(7, steps=STEPS) == run_seed(7, steps=STEPS)
 
 
-def test_the_simulation_meets_what_it_claims_to_simulate() -> None:
+def test_every_simulated_event_occurs() -> None:
     """A simulation without faults would prove nothing: each kind of event happens in a few dozen seeds."""
     seen: Counter[str] = Counter()
     for seed in range(3_000, 3_040):
@@ -61,8 +61,8 @@ def test_the_simulation_meets_what_it_claims_to_simulate() -> None:
         "runs that ended BatchLossError",
         "runs that ended DataLossError",
         "runs that ended TopicRecreatedError",
-        "runs that were told to restore",
-        "runs that were told to verify",
+        "runs with action restore",
+        "runs with action verify",
         "sent_twice",
         "throttled",
         "throttled_after_apply",

@@ -1,4 +1,4 @@
-"""The invariants, checked inside the bucket at every single write: no later repair can hide a wrong moment."""
+"""The invariants, checked inside the bucket at every write: no later repair can hide a violation."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["Watch", "record"]
 
 
 def record(topic_id: str, partition: int, offset: int) -> bytes:
-    """The value of a record: it says which one it is."""
+    """The value of a record, which identifies it."""
     return f"{topic_id}/{partition}/{offset}".encode()
 
 
 class Watch:
-    """What the bucket has shown so far, and whether it was allowed to.
+    """Checks every write to the bucket.
 
     Attributes:
         state: the control documents as they were first written.
         deleted: keys of objects that a user deleted and that did not come back.
-        ever_deleted: those that came back too.
+        ever_deleted: keys of all objects that a user deleted.
     """
 
     def __init__(self, is_optional: Callable[[str, int, int], bool]) -> None:
@@ -43,13 +43,13 @@ class Watch:
         raise InvariantViolation([finding])
 
     def on_write(self, key: str, before: StoredObject | None, after: StoredObject, *, restoring: bool) -> None:
-        """Judge one write.
+        """Check one write.
 
         Args:
-            key: that was written.
-            before: what lay there.
-            after: what lies there now.
-            restoring: whether the writer was told to write deleted objects again.
+            key: the written key.
+            before: the object before.
+            after: the object after.
+            restoring: whether the writer may write deleted objects again.
         """
         if key.startswith(CONTROL):
             self._on_control(key.removeprefix(CONTROL), before, after)
@@ -57,22 +57,22 @@ class Watch:
             self._on_data(key, before, after, restoring)
 
     def on_delete(self, stored: StoredObject) -> None:
-        """A user deletes an object of a resolved batch."""
+        """Record that a user deleted an object of a resolved batch."""
         self.deleted.add(stored.key)
         self.ever_deleted.add(stored.key)
         self._visible.subtract(stored.body.splitlines())
 
     def on_abort(self, key: str, upload_id: str) -> None:
-        """A process aborts a pending upload: never one that a decided batch still needs."""
+        """Check that a process does not abort a pending upload that a decided batch still needs."""
         batch = self._listed.get(key)
         if batch is None or self.state.is_resolved(batch) or self.exists(key):
             return
         accepted = self.state.amended.get(batch, frozenset())
         if key not in accepted and any(o.upload_id == upload_id for o in self.state.manifests[batch].objects):
-            self.fail(f"I1 upload {upload_id} was aborted, all that decided batch {batch} had of object {key}")
+            self.fail(f"I1 upload {upload_id}, the only copy of object {key} of decided batch {batch}, was aborted")
 
     def on_trim(self, key: str) -> None:
-        """Somebody deletes an old control document, which nobody may."""
+        """Record that somebody deleted an old control document, which is forbidden."""
         self._trimmed.add(key.removeprefix(CONTROL))
 
     def batch_of(self, key: str) -> int | None:
@@ -86,7 +86,7 @@ class Watch:
         if before is not None and name != "marker.json":
             self.fail(f"I3 control document {name} was overwritten")
         if name in self._trimmed:
-            return  # the first version is what counts
+            return  # the first version counts
         self.state.add(name, after.body)
         if findings := check_documents(self.state):
             raise InvariantViolation(findings)
@@ -104,14 +104,11 @@ class Watch:
                 self.fail(f"I4 the marker went from revision {old_marker.revision} back to {marker.revision}")
             for plan, decision in self.state.committed():
                 if marker.is_resolved(plan.batch) and not old_marker.is_resolved(plan.batch):
-                    self.check_batch(plan, decision, self._is_there)
+                    self.check_batch(plan, decision, self.exists)
                     self._check_uploads(plan, decision)
 
-    def _is_there(self, key: str) -> bool:
-        return self.exists(key)
-
     def _check_uploads(self, plan: Plan, decision: Manifest) -> None:
-        """No upload of a resolved batch is pending: a Complete that comes late could bring a deleted object back."""
+        """Check that no upload of a resolved batch is pending: a late Complete could bring a deleted object back."""
         for entry in decision.objects:
             if self.is_pending(entry.upload_id):
                 self.fail(f"I7 upload {entry.upload_id} of {entry.key} is pending, and batch {plan.batch} is resolved")
@@ -123,21 +120,21 @@ class Watch:
     """Whether an upload is pending; set by the owner of the bucket."""
 
     def check_batch(self, plan: Plan, decision: Manifest, exists: Callable[[str], bool]) -> None:
-        """All objects of a resolved batch are there, and all its records in them."""
+        """Check that all objects of a resolved batch exist and hold all its records."""
         absent = [entry for entry in decision.objects if not exists(entry.key)]
         excused = self.state.amended.get(plan.batch, frozenset()) | self.deleted
         for entry in absent:
             if entry.key not in excused:
-                self.fail(f"I4 the marker is ahead: object {entry.key} of resolved batch {plan.batch} is not there")
+                self.fail(f"I4 the marker is ahead: object {entry.key} of resolved batch {plan.batch} is absent")
         partitions = {s.id: s.partition for s in plan.slices}
-        dead = Offsets()
+        gone = Offsets()
         for entry in absent:
-            dead |= Offsets({partitions[entry.slices[0]]: [(entry.min_offset, entry.max_offset + 1)]})
-        for partition, ranges in (plan.read - dead).items():
+            gone |= Offsets({partitions[entry.slices[0]]: [(entry.min_offset, entry.max_offset + 1)]})
+        for partition, ranges in (plan.read - gone).items():
             for start, end in ranges:
                 for offset in range(start, end):
-                    seen = self._visible[record(plan.topic_id, partition, offset)]
-                    if not seen and not self._is_optional(plan.topic_id, partition, offset):
+                    visible = self._visible[record(plan.topic_id, partition, offset)]
+                    if not visible and not self._is_optional(plan.topic_id, partition, offset):
                         self.fail(f"I1 lost: offset {offset} of partition {partition}, batch {plan.batch}")
 
     # -- objects ------------------------------------------------------------------------------------------------------
@@ -155,8 +152,8 @@ class Watch:
         claim = plan.read
         for value in after.body.splitlines():
             topic_id, partition, offset = value.decode().split("/")
-            mine = Offsets({int(partition): [(int(offset), int(offset) + 1)]})
-            if topic_id != plan.topic_id or not mine <= claim:
+            offsets = Offsets({int(partition): [(int(offset), int(offset) + 1)]})
+            if topic_id != plan.topic_id or not offsets <= claim:
                 self.fail(f"I2 object {key} of batch {batch} holds record {value.decode()}, which is not in its plan")
             self._visible[value] += 1
             if self._visible[value] > 1:

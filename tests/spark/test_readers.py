@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_kafka_s3.config import Format, Layout
+from airflow_provider_kafka_s3.config import JsonLines, Layout, Naming
 from dev.kafka_broker import KafkaBroker, Message
 from tests.spark.pipeline import MakePipeline
 
@@ -30,7 +30,7 @@ def test_spark_reads_a_topic_that_begins_with_an_underscore_or_a_dot_only_with_a
     kafka_broker.produce(topic, [Message(b'{"n": %d}' % n, partition=0) for n in range(5)])
 
     def read(prefix: str) -> list[list[int]]:
-        pipeline = make_pipeline(layout=Layout(format=Format(kind="json"), topic_prefix=prefix))
+        pipeline = make_pipeline(layout=Layout(format=JsonLines(), naming=Naming(topic_prefix=prefix)))
         pipeline.land_here(topic)
         for key, body in pipeline.bodies().items():
             file = tmp_path / prefix / key

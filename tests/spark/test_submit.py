@@ -136,6 +136,6 @@ def test_a_master_that_takes_connections_and_is_silent_is_named(
     assert outcome.kind == "spark_job"
     assert str(outcome.message).startswith("no answer from the Spark master: ")
     assert str(outcome.message).endswith(master)
-    assert "silent for 20 s" in str(outcome.message)
+    assert "did not answer for 20 s" in str(outcome.message)
     assert "stopped SparkContext" not in str(outcome.message)
     assert list(pipeline.store.pending_uploads("")) == []

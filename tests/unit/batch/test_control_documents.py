@@ -262,7 +262,7 @@ def test_an_older_worker_asks_for_an_upgrade_when_a_newer_one_has_written(
     kind = type(document).__name__.lower()
     assert str(told.value).startswith(
         f"upgrade airflow-provider-kafka-s3 here: this worker has version {__version__}, and version 9.1.0 wrote the "
-        f"{kind}, which has what this one does not support ("
+        f"{kind}, which this one does not support ("
     )
     assert what in str(told.value)
     assert str(told.value).endswith("Nothing was changed. See s3://lake/here")

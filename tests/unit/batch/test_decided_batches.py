@@ -236,7 +236,7 @@ def test_a_decided_batch_is_completed_although_its_topic_is_gone(
         world.engine().run(run)
     assert (world.objects(), world.pending(), world.resolved()) == (ALL, 0, [1])
     text = message_of(told.value)
-    assert "completed now, since they were decided before: batches [1]" in text
+    assert "batches [1] were decided before and are completed now" in text
     assert "`kafka-s3 recover --bucket memory" in text
     assert text.count("--decided-only`") == 1
 

@@ -373,7 +373,7 @@ def test_a_signed_manifest_cannot_claim_the_object_of_another_batch(scene: Scene
     key = body["objects"][0]["key"]
     bucket = scene.with_document(scene.manifest, signed(body))
     bucket.put_new(key, b"somebody else's")
-    with pytest.raises(ForeignObjectError, match="was not touched"):
+    with pytest.raises(ForeignObjectError, match="was not changed"):
         Engine(bucket, scene.kafka).run("interrupted")
     stored = bucket.get(key)
     assert stored is not None

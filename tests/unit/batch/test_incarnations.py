@@ -115,7 +115,8 @@ def test_another_cluster_is_named_and_no_topic_of_it_taken_for_one_that_was_crea
     world.kafka = SimulatedKafka(cluster_id="another")
     world.kafka.create_topic(TOPIC, 2)
     with pytest.raises(
-        ConfigurationError, match=r"landed from another Kafka cluster, simulated: the Kafka connection leads to another"
+        ConfigurationError,
+        match=r"landed from another Kafka cluster, 'simulated': the Kafka connection leads to 'another",
     ):
         world.engine().run("second")
 
@@ -142,7 +143,7 @@ def test_brokers_that_give_no_ids_any_more_are_asked_again_later() -> None:
     world.records("old", 2)
     world.engine().run("first")
     world.kafka._topic_ids = False
-    with pytest.raises(TransientError, match="the brokers give no id of topic"):
+    with pytest.raises(TransientError, match="the brokers report no id of topic"):
         world.engine().run("second")
 
 
@@ -158,5 +159,5 @@ def test_decided_batches_are_completed_while_kafka_does_not_answer() -> None:
     world.kafka._before_request = silent
     with pytest.raises(KafkaUnavailableError) as failed:
         world.engine().run("second")
-    assert "completed now, since they were decided before: batches [1]" in failed.value.__notes__[0]
+    assert "batches [1] were decided before and are completed now" in failed.value.__notes__[0]
     assert world.engine().log.require_marker()[0].is_resolved(1)

@@ -278,7 +278,7 @@ def test_many_batches_are_read_in_groups(world: World, monkeypatch: pytest.Monke
     monkeypatch.setattr(inspection, "_GROUP", 1)
     engine = Engine(world.bucket, world.kafka)
     assert engine.run("new", action="verify").verification == everything
-    assert not any(name.endswith(".manifest.json") for name in engine.log._known)
+    assert not any(name.endswith(".manifest.json") for name in engine.log._cache)
 
 
 def test_times_that_retention_has_taken_from_kafka_are_told_and_offsets_still_work(

@@ -241,7 +241,7 @@ def test_a_record_beyond_the_year_9999_is_named_with_its_number() -> None:
     """Nanoseconds, most likely: no calendar holds it."""
     world = World()
     world.records(1, 1_700_000_000_000_000_000, 12)
-    with pytest.raises(RecordError, match="offset 1, timestamp 1700000000000000000 ms since 1970, beyond the year"):
+    with pytest.raises(RecordError, match="offset 1, timestamp 1700000000000000000 ms since 1970, after the year"):
         world.lands("second", (10, 20))
 
 

@@ -67,7 +67,9 @@ def other_compressor(store: DurableStore) -> BuildObjects:
 def test_what_another_installation_can_write_is_not_accepted_as_lost(world: World, before: int) -> None:
     """Kafka has the records. Nothing is recorded, also of what is lost; where it is installed, all of it is written."""
     world.kafka.delete_records(TOPIC, 0, before)
-    with pytest.raises(BatchLossError, match=r"Nothing was recorded.*install what planned the batch \(.*isal"):
+    with pytest.raises(
+        BatchLossError, match=r"Nothing was recorded.*install the versions that planned the batch \(.*isal"
+    ):
         world.accept(Engine(world.bucket, world.kafka, build=other_compressor))
     assert (world.amends(), world.is_resolved()) == ([], False)
     lost = world.accept(Engine(world.bucket, world.kafka))
@@ -77,7 +79,7 @@ def test_what_another_installation_can_write_is_not_accepted_as_lost(world: Worl
 
 def test_a_run_does_not_advise_to_accept_what_another_installation_can_write(world: World) -> None:
     """The error names what to install, and no command that would be refused."""
-    with pytest.raises(BatchLossError, match="install what planned the batch") as told:
+    with pytest.raises(BatchLossError, match="install the versions that planned the batch") as told:
         Engine(world.bucket, world.kafka, build=other_compressor).run("next")
     assert "accept-loss" not in str(told.value)
 
@@ -103,7 +105,9 @@ def test_what_another_cluster_does_not_have_is_not_accepted_as_lost(
     """The connection is wrong: the error names both clusters, nothing is recorded, and nothing was lost."""
     other = SimulatedKafka(cluster_id="staging")
     has(other)
-    with pytest.raises(ConfigurationError, match=r"cluster 'staging'.*from 'production'.*Nothing was recorded"):
+    with pytest.raises(
+        ConfigurationError, match=r"from another Kafka cluster, 'production'.*leads to 'staging'.*Nothing was recorded"
+    ):
         world.accept(Engine(world.bucket, other))
     assert (world.amends(), world.is_resolved()) == ([], False)
     assert world.accept(Engine(world.bucket, world.kafka)) == ()

@@ -132,7 +132,7 @@ def test_a_process_that_dies_while_it_is_waited_for_ends_the_wait(caplog: pytest
     """It is looked for at every poll; the log says why the wait is over."""
     with another_process() as (bucket, kafka, process), caplog.at_level("INFO"):
         assert 10 <= lands(bucket, kafka, each_poll=lambda now: kill(process) if now == 10 else None) < 15
-        assert f"lives no more: process {process.pid} on this host has ended" in caplog.text
+        assert f"has ended: process {process.pid} on this host has ended" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_task_that_airflow_has_as_ended_is_not_waited_for(caplog: pytest.LogCa
     with caplog.at_level("INFO"):
         assert lands(bucket, kafka, task_has_ended=has_ended) == 6
     assert asked == [TASK] * 4
-    assert "lives no more: Airflow has its task as not running" in caplog.text
+    assert "has ended: its Airflow task is not running" in caplog.text
 
 
 @pytest.mark.parametrize("answer", [None, False])

@@ -144,15 +144,15 @@ def test_repair_folds_no_reset_over_a_batch_that_is_open() -> None:
     world.puts_back(older)
     done = repair(world.engine.committer, start={})
     assert (done.was, done.written) == ("right", False)
-    assert "objects are not there" in done.open[2]
+    assert "objects are absent" in done.open[2]
     assert {n: why for n, why in done.open.items() if n > 2} == {
         3: "batches [2] below the reset are not complete",
-        4: "it comes after a reset that is not complete",
+        4: "it follows a reset that is not complete",
     }
     assert world.marker == older
     # Markers that nobody can have written are not believed.
     world.puts_back(msgspec.structs.replace(newest, resolved=((1, 2), (3, 5))))
-    with pytest.raises(LogTamperedError, match=r"has the reset 3 .* as resolved, and not batches \[2\] before it"):
+    with pytest.raises(LogTamperedError, match=r"has the reset 3 .* as resolved, but not batches \[2\] before it"):
         repair(world.engine.committer, start={})
     world.puts_back(msgspec.structs.replace(older, resolved=((1, 2), (4, 5))))
     with pytest.raises(LogTamperedError, match=r"batch 4 .* is of generation 1, the marker of generation 0"):

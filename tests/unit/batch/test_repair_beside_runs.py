@@ -125,7 +125,7 @@ def test_an_object_that_a_driver_completes_between_two_looks_is_not_gone(world: 
     driver, decision = world.decides("second")
     world.bucket.delete(MARKER)
     done = world.repair(about_upload, lambda: completes(driver, decision))
-    assert (done.recorded, done.unsure, done.open) == ([], [], {})
+    assert (done.recorded, done.ambiguous, done.open) == ([], [], {})
     assert world.engine.log.amended_keys(2)[0] == frozenset()
     assert done.marker.resolved == ((1, 3),)
     world.check()
@@ -199,7 +199,7 @@ def test_nothing_is_recorded_or_asked_about_a_batch_that_stays_open_anyway(world
     world.puts_back(older)
     before = snapshot(world.bucket)
     asked = repair(world.engine.committer, start={})
-    assert (asked.unsure, [*asked.open]) == ((), [2, 3, 4])
+    assert (asked.ambiguous, [*asked.open]) == ((), [2, 3, 4])
     done = repair(world.engine.committer, start={}, rule=GoneRule(before=time.time() + 5))
     assert ([*done.recorded], [*done.open]) == ([], [2, 3, 4])
     check_unchanged(before, snapshot(world.bucket))
@@ -219,4 +219,4 @@ def test_a_rule_with_batches_is_about_no_other(
     rule = GoneRule(before=time.time() + 5, batches=batches)
     found = repair(world.engine.committer, start={}, rule=rule, dry_run=True)
     assert [gone.batch for gone in found.recorded] == stay
-    assert [gone.batch for gone in found.unsure] == [n for n in (2, 3) if n not in stay]
+    assert [gone.batch for gone in found.ambiguous] == [n for n in (2, 3) if n not in stay]

@@ -444,5 +444,5 @@ def test_an_object_that_would_be_built_with_another_size_is_not_written(decided:
     engine = Engine(decided.bucket, decided.kafka)
     entry = msgspec.structs.replace(decided.entry, size=decided.entry.size + 1)
     (lost,) = engine.committer.objects.write_again(decided.plan, [entry]) or ()
-    assert re.search(r"install what planned the batch \(.*isal", lost.why)
+    assert re.search(r"install the versions that planned the batch \(.*isal", lost.why)
     assert decided.bucket.head(entry.key) is None

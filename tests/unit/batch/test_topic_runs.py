@@ -176,7 +176,7 @@ def test_brokers_that_begin_to_tell_topic_ids_land_nothing_again_and_are_believe
     status = topic_status(engine.log, world.kafka)
     assert status is not None
     assert not status.recreated
-    with pytest.raises(ConfigurationError, match="nobody can tell whether topic 'events' is another"):
+    with pytest.raises(ConfigurationError, match="it is unknown whether topic 'events' is the landed one"):
         reset(engine.committer, operator="")
     world.dies_after("*.plan.json", "second")
     # An open plan has the id before the marker has it.

@@ -250,7 +250,7 @@ def test_offsets_that_the_log_does_not_have_are_refused_and_the_log_s_own_are_na
     world.records(*range(6))
     world.records(*range(4), partition=1)
     world.kafka.delete_records(TOPIC, 0, 2)
-    with pytest.raises(ConfigurationError, match=rf"asks for offsets {asked}.*holds 0: \[2, 6\), 1: \[0, 4\)"):
+    with pytest.raises(ConfigurationError, match=rf"has offsets {asked}.*holds 0: \[2, 6\), 1: \[0, 4\)"):
         world.lands("run", window)
     assert not list(world.bucket.list(f"{CONTROL}runs/"))
     assert world.lands("run", {0: (2, 6)}).status == "ok"

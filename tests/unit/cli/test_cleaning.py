@@ -126,7 +126,7 @@ def test_repair_leaves_a_batch_open_whose_objects_are_not_there(world: World) ->
     world.die("*.manifest.json")
     world.bucket.delete(keys.marker_key(PREFIX))
     said = world.about("repair", "--json")
-    assert "2 of its 2 objects are not there" in said.data["open"]["1"]
+    assert "2 of its 2 objects are absent" in said.data["open"]["1"]
     assert world.data_keys() == []
     assert world.run("died").status == "ok"
     world.check()
@@ -242,4 +242,4 @@ def test_the_gc_command_counts_and_a_dry_run_aborts_nothing(world: World) -> Non
     assert world.about("gc", "--json").data["topics"][f"{PIPELINE}/{TOPIC}"]["garbage"] == 1
     assert list(world.bucket.pending_uploads("")) == []
     refused = world.about("gc", "--older-than", "0.5")
-    assert (refused.code, "too few" in refused.error) == (2, True)
+    assert (refused.code, "too short" in refused.error) == (2, True)

@@ -159,7 +159,7 @@ def test_a_driver_on_the_cluster_is_refused_with_the_reason(
         told = json.loads(os.environ["AIRFLOW_CONN_SPARK_DEFAULT"])
         told["extra"] = {**told.get("extra", {}), "deploy-mode": "cluster"}
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(told))
-    reason = r"has to run on the Airflow worker, where the private file lies.*use deploy mode 'client'"
+    reason = r"has to run on the Airflow worker, which has the private file.*use deploy mode 'client'"
     if where == "connection":
         with pytest.raises(AirflowFailException, match=reason):
             bench.run(bench.task())

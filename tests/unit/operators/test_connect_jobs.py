@@ -85,7 +85,7 @@ def test_a_driver_without_a_result_is_a_failure_that_a_retry_cures(bench: Bench,
 
     server.answers = False
     with pytest.raises(
-        AirflowException, match=r"(?s)it was killed; .*\(exit code -9\)\. Its last words:\nreading 4 slices"
+        AirflowException, match=r"(?s)it was killed; .*\(exit code -9\)\. Its last output:\nreading 4 slices"
     ) as raised:
         bench.run(bench.task())
     assert not isinstance(raised.value, AirflowFailException)

@@ -1,39 +1,69 @@
-"""The parameters that the documentation lists are those of the operator."""
+"""The reference is made from docstrings, so these describe every parameter, and say which are templated."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from typing import Final, get_args
+from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.config import Format, Limits, Naming, Partitioner, Rotation, Upload, Window
 from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+from airflow_provider_kafka_s3.retry import RetryPolicy
+from airflow_provider_kafka_s3.sensors.kafka_lag import KafkaLagSensor
+from airflow_provider_kafka_s3.sensors.window_closed import KafkaWindowClosedSensor
 from tests.documentation import ROOT
 
-PAGE: Final = (ROOT / "docs" / "operator.md").read_text()
+each_class = pytest.mark.parametrize("documented", [KafkaToS3Operator, KafkaLagSensor, KafkaWindowClosedSensor])
 
 
-def test_every_parameter_is_in_a_table() -> None:
-    """By its name, in the first column."""
-    listed = {name for row in re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
-    own = set(inspect.signature(KafkaToS3Operator.__init__).parameters) - {"self", "kwargs"}
-    assert own <= listed
-    fields = {field for group in (Rotation, Naming, Limits, Upload, Window) for field in group.__struct_fields__}
-    assert fields <= listed
+def described(documented: Any, section: str = "Args") -> dict[str, str]:
+    """The text about each name in a section of the docstring of a class; nothing without the section."""
+    text = inspect.getdoc(documented) or ""
+    found = re.findall(rf"^{section}:\n(.*?)(?=^\w+:\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    return dict(re.findall(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", "".join(found), re.DOTALL | re.MULTILINE))
+
+
+def own(documented: Any) -> set[str]:
+    """The parameters that a class adds to those of its base."""
+    return set(inspect.signature(documented.__init__).parameters) - {"self", "kwargs"}
+
+
+@each_class
+def test_every_parameter_is_described_by_its_class(documented: Any) -> None:
+    """And nothing that is none; what the sensors have in common may be described in either place."""
+    assert own(documented) <= set(described(documented))
+    accepted = {name for base in documented.__mro__ for name in inspect.signature(base.__init__).parameters}
+    assert set(described(documented)) <= accepted
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [*get_args(Format), *get_args(Partitioner), Rotation, Naming, Limits, Upload, Window, RetryPolicy],
+)
+def test_every_field_of_a_setting_is_described_by_its_class(setting: type[msgspec.Struct]) -> None:
+    """And nothing that is none."""
+    assert set(described(setting, "Attributes")) == set(setting.__struct_fields__)
 
 
 @pytest.mark.parametrize("kind", [*get_args(Format), *get_args(Partitioner)])
-def test_every_format_and_partitioner_is_in_a_table_with_its_fields(kind: type[Format | Partitioner]) -> None:
-    """By its class and its kind; fields that several have are told once."""
-    (row,) = re.findall(rf"^\| `{kind.__name__}`, kind `{kind.__struct_config__.tag}` \|.*$", PAGE, re.MULTILINE)
-    told = set(re.findall(r"`(\w+)`", PAGE[: PAGE.index(row) + len(row)]))
-    assert set(kind.__struct_fields__) <= told
+def test_every_format_and_partitioner_is_on_the_page_of_the_operator(kind: type[Format | Partitioner]) -> None:
+    """By its class and its kind."""
+    page = (ROOT / "docs" / "operator.md").read_text()
+    assert re.search(rf'`{kind.__name__}`[ (|]+`"{kind.__struct_config__.tag}"`', page)
 
 
-def test_what_is_templated_is_said() -> None:
-    """Own parameters are marked in the tables, those of Spark's operator are listed."""
-    marked = set(re.findall(r"`(\w+)` \*t\*", PAGE))
-    (spark,) = re.findall(r"Templated are .*?`properties_file`", PAGE, re.DOTALL)
-    assert marked | set(re.findall(r"`(\w+)`", spark)) == set(KafkaToS3Operator.template_fields)
+@each_class
+def test_what_is_templated_is_said(documented: Any) -> None:
+    """Of the parameters that the class adds."""
+    marked = {name for name, text in described(documented).items() if "(templated)" in " ".join(text.split())}
+    assert marked == set(documented.template_fields) & set(described(documented))
+
+
+def test_the_fields_of_sparks_operator_that_are_templated_are_listed() -> None:
+    """On the page of the operator, with its own."""
+    page = (ROOT / "docs" / "operator.md").read_text()
+    (listed,) = re.findall(r"Templated are .*?`properties_file`", page, re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", listed)) == set(KafkaToS3Operator.template_fields)

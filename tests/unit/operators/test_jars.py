@@ -59,7 +59,7 @@ def test_a_jar_that_is_not_there_is_named_before_anything_is_planned(bench: Benc
 def test_one_jar_of_four_is_an_error_that_names_the_others(bench: Bench, folder: Path) -> None:
     """The Spark of this environment brings none of them."""
     told = run(bench, jars=str(folder / VERSIONED[0]))
-    assert told.startswith("jars: spark-token-provider-kafka-0-10, kafka-clients, commons-pool2 is not among them.")
+    assert told.startswith("jars: spark-token-provider-kafka-0-10, kafka-clients, commons-pool2 is missing.")
     assert run(bench, jars=",".join(str(folder / name) for name in VERSIONED)) == ""
 
 

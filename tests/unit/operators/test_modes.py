@@ -230,7 +230,7 @@ def test_a_batch_of_a_task_that_does_not_run_any_more_is_not_waited_for(
     with caplog.at_level("INFO"):
         orders.run(orders.task(), run_id="other", ti={"get_task_states": get_task_states})
     assert ("waiting up to 0 s" in caplog.text) is waits
-    assert ("lives no more: Airflow has its task as not running" in caplog.text) is not waits
+    assert ("has ended: its Airflow task is not running" in caplog.text) is not waits
 
 
 @pytest.mark.parametrize(("state", "waits"), STATES)

@@ -122,6 +122,7 @@ def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
             "^request_retry: max_retries=-1 must be a whole number, 0 or more: 0 is one try only",
         ),
         (parse_format, {"kind": "parquet"}, "^format: kind='parquet' is not known; use 'json' or 'bytes'$"),
+        (parse_format, {"kind": ["json"]}, "^format: kind=.*json.* is not known; did you mean 'json'"),
         (parse_format, {"compression": "gzip"}, "^format has no 'kind', which must be 'json' or 'bytes'"),
         (
             parse_format,

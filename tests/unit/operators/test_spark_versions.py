@@ -49,7 +49,7 @@ def test_an_unequal_pair_is_refused_with_the_line_that_mends_it(
     monkeypatch.setattr(checks, "installed_versions", lambda: UNEQUAL)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": host}))
     told = refusal(orders)
-    assert told.startswith("pyspark 4.2.0 and pyspark-client 4.0.1 do not fit together")
+    assert told.startswith("pyspark 4.2.0 and pyspark-client 4.0.1 are incompatible")
     assert told.endswith(MENDED)
 
 

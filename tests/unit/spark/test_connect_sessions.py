@@ -65,13 +65,15 @@ def test_what_a_server_shows_of_a_message_hides_secret_options() -> None:
     assert redacted.count("***") == 2
 
 
-@pytest.mark.parametrize(("listens", "reason"), [(False, "Connection refused"), (True, "it takes connections, and is")])
+@pytest.mark.parametrize(
+    ("listens", "reason"), [(False, "Connection refused"), (True, "it accepts connections, but not")]
+)
 def test_a_server_that_does_not_answer_is_named_and_its_token_is_not(
     monkeypatch: pytest.MonkeyPatch, listens: bool, reason: str
 ) -> None:
     """Within half a minute; trying again may help, and the message says why and what to check."""
-    assert connect_session._REACH <= 25
-    monkeypatch.setattr(connect_session, "_REACH", 0.3)
+    assert connect_session._CONNECT_TIMEOUT <= 25
+    monkeypatch.setattr(connect_session, "_CONNECT_TIMEOUT", 0.3)
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         if listens:

@@ -57,7 +57,7 @@ IN_A_TASK = f"org.apache.spark.SparkException: PythonException: {PYTHON_TRACE}a.
             "year 294246",
         ),
         ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka.", ConfigurationError, "jars="),
-        (f": java.lang.NoClassDefFoundError: org/apache/kafka/Something{TRACE}", ConfigurationError, "does not fit"),
+        (f": java.lang.NoClassDefFoundError: org/apache/kafka/Something{TRACE}", ConfigurationError, "is incompatible"),
         (
             f": org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized: [x]{TRACE}",
             AccessDeniedError,
@@ -77,12 +77,12 @@ IN_A_TASK = f"org.apache.spark.SparkException: PythonException: {PYTHON_TRACE}a.
         (
             f"{CALLING}: {PYTHON_TRACE}ModuleNotFoundError: No module named 'msgspec'\n{TRACE}",
             ConfigurationError,
-            "the executors' Python has no module 'msgspec'. Install what spark_jobs/requirements.txt lists",
+            "the executors' Python has no module 'msgspec'. Install spark_jobs/requirements.txt into an",
         ),
         (
             f'{CALLING}: java.io.IOException: Cannot run program "/no/python": error=2, No such file{TRACE}{NO_PYTHON}',
             ConfigurationError,
-            "an executor has no Python '/no/python'. Name one that every executor has: conf={'spark.pyspark.python':",
+            "an executor has no Python '/no/python'. Set one that every executor has: conf={'spark.pyspark.python':",
         ),
         (f'{CALLING}: java.io.IOException: Cannot run program "chmod": error=2{TRACE}', SparkJobError, "chmod"),
         (

@@ -92,7 +92,7 @@ def test_a_plan_that_cannot_be_executed_comes_with_the_way_out_and_that_works(
     """The plan would end the same way for ever; abandoned as the message says, its offsets are planned anew."""
     outcome = landing.job(landing.plan(JSON), ends_with(error))
     assert outcome.kind == error.kind
-    assert str(outcome.message).startswith(f"{error}; batch 1 keeps the offsets and the layout it was planned with.")
+    assert str(outcome.message).startswith(f"{error}; batch 1 keeps its planned offsets and layout.")
     said = "--topics-dir topics --pipeline lake --topic flights --batch 1 --release debt`"
     assert f"`kafka-s3 abandon --kafka-conn-id broker --bucket memory {said}" in str(outcome.message)
 

@@ -37,7 +37,9 @@ def test_a_driver_that_waits_for_its_master_is_interrupted_and_the_master_named(
             assert jvm.interrupted.wait(30)
             raise RuntimeError("java.lang.InterruptedException")
 
-    with pytest.raises(SparkJobError, match=r"^no answer from the Spark master: .* silent for 0 s.*spark://m:7077$"):
+    with pytest.raises(
+        SparkJobError, match=r"^no answer from the Spark master: .* did not answer for 0 s.*spark://m:7077$"
+    ):
         driver()
 
 

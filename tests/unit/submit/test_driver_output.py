@@ -29,7 +29,7 @@ TRACE = ["\tat org.apache.spark.deploy.SparkSubmit$$anon$2.run(SparkSubmit.scala
             SparkJobError,
             "packages: no repository can be reached for org.nobody:nothing_2.13:1.0: repo.example.com:1: java.net.Conn",
         ),
-        ("master_unknown", ConfigurationError, "the Spark master is none that Spark knows: correct host and port"),
+        ("master_unknown", ConfigurationError, "the Spark master is invalid: correct host and port"),
         ("master_unparsable", ConfigurationError, "'spark:127.0.0.1:7077' is no Spark master: correct host and port"),
         ("master_without_port", ConfigurationError, "'spark://127.0.0.1' is no Spark master: correct host and port"),
         ("master_silent", SparkJobError, "the Spark master does not answer: check that it runs, and host and port"),
@@ -87,7 +87,9 @@ def test_packages_that_no_repository_has_are_a_mistake() -> None:
     said = (OUTPUTS / "packages_not_found.txt").read_text()
     error = explain_output("\n".join(line for line in said.splitlines() if "Host packages." not in line))
     assert type(error) is ConfigurationError
-    assert str(error).startswith("packages: org.nobody:nothing_2.13:1.0 is in no repository that was asked (central.ex")
+    assert str(error).startswith(
+        "packages: org.nobody:nothing_2.13:1.0 is in none of the searched repositories (central."
+    )
 
 
 def test_a_connector_that_cannot_be_fetched_is_told_with_both_ways_to_get_it() -> None:

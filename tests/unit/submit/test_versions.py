@@ -44,7 +44,7 @@ def test_an_unequal_pair_is_refused_with_the_line_that_mends_it(pyspark: str, cl
     with pytest.raises(ConfigurationError) as refused:
         require(flaw)
     told = str(refused.value)
-    assert told.startswith(f"pyspark {pyspark} and pyspark-client {client} do not fit together")
+    assert told.startswith(f"pyspark {pyspark} and pyspark-client {client} are incompatible")
     assert told.endswith(f"`{PIP.format(wanted)}`")
 
 

@@ -1,4 +1,4 @@
-"""What happens to Kafka and to the bucket, and what people do, while the processes of the simulation work."""
+"""The environment of the simulated processes: events in Kafka and in the bucket, and actions of people."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tests.protocol.watch import record
 if TYPE_CHECKING:
     from tests.protocol.simulation import World
 
-__all__ = ["Surroundings"]
+__all__ = ["Environment"]
 
 _FUTURE: Final = 36_000_000
-"""Milliseconds: ten hours, more than clocks may differ."""
+"""Milliseconds: ten hours, more than the tolerated clock skew."""
 
 _RELEASES: Final[tuple[Literal["debt", "lost"], ...]] = ("debt", "debt", "lost")
 
 
-class Surroundings:
-    """Events that the seed decides.
+class Environment:
+    """Random events, determined by the seed.
 
     Attributes:
-        clock: the time of records, in milliseconds.
+        clock: time of the records, in milliseconds.
     """
 
     def __init__(self, world: World, rng: random.Random, kafka: SimulatedKafka) -> None:
@@ -37,43 +37,44 @@ class Surroundings:
         self.kafka = kafka
         self.clock = 0
         self.recreated = 0
-        # Some topics have records of the future, some a partition that is idle most of the time.
-        self._from_the_future = rng.choice((0.0, 0.0, 0.0, 0.02))
+        # Some topics have records from the future, some a partition that is idle most of the time.
+        self._future_records = rng.choice((0.0, 0.0, 0.0, 0.02))
         self._idle = rng.random() < 0.3
 
     def now(self) -> float:
-        """The time, in seconds."""
+        """Current time, in seconds."""
         return self.clock / 1000
 
     def due(self, window: tuple[int, int]) -> Offsets:
-        """The readable offsets that a run over a window has to land, as anybody sees who looks at every record."""
-        found: dict[int, list[tuple[int, int]]] = {}
+        """The readable offsets that a run over a window has to land, computed from every record."""
+        ranges: dict[int, list[tuple[int, int]]] = {}
         times = self.kafka.all_times()[self.kafka.topic_id(TOPIC)]
         for partition, end in self.kafka.readable_ends(TOPIC).items():
             past = [(o, t) for o, t in sorted(times[partition].items()) if t < self.clock + _FUTURE // 2]
             first, stop = (next((o for o, t in past if t >= at), end) for at in window)
-            found[partition] = [(first, min(stop, end))]
-        return Offsets(found)
+            ranges[partition] = [(first, min(stop, end))]
+        return Offsets(ranges)
 
-    def something_happens(self) -> None:
+    def step(self) -> None:
+        """Let each event occur with its probability."""
         chance = self.rng.random
         if chance() < 0.10:
-            self.records_arrive()
+            self.append_records()
         if chance() < 0.012:
-            partition = self._any_partition()
+            partition = self._random_partition()
             start, end = self.kafka.bounds(TOPIC, partition)
             if start < end:
                 self.kafka.compact(TOPIC, partition, self.rng.randrange(start, end))
         if chance() < 0.003:
-            partition = self._any_partition()
+            partition = self._random_partition()
             start, _ = self.kafka.bounds(TOPIC, partition)
             self.kafka.delete_records(TOPIC, partition, start + self.rng.choice((1, 2, 6)))
         if chance() < 0.001:
             self.kafka.add_partitions(TOPIC, 1)
         if chance() < 0.01:
-            self._a_transaction_opens_or_ends()
+            self._open_or_commit_transaction()
         if chance() < 0.0006 and self.recreated == 0:
-            self._topic_is_recreated()
+            self._recreate_topic()
         if chance() < 0.02 and self.world.bucket.uploads:
             self.world.bucket.expire_upload(self.rng.choice(sorted(self.world.bucket.uploads)))
         if chance() < 0.004 and self.world.bucket.uploads:
@@ -81,32 +82,32 @@ class Surroundings:
         if chance() < 0.01 and self.world.bucket.uploads:
             upload_id = self.rng.choice(sorted(self.world.bucket.uploads))
             self.world.bucket.refusing[upload_id] = self.rng.choice((1, 1, 3, 1_000))
-            self.world.seen["uploads refused"] += 1
+            self.world.counts["uploads refused"] += 1
         if chance() < 0.05:
-            self.world.apply_something_late()
+            self.world.apply_late_request()
         if self.world.watch.state.marker is not None:
-            self._people_act()
+            self._act_as_people()
 
-    def _people_act(self) -> None:
+    def _act_as_people(self) -> None:
         chance, state = self.rng.random, self.world.watch.state
         assert state.marker is not None
         if chance() < 0.007:
-            undone = [n for n, p in state.plans.items() if p.type == "data" and not state.is_resolved(n)]
-            if undone:
-                batch, release = self.rng.choice(undone), self.rng.choice(_RELEASES)
+            unresolved = [n for n, p in state.plans.items() if p.type == "data" and not state.is_resolved(n)]
+            if unresolved:
+                batch, release = self.rng.choice(unresolved), self.rng.choice(_RELEASES)
                 self.world.spawn("operator", lambda p: abandon(self.world, p, batch, release))
         if chance() < 0.01 and state.marker.topic_id != self.kafka.topic_id(TOPIC):
             self.world.spawn("operator", reset)
         if chance() < 0.002:
             self.world.spawn("operator", lambda p: accept_losses(self.world, p))
         if chance() < 0.006:
-            self._a_user_deletes_an_object()
+            self._delete_object()
         if self.world.trim and chance() < 0.05:
-            self._somebody_trims_the_log()
+            self._trim_log()
 
-    def records_arrive(self) -> None:
+    def append_records(self) -> None:
         self.clock += 1
-        partition = self._any_partition()
+        partition = self._random_partition()
         if self._idle and partition == 0 and self.rng.random() < 0.9:
             return
         for _ in range(self.rng.choice((1, 2, 5))):
@@ -115,37 +116,37 @@ class Surroundings:
                 continue
             offset = self.kafka.bounds(TOPIC, partition)[1]
             timestamp = max(0, self.clock + self.rng.choice((0, 0, 0, -3, 1)))
-            if self.rng.random() < self._from_the_future:
+            if self.rng.random() < self._future_records:
                 timestamp += _FUTURE
-                self.world.seen["records of the future"] += 1
+                self.world.counts["records of the future"] += 1
             self.kafka.append(TOPIC, partition, record(self.kafka.topic_id(TOPIC), partition, offset), timestamp)
 
-    def _a_transaction_opens_or_ends(self) -> None:
-        partition = self._any_partition()
+    def _open_or_commit_transaction(self) -> None:
+        partition = self._random_partition()
         if self.kafka.in_transaction(TOPIC, partition):
             self.kafka.commit_transaction(TOPIC, partition)
         else:
             self.kafka.open_transaction(TOPIC, partition)
-            self.world.seen["transactions"] += 1
+            self.world.counts["transactions"] += 1
 
     def end_transactions(self) -> None:
-        """Everything that was sent can be read."""
+        """Commit all open transactions, so that every record can be read."""
         for partition in range(self.kafka.partition_count(TOPIC)):
             if self.kafka.in_transaction(TOPIC, partition):
                 self.kafka.commit_transaction(TOPIC, partition)
 
-    def _topic_is_recreated(self) -> None:
+    def _recreate_topic(self) -> None:
         self.recreated += 1
         lengths = [self.kafka.bounds(TOPIC, p)[1] for p in range(self.kafka.partition_count(TOPIC))]
         topic_id = self.kafka.create_topic(TOPIC, len(lengths))
         for partition, length in enumerate(lengths):
             for offset in range(self.rng.choice((0, length))):
                 self.kafka.append(TOPIC, partition, record(topic_id, partition, offset), self.clock)
-        self.world.seen["topic recreated"] += 1
+        self.world.counts["topic recreated"] += 1
 
-    def _a_user_deletes_an_object(self) -> None:
-        # A process stopped between its last look at the marker and its write may bring such an object back: a known
-        # limit (commit protocol, known limits 2), which is left out here and nowhere else.
+    def _delete_object(self) -> None:
+        # A process stopped between its last read of the marker and its write may bring such an object back: a known
+        # limit (commit protocol, known limits 2), which is excluded only here.
         excused = {key for a in self.world.scheduler.actors if isinstance(a, Process) for key in a.writing_again}
         excused |= {key for p in self.world.senders for key in p.late_keys[: len(p.late)] if key is not None}
         candidates = [
@@ -157,14 +158,14 @@ class Surroundings:
         ]
         if candidates:
             self.world.watch.on_delete(self.world.bucket.objects.pop(self.rng.choice(candidates)))
-            self.world.seen["objects deleted by users"] += 1
+            self.world.counts["objects deleted by users"] += 1
 
-    def _somebody_trims_the_log(self) -> None:
+    def _trim_log(self) -> None:
         for batch in sorted(self.world.watch.state.plans):
             if self.world.watch.state.is_resolved(batch):
                 for key in (keys.plan_key(CONTROL, batch), keys.manifest_key(CONTROL, batch)):
                     if self.world.bucket.objects.pop(key, None) is not None:
                         self.world.watch.on_trim(key)
 
-    def _any_partition(self) -> int:
+    def _random_partition(self) -> int:
         return self.rng.randrange(self.kafka.partition_count(TOPIC))
