@@ -114,7 +114,7 @@ def rewritten(document: Document, change: dict[str, Any]) -> bytes:
 
 
 def test_the_canonical_form_is_sorted_dense_utf8_with_a_newline() -> None:
-    """One value has one form, whatever order it was made in."""
+    """One value has one form, in any order of its fields."""
     assert canonical({"b": [1, 2], "a": "é"}) == '{"a":"é","b":[1,2]}\n'.encode()
     assert digest({"b": 1, "a": 2}) == digest({"a": 2, "b": 1})
 

@@ -1,4 +1,4 @@
-"""Whoever may write below ``_kafka_s3/`` can stop a pipeline, and can neither crash it nor send it elsewhere.
+"""A writer below ``_kafka_s3/`` can stop a pipeline, but can neither crash it nor change the keys it writes.
 
 Each example puts one hostile document into the bucket of a pipeline that was at work, and then everything that reads
 control documents is asked once. What comes is an answer or one of our own errors, soon, and no object changes.

@@ -88,7 +88,7 @@ def test_an_incremental_pipeline_from_latest_lands_only_the_window_of_its_first_
 
 
 def test_a_backfill_of_a_partition_that_was_idle_lets_no_later_run_land_the_history_above_it() -> None:
-    """History below the start is landed window by window: what retention deletes of it meanwhile stops nobody."""
+    """History below the start is landed window by window: records of it that retention deletes block no run."""
     world = World(2)
     world.records(100, 101)
     world.records(*range(0, 100, 10), partition=1)

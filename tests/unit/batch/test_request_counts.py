@@ -257,7 +257,7 @@ def test_a_new_run_over_the_oldest_window_reads_the_log_side_by_side(history: Wo
 
 
 def test_a_new_run_over_the_latest_window_reads_one_plan(history: World) -> None:
-    """Whatever there was before."""
+    """With any number of earlier batches."""
     result, store, _ = over(copy_of(history), (2 * BATCHES - 2, 2 * BATCHES))
     assert [b.batch for b in result.batches] == [BATCHES]
     assert count(store) == {"get": 5, "head": 1}
@@ -276,7 +276,7 @@ def test_a_verification_of_everything_reads_each_document_once_side_by_side(hist
 
 
 def test_a_run_over_everything_checks_the_objects_of_many_batches_together(history: World) -> None:
-    """One HEAD for each, hundreds at a time, and the result tells of every batch in order."""
+    """One HEAD for each, hundreds at a time, and the result has every batch in order."""
     result, store, rounds = over(copy_of(history), (0, 2 * BATCHES))
     assert [b.batch for b in result.batches] == list(range(1, BATCHES + 1))
     assert count(store)["head"] == BATCHES
@@ -312,7 +312,7 @@ def test_a_repair_reads_the_log_once_side_by_side(history: World) -> None:
 
 
 def test_a_window_with_many_gaps_becomes_batches_that_spark_can_plan() -> None:
-    """At most 200 slices of a partition in one batch; the run goes on with the next until all is landed."""
+    """At most 200 slices of a partition in one batch; the run continues with the next until all is landed."""
     world = World(2 * 205)
     engine, _ = world.engine()
     result = engine.run("small slices", limits={"records_per_slice": 2})

@@ -1,4 +1,4 @@
-"""Carrying a decision out: every answer to Complete against what HEAD then shows, and the race for the marker."""
+"""Rolling forward: every answer to Complete with every result of HEAD, and the race for the marker."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Decided:
 
 @pytest.fixture
 def decided() -> Decided:
-    """A driver died right after its decision."""
+    """A driver ended right after its decision."""
     kafka, bucket = SimulatedKafka(), MemoryStore()
     kafka.create_topic(TOPIC)
     for i in range(3):
@@ -108,7 +108,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 def test_whatever_complete_answers_an_object_that_is_there_is_done(decided: Decided, answer: Exception | None) -> None:
-    """HEAD shows our object: done, no upload is left pending, the marker advances."""
+    """HEAD shows the object: done, no upload is left pending, the marker advances."""
     store = Answering(decided.bucket, says(answer, after=True))
     Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
     assert [r.operation for r in store.requests].count("put_new") == 0

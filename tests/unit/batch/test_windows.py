@@ -268,7 +268,7 @@ def test_offsets_within_an_open_transaction_are_past_the_end_of_the_log() -> Non
 
 
 def test_offsets_that_retention_deleted_fail_before_the_run_is_bound_to_them_or_are_skipped() -> None:
-    """As the policy says; those that were landed in time are no loss."""
+    """By policy; records that were landed before are no loss."""
     world = World()
     world.records(*range(10))
     world.lands("early", {0: (0, 2)})

@@ -1,4 +1,4 @@
-"""Which package of the Kafka connector a job gets that names none."""
+"""The default package of the Kafka connector of a job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def add_jars(folder: Path, *names: str) -> Path:
-    """Put files into a folder."""
+    """Create files in a folder."""
     folder.mkdir(exist_ok=True)
     for name in names:
         (folder / name).touch()
@@ -39,7 +39,7 @@ def packages(home: Path, environment: dict[str, str] | None = None, **said: Any)
 
 
 def test_the_connector_is_of_the_version_of_the_spark_that_is_started(home: Path) -> None:
-    """By the command, or by ``SPARK_HOME``, which Spark's scripts obey; of what a vendor appends nothing is kept."""
+    """By the command, or by ``SPARK_HOME``, which Spark's scripts use; without a vendor's suffix."""
     assert packages(home) == PACKAGE
     assert connector_packages("spark-submit", {"SPARK_HOME": str(home), "PATH": ""}, conf={}) == PACKAGE
     assert connector_packages("spark-submit", {"PATH": str(home / "bin")}, conf={}) == PACKAGE
@@ -48,7 +48,7 @@ def test_the_connector_is_of_the_version_of_the_spark_that_is_started(home: Path
 
 
 def test_the_spark_of_this_environment_gets_the_connector_of_pyspark() -> None:
-    """Its own command leads to it."""
+    """It is found by its own command."""
     command = find_spark_submit(local=True)
     assert command is not None
     version = installed_versions()["pyspark"]
@@ -65,12 +65,12 @@ def test_the_spark_of_this_environment_gets_the_connector_of_pyspark() -> None:
         {"conf": {"spark.driver.extraClassPath": "/opt/*"}},
     ],
 )
-def test_what_the_job_says_wins(home: Path, said: dict[str, Any]) -> None:
+def test_settings_of_the_job_have_precedence(home: Path, said: dict[str, Any]) -> None:
     """Jars, packages and class paths, as parameters and in the configuration."""
     assert packages(home, **said) is None
 
 
-def test_what_is_empty_or_about_something_else_says_nothing(home: Path) -> None:
+def test_empty_or_other_settings_are_ignored(home: Path) -> None:
     """A parameter that was not given, and the repositories of packages."""
     conf = {"spark.jars": "", "spark.jars.ivy": "/tmp/ivy", "spark.executor.extraClassPath": "/opt/*"}
     assert packages(home, named=(None, ""), conf=conf) == PACKAGE
@@ -106,7 +106,7 @@ def test_a_spark_that_brings_the_connector_gets_no_other(home: Path, tmp_path: P
 
 
 def test_a_spark_of_an_unknown_version_gets_none(tmp_path: Path) -> None:
-    """A command that is a script of the machine, and one that is not there."""
+    """A script of the machine, and a missing command."""
     (tmp_path / "bin").mkdir()
     script = tmp_path / "bin" / "spark-submit"
     script.touch(mode=0o755)

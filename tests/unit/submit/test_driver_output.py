@@ -1,4 +1,4 @@
-"""What ``spark-submit`` printed before it ended without a result; ``outputs`` holds what a real one printed."""
+"""The output of a ``spark-submit`` that ended without a result; ``outputs`` holds real ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRACE = ["\tat org.apache.spark.deploy.SparkSubmit$$anon$2.run(SparkSubmit.scala
     ],
 )
 def test_the_cause_comes_first_and_the_command_last_and_short(output: str, kind: type[KafkaS3Error], head: str) -> None:
-    """A user interface shows the head only; what trying again cannot cure is terminal."""
+    """A user interface shows the start only; an error that a retry cannot fix is terminal."""
     error = explain_output(f"{CALLED}\n{(OUTPUTS / f'{output}.txt').read_text()}")
     assert type(error) is kind
     assert str(error).startswith(head)
@@ -75,15 +75,15 @@ def test_the_cause_comes_first_and_the_command_last_and_short(output: str, kind:
         ),
     ],
 )
-def test_whatever_is_known_of_a_driver_that_ended_is_said(said: str, head: str) -> None:
-    """An exception, a line that was logged as an error, how the process ended: the first of them that is there."""
+def test_the_error_has_all_that_is_known_of_the_driver(said: str, head: str) -> None:
+    """An exception, a logged error, the exit of the process: the first one that exists."""
     error = explain_output(said)
     assert type(error) is SparkJobError
     assert str(error).startswith(head)
 
 
 def test_packages_that_no_repository_has_are_a_mistake() -> None:
-    """All of them were reached, so trying again cannot help."""
+    """All of them were reached, so a retry cannot help."""
     said = (OUTPUTS / "packages_not_found.txt").read_text()
     error = explain_output("\n".join(line for line in said.splitlines() if "Host packages." not in line))
     assert type(error) is ConfigurationError
@@ -92,8 +92,8 @@ def test_packages_that_no_repository_has_are_a_mistake() -> None:
     )
 
 
-def test_a_connector_that_cannot_be_fetched_is_told_with_both_ways_to_get_it() -> None:
-    """Nobody named the package: a repository that can be reached, or jars that are here."""
+def test_an_unavailable_connector_is_an_error_with_both_remedies() -> None:
+    """The package is the default one: the remedies are a reachable repository, or local jars."""
     for file in ("packages_unreachable", "packages_not_found"):
         said = (OUTPUTS / f"{file}.txt").read_text()
         for artifact in ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10"):
@@ -106,7 +106,7 @@ def test_a_connector_that_cannot_be_fetched_is_told_with_both_ways_to_get_it() -
 
 
 def test_the_last_words_are_short_and_without_the_frames_of_java() -> None:
-    """As much of the end as an error has room for; the deepest cause of the last exception is its head."""
+    """The message has the end of the output, up to a limit; it starts with the root cause of the last exception."""
     said = "\n".join(
         [
             CALLED,
@@ -127,7 +127,7 @@ def test_the_last_words_are_short_and_without_the_frames_of_java() -> None:
 
 
 def test_a_java_that_is_too_old_is_named() -> None:
-    """Spark 4 needs 17; the class says so by a number that nobody knows."""
+    """Spark 4 needs 17; the output has only the class file version."""
     said = (
         'Exception in thread "main" java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main has been '
         "compiled by a more recent version of the Java Runtime (class file version 61.0), this version of the Java "

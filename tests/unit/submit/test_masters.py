@@ -1,4 +1,4 @@
-"""Masters take connections before anything is submitted to them."""
+"""Masters accept connections before a job is submitted to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_kafka_s3.submit import masters
 
 @pytest.fixture
 def listening() -> Iterator[str]:
-    """The address of somebody who takes connections."""
+    """An address that accepts connections."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -23,21 +23,21 @@ def listening() -> Iterator[str]:
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """An address where nobody listens."""
+    """An address that refuses connections."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 def test_one_master_of_several_is_enough(listening: str, refusing: str) -> None:
-    """The others stand by; masters of other kinds are not looked at."""
+    """The others are standby masters; masters of other kinds are not checked."""
     masters.require_listening(f"spark://{refusing},{listening}", "spark_default")
     masters.require_listening("yarn", "spark_default")
     masters.require_listening("local[2]", "spark_default")
 
 
 def test_masters_that_refuse_are_named_with_the_reason_and_the_connection(refusing: str) -> None:
-    """Worth a retry: they may be starting."""
+    """A transient error: they may be starting."""
     with pytest.raises(SparkJobError) as raised:
         masters.require_listening(f"spark://{refusing},nowhere.invalid:7077", "my_spark")
     assert str(raised.value).startswith(f"no Spark master can be reached: {refusing}: Connection refused; nowhere.inv")
@@ -57,7 +57,7 @@ def test_masters_that_refuse_are_named_with_the_reason_and_the_connection(refusi
     ],
 )
 def test_a_master_without_host_or_port_is_a_mistake_of_the_connection(master: str) -> None:
-    """Spark would find out after ten seconds, and its error would name no connection."""
+    """Spark would detect it after ten seconds, and its error has no connection."""
     with pytest.raises(ConfigurationError, match=r"is no Spark master: write .*'my_spark'"):
         masters.require_listening(master, "my_spark")
 
@@ -76,7 +76,7 @@ def test_a_master_without_host_or_port_is_a_mistake_of_the_connection(master: st
 def test_kubernetes_is_reached_before_anything_is_submitted(
     master: str, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scheme and port are Spark's own; behind a proxy nobody can say from here whether it answers."""
+    """Scheme and port are Spark's defaults; behind a proxy it is unknown whether it answers."""
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(masters, "connection_error", {address: "Connection refused"}.get)

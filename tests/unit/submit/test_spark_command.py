@@ -12,7 +12,7 @@ from airflow_provider_kafka_s3.submit import spark_command
 
 
 def executable(path: Path) -> Path:
-    """Make a file that can be run."""
+    """Create an executable file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o755)
     return path
@@ -31,12 +31,12 @@ def executable(path: Path) -> Path:
     ],
 )
 def test_local_masters_try_tasks_again(master: str, becomes: str) -> None:
-    """Only a local master that does not say how often is told to; others do by themselves."""
+    """Only a local master without a number of attempts is changed; others retry by default."""
     assert spark_command.local_master(master) == becomes
 
 
 def test_a_local_master_runs_the_spark_of_this_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever spark-submit PATH leads to; other masters take that one."""
+    """Regardless of PATH; other masters use the spark-submit on PATH."""
     monkeypatch.setenv("PATH", str(executable(tmp_path / "spark-submit").parent))
     command = spark_command.find_spark_submit(local=True)
     assert command is not None
@@ -45,8 +45,8 @@ def test_a_local_master_runs_the_spark_of_this_environment(monkeypatch: pytest.M
     assert spark_command.find_spark_submit(local=False) is None
 
 
-def test_without_spark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """pyspark-client brings the package pyspark without the command, so the package alone proves nothing."""
+def test_without_spark_the_error_has_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """pyspark-client has the package pyspark without the command, so the package alone proves nothing."""
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").touch()
@@ -65,8 +65,8 @@ def test_java_is_found_by_java_home_and_by_path(monkeypatch: pytest.MonkeyPatch,
     spark_command.require_java({"PATH": java.parent})
 
 
-def test_without_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The two ways in which Java can be missing are told apart."""
+def test_without_java_the_error_has_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The two ways in which Java can be missing have distinct errors."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(ConfigurationError, match=r"no java on PATH.*openjdk-17-jre-headless"):
         spark_command.require_java({"PATH": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""What went wrong with each topic of a job."""
+"""The errors of the topics of a job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_what_the_driver_wrote_counts_and_its_last_words_stand_in_for_what_it_di
 
 
 def test_credentials_that_end_during_a_job_come_with_the_ways_out() -> None:
-    """Whether the driver wrote it down or it was its last words; other errors are left alone."""
+    """Whether it is in the driver's result or its output; other errors are not changed."""
     answer = "UploadPart s3://lake/k: 400 ExpiredToken: The provided token has expired."
     outcomes = (
         TopicOutcome(topic="slow", status="error", kind="transient", message=answer),

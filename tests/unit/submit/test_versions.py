@@ -1,4 +1,4 @@
-"""Which versions of pyspark, of its client and of the Kafka connector go together."""
+"""Compatible versions of pyspark, its client and the Kafka connector."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PIP = "pip uninstall --yes pyspark pyspark-client && pip install 'pyspark=={0}' 
 
 @pytest.mark.parametrize("version", [*TESTED, "4.0.4", "4.1.2", "4.2.1"])
 def test_one_supported_version_of_both_has_no_flaw(version: str) -> None:
-    """Also what lies between the tested ones, and a patch of the newest; and the client alone, for Spark Connect."""
+    """Also versions between the tested ones, and a patch of the newest; and the client alone, for Spark Connect."""
     assert pyspark_flaw({"pyspark": version, "pyspark-client": version}) is None
     assert pyspark_flaw({"pyspark-client": version}) is None
     assert pyspark_flaw({}) is None
@@ -39,7 +39,7 @@ def test_one_supported_version_of_both_has_no_flaw(version: str) -> None:
     ],
 )
 def test_an_unequal_pair_is_refused_with_the_line_that_mends_it(pyspark: str, client: str, wanted: str) -> None:
-    """The line installs a version that is tested: one that is there already, else the newest."""
+    """The command installs a tested version: an installed one, else the newest."""
     flaw = pyspark_flaw({"pyspark": pyspark, "pyspark-client": client})
     with pytest.raises(ConfigurationError) as refused:
         require(flaw)
@@ -83,7 +83,7 @@ def test_a_connector_package_of_another_version_is_refused_with_the_right_one(wr
     ],
 )
 def test_a_connector_jar_of_another_version_is_refused_by_name(wrong: str) -> None:
-    """Wherever it lies."""
+    """In any folder."""
     for place in ("", "/opt/jars/", "hdfs://lake/jars/", "local:///opt/"):
         with pytest.raises(ConfigurationError, match=f"^{wrong} among the jars is of another Spark: pyspark 4.2.0"):
             require(connector_flaw("4.2.0", jars=[f"/opt/kafka-clients-3.9.2.jar,{place}{wrong}"]))
@@ -109,12 +109,12 @@ def test_looking_at_versions_does_not_import_pyspark() -> None:
 
 
 def test_the_line_removes_both_before_it_installs_both() -> None:
-    """Else pip takes files of the one along when it removes the other."""
+    """Otherwise pip removes files of one distribution with the other."""
     assert reinstall({"pyspark": "4.3.0"}) == PIP.format("4.2.0")
 
 
 def test_what_a_vendor_appends_to_a_version_does_not_count() -> None:
-    """Connector and Spark are compared, and named, by the numbers of the release."""
+    """Connector and Spark are compared, and named, by their release numbers."""
     assert connector_flaw("4.0.1+vendor.1", packages=[coordinates("4.0.1")]) is None
     assert connector_flaw("4.0.1+vendor.1", jars=["spark-sql-kafka-0-10_2.13-4.0.1-vendor.7.jar"]) is None
     flaw = connector_flaw("4.0.1+vendor.1", packages=[coordinates("4.2.0")])
