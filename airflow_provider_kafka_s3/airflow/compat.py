@@ -1,4 +1,4 @@
-"""What differs between the Airflow versions this package runs on. Each branch says when it can go.
+"""Differences between versions of Airflow. Each branch has a comment with the version that makes it unnecessary.
 
 Everything else is imported through ``airflow.providers.common.compat.sdk``, which has one name for both generations,
 or read from the task's context by ``get``: what an Airflow does not know is absent there.
@@ -22,7 +22,7 @@ class RunPartition:
     """The partition that a DAG run is about.
 
     Attributes:
-        date: when it begins, with a zone; None: nobody could tell.
+        date: when it begins, with a zone; None: unknown.
         key: its name.
     """
 
@@ -46,7 +46,7 @@ def run_params(context: Any) -> Mapping[str, Any]:
 def run_partition(context: Any) -> RunPartition | None:
     """The partition of the run; None if the DAG is not partitioned.
 
-    Before Airflow 3.2 there are no partitions, and the context has neither key: nothing has to be asked for.
+    Before Airflow 3.2 there are no partitions, and the context has neither key: so no version is checked.
     """
     date, key = context.get("partition_date"), context.get("partition_key")
     if date is None and key is not None:
@@ -83,7 +83,7 @@ def task_is_running(ti: Any, *, dag_id: str, task_id: str, run_id: str, map_inde
 def _decoded(key: str, timetable: Any) -> datetime | None:
     """Read a key as the timetable wrote it.
 
-    Airflow 3.2 tells the worker the key alone; 3.3 reads it itself, by the same rule. This can go with 3.2.
+    Airflow 3.2 gives the worker the key alone; 3.3 reads it itself, by the same rule. This can go with 3.2.
     """
     pattern, zone = getattr(timetable, "key_format", None), getattr(timetable, "timezone", None)
     if pattern is None or zone is None:

@@ -101,13 +101,13 @@ def mask_options(options: Mapping[str, str]) -> None:
 def s3_access(conn_id: str | None) -> S3Access:
     """Where the store is and how to log in: a connection of type ``aws``, or boto3's own chain for None.
 
-    What the connection says explicitly (keys, a role, a profile) becomes credentials that are handed to Spark, those of
+    Explicit credentials of the connection (keys, a role, a profile) are handed to Spark, those of
     a role together with how it is assumed again. A connection without any leaves it to boto3's chain, here and on every
     executor.
 
     Raises:
         ConfigurationError: there is no such connection, or it gives no credentials.
-        TransientError: the role could not be asked for.
+        TransientError: STS did not answer.
     """
     if conn_id is None:
         return S3Access(S3Settings(), None)
@@ -240,7 +240,7 @@ def _credentials(conn_id: str, hook: Any) -> S3Credentials:
         frozen = found.get_frozen_credentials()
         role = _role(hook.conn_config)
     except (ConnectionError, HTTPClientError) as e:
-        raise TransientError(f"aws_conn_id={conn_id!r}: credentials cannot be asked for now: {e}") from e
+        raise TransientError(f"aws_conn_id={conn_id!r}: no credentials at the moment: {e}") from e
     except ClientError as e:
         raise AccessDeniedError(f"aws_conn_id={conn_id!r}: the role of the connection is refused: {e}") from e
     except (BotoCoreError, AttributeError) as e:

@@ -1,6 +1,6 @@
 """Buttons of a task in Airflow's UI: its manifest, its marker, and its Spark application.
 
-Only the task knows the addresses. Airflow 3 reads them when the task ends, in its own process, so the operator keeps
+Only the task has the addresses. Airflow 3 reads them when the task ends, in its own process, so the operator keeps
 them: an XCom that is not there is an ERROR in the log of Airflow 3. Airflow 2.11 reads them in the webserver whenever
 somebody looks, so they are XComs, too.
 """
@@ -130,7 +130,7 @@ def object_url(run: RunContext, key: str) -> str:
     settings = run.access.settings
     endpoint = urlsplit(settings.endpoint_url or "")
     if settings.endpoint_url and not (endpoint.hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
-        # Without user and password, if somebody has put them there.
+        # Without a user and a password in the address.
         base = urlunsplit(endpoint._replace(netloc=endpoint.netloc.rpartition("@")[2], query="", fragment=""))
         path = quote(f"{run.bucket}/{key}")
         return f"{base.rstrip('/')}/{path}"
@@ -142,7 +142,7 @@ def object_url(run: RunContext, key: str) -> str:
 
 
 def spark_url(history_url: str | None, application_id: str | None) -> str | None:
-    """Where a person finds a Spark application after its end; None: nobody knows.
+    """Where a person finds a Spark application after its end; None: unknown.
 
     The UI of a running application ends with it, and is rarely reachable from where people are; what the history server
     shows is the same, and stays.

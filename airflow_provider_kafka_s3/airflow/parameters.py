@@ -1,4 +1,4 @@
-"""What a DAG author writes, turned into the engine's settings; every error says what to write instead."""
+"""Parse the parameters of a DAG into settings of the engine; errors contain what to write instead."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ def require_client_mode(deploy_mode: object, conf: object) -> None:
     """
     if not has_template(conf):
         require_conf(conf)
-    said = deploy_mode or (conf.get("spark.submit.deployMode") if isinstance(conf, Mapping) else None)
-    if isinstance(said, str) and not has_template(said):
-        spark_command.require_client_deploy_mode(said)
+    mode = deploy_mode or (conf.get("spark.submit.deployMode") if isinstance(conf, Mapping) else None)
+    if isinstance(mode, str) and not has_template(mode):
+        spark_command.require_client_deploy_mode(mode)
 
 
 def require_conf(conf: object) -> None:
@@ -156,13 +156,13 @@ def require_known(kind: type, kwargs: Mapping[str, object], groups: Mapping[str,
             raise ConfigurationError(f"{kind.__name__} has no parameter {name!r}; did you mean {near!r}?")
 
 
-def require_types(said: Mapping[str, object]) -> None:
+def require_types(given: Mapping[str, object]) -> None:
     """Refuse parameters of another type than they have to have, before anything counts or compares them.
 
     Args:
-        said: by name; what is not listed here is left alone.
+        given: by name; parameters without a type here are not checked.
     """
-    for name, value in said.items():
+    for name, value in given.items():
         if name in _TYPES:
             require_type(name, value, _TYPES[name])
 

@@ -104,7 +104,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
 
     Raises:
         ConfigurationError: a connection, a rendered template or a setting is wrong.
-        TransientError: credentials cannot be asked for now.
+        TransientError: STS did not answer.
     """
     from airflow_provider_kafka_s3.batch.encode import object_builder
     from airflow_provider_kafka_s3.documents.planner import PlannerTask
@@ -124,7 +124,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
         parameters.require_layout(settings.layout(topics_dir, zone_database_version())), topics
     )
     window_of = {topic: resolved.of_topic(topic) for topic in topics}
-    # What Spark could not be told has to be known before anything is planned.
+    # Settings that Spark does not accept are an error before anything is planned.
     spark_options(kafka, isolation=settings.isolation, overrides=settings.kafka_options)
     retrier = Retrier(settings.request_retry)
     source = KafkaSource(kafka, retrier=retrier)

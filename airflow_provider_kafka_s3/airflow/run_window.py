@@ -1,7 +1,7 @@
-"""Which records a run is about, and what it does with them: one decision, from what Airflow says about the run.
+"""Which records a run is about, and what it does with them: one decision, made from the context of the run.
 
-The order, and what each line means, is told in ``docs/windows.md``. What a run is about never depends on its id, its
-type or its try: two runs that are asked for the same window are about the same offsets.
+The order, and what each line means, is in ``docs/windows.md``. What a run is about never depends on its id, its
+type or its try: two runs over the same window are about the same offsets.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class RunWindow:
             start, end = _instants(self.window)
             return {"source": self.source, "start": start.isoformat(), "end": end.isoformat()}
         if self.offsets is not None:
-            told = {t: {str(p): list(r) for p, r in sorted(ranges.items())} for t, ranges in self.offsets.items()}
-            return {"source": self.source, "offsets": told}
+            ranges_of = {t: {str(p): list(r) for p, r in sorted(ranges.items())} for t, ranges in self.offsets.items()}
+            return {"source": self.source, "offsets": ranges_of}
         return None
 
 
@@ -150,26 +150,28 @@ def resolve_window(
     explicit = _explicit(source, (conf if source == "conf" else params).get(_OURS))
     if source != "conf" or not (explicit.keys() - {_ACTION}):
         _refuse_misplaced(conf)
-    asked = parse_action(f"{source}: kafka_s3.", explicit[_ACTION]) if _ACTION in explicit else parse_action("", action)
+    chosen = (
+        parse_action(f"{source}: kafka_s3.", explicit[_ACTION]) if _ACTION in explicit else parse_action("", action)
+    )
     if "offsets" in explicit:
-        return RunWindow(action=asked, source=source, offsets=parse_topic_offsets(source, explicit["offsets"]))
+        return RunWindow(action=chosen, source=source, offsets=parse_topic_offsets(source, explicit["offsets"]))
     if "window" in explicit:
         window = parse_window(source, explicit["window"])
         hint = "run it after its end"
     elif offsets == "incremental":
-        return RunWindow(action=asked, source="stored offsets")
+        return RunWindow(action=chosen, source="stored offsets")
     elif (partition := compat.run_partition(context)) is not None:
         source, window = "partition", _partition_window(partition, partitioner, settings)
         hint = "CronPartitionTimetable(…, run_offset=-1) starts a run when its partition has ended"
-    elif asked != "land" and not _has_interval(context):
+    elif chosen != "land" and not _has_interval(context):
         # All that is landed can be looked at, too.
-        return RunWindow(action=asked, source="stored offsets")
+        return RunWindow(action=chosen, source="stored offsets")
     else:
         source, window = "data interval", _data_interval(context)
         hint = "run it after its end"
     if not settings.allow_open:
         _require_past(source, window[1], now or datetime.now(UTC), hint)
-    return RunWindow(action=asked, source=source, window=(_milliseconds(window[0]), _milliseconds(window[1])))
+    return RunWindow(action=chosen, source=source, window=(_milliseconds(window[0]), _milliseconds(window[1])))
 
 
 def parse_action(where: str, action: object) -> Action:
@@ -253,7 +255,7 @@ def parse_topic_offsets(source: str, offsets: object) -> dict[str, dict[int, tup
 
 
 def _explicit(source: str, given: object) -> Mapping[str, Any]:
-    """What a run says about its window, None's left out; a name that is not known is a slip that must not pass."""
+    """The settings of a run below ``kafka_s3``, without None; an unknown name is an error."""
     if given is None:
         return {}
     known = ", ".join(map(repr, _KNOWN))
@@ -279,10 +281,10 @@ def _refuse_misplaced(conf: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"conf: {name!r} is not known; did you mean {_OURS!r}?")
     for name, looks_like in ((_ACTION, _is_action), ("window", _is_window), ("offsets", _is_offsets)):
         if looks_like(value := conf.get(name)):
-            told = json.dumps({_OURS: {name: value}}, default=str)
+            corrected = json.dumps({_OURS: {name: value}}, default=str)
             raise ConfigurationError(
-                f"conf: {name!r} has to stand in {_OURS!r}: write {told}. If it is for another task of the DAG, give "
-                f"it another name"
+                f"conf: {name!r} has to stand in {_OURS!r}: write {corrected}. If it is for another task of the DAG, "
+                f"give it another name"
             )
 
 

@@ -1,4 +1,4 @@
-"""How a task fails: Airflow's exception, which says whether a retry can help, and the message laid out in the log.
+"""How a task fails: Airflow's exception, by which a retry follows or not, and the message laid out in the log.
 
 Airflow's UI shows the head of an exception in one line and leaves the rest to a scroll bar, so the way out is logged in
 lines of its own before.

@@ -22,7 +22,7 @@ _STATES: Final = {
 
 
 def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str, Any]:
-    """What the task returns; JSON, and nothing secret. ``docs/xcom.md`` tells of every field.
+    """What the task returns; JSON, and nothing secret. ``docs/xcom.md`` describes every field.
 
     ::
 
@@ -36,7 +36,7 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
                           "landed_here": true, "objects": 12, "records": 40000, "size": 5242880,
                           "offsets": {"0": [[100, 150]]}}],
              "records": 40000, "objects": 12, "size": 5242880,
-                                    # of the batches that this run has decided, and nobody else:
+                                    # of the batches that this run has decided:
              "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
              "shared": false,       # whether another run planned some of the batches
              "skipped": {},         # offsets that are recorded as lost

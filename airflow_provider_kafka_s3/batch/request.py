@@ -1,4 +1,4 @@
-"""What a run is asked to do for a topic, and how it ended."""
+"""The request of a run over a topic, and its result."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class RunRequest:
             to the current end.
         on_missing: what a rerun does about an object that is gone (``land``); ``ignore`` also lets ``verify`` report
             it without failing.
-        adopt_wait: seconds to wait for another run's batch before doing its work again, unless whoever planned it lives
-            no more; pure thrift.
+        adopt_wait: seconds to wait for another run's batch before doing its work again, unless its planner has
+            ended; it only saves work.
         unsafe_single_writer: do not check that the store honours conditional writes.
-        params: what the caller asked for, as text, for people who read the run record.
+        params: what the caller requested, as text, for people who read the run record.
     """
 
     run: str

@@ -76,7 +76,7 @@ class TopicRun:
         Args:
             committer: of the topic.
             request: what to do.
-            task_has_ended: whether Airflow has a task that planned a batch as not running; None: nobody can say.
+            task_has_ended: whether Airflow has a task that planned a batch as not running; None: unknown.
             sleep: seconds, while waiting for another run's batch.
             monotonic: the process's own clock, seconds.
             now: the time, seconds since the epoch. It decides nothing but whether a record is one of the future.
@@ -109,7 +109,7 @@ class TopicRun:
             A plan that has to be executed before this is called again, or the result.
 
         Raises:
-            TerminalError: a person has to act; the message says how.
+            TerminalError: a person has to act, as the message describes.
             TransientError: try the run again.
         """
         try:

@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     s3.add_argument("--region", help="of the bucket; default: boto3's")
     s3.add_argument("--ca-bundle", metavar="FILE", help="PEM file of authorities to trust")
     s3.add_argument("--addressing-style", choices=("auto", "path", "virtual"), help="how URLs name the bucket")
-    kafka = parser.add_argument_group("Kafka (one of these, for the commands that ask it)")
+    kafka = parser.add_argument_group("Kafka (one of these, for the commands that need it)")
     kafka.add_argument(
         "--kafka-conn-id", metavar="ID", help="Airflow connection of type kafka [KAFKA_S3_KAFKA_CONN_ID]"
     )
@@ -71,7 +71,7 @@ def open_store(settings: S3Settings, credentials: S3Credentials | None, bucket: 
 
 
 def open_source(config: Mapping[str, Any], retrier: Retrier) -> Source:
-    """Kafka; nothing is asked yet."""
+    """Kafka. Nothing is sent yet."""
     from airflow_provider_kafka_s3.kafka.source import KafkaSource
 
     return KafkaSource(config, retrier=retrier)
@@ -82,15 +82,15 @@ class Access:
     """What a command works with, as its options say; connected when it is used.
 
     Attributes:
-        said: the parsed options.
+        arguments: the parsed options.
     """
 
-    said: argparse.Namespace
+    arguments: argparse.Namespace
 
     @property
     def topics_dir(self) -> str:
         """Prefix of all keys."""
-        return str(self.said.topics_dir)
+        return str(self.arguments.topics_dir)
 
     @property
     def bucket(self) -> str:
@@ -102,8 +102,8 @@ class Access:
 
     @cached_property
     def _opened(self) -> tuple[ObjectStore, S3Client]:
-        explicit = [name for name in _S3_OPTIONS if getattr(self.said, name)]
-        connection = self.said.aws_conn_id
+        explicit = [name for name in _S3_OPTIONS if getattr(self.arguments, name)]
+        connection = self.arguments.aws_conn_id
         if connection and explicit:
             raise ConfigurationError(
                 f"--aws-conn-id says where the store is, and so do --{', --'.join(explicit).replace('_', '-')}; use "
@@ -116,9 +116,9 @@ class Access:
             return open_store(access.settings, access.credentials, self.bucket)
         settings = S3Settings(
             endpoint_url=self._option("endpoint_url"),
-            region=self.said.region,
-            ca_bundle=self.said.ca_bundle,
-            addressing_style=self.said.addressing_style or "auto",
+            region=self.arguments.region,
+            ca_bundle=self.arguments.ca_bundle,
+            addressing_style=self.arguments.addressing_style or "auto",
         )
         return open_store(settings, None, self.bucket)
 
@@ -139,20 +139,20 @@ class Access:
 
     @property
     def has_kafka(self) -> bool:
-        """Whether anything says where Kafka is."""
+        """Whether an option or a variable names Kafka."""
         return any(self._option(name) for name in _KAFKA_WAYS)
 
     @cached_property
     def kafka_config(self) -> dict[str, Any]:
         """Librdkafka's settings; secrets are in them."""
-        given = [name for name in _KAFKA_WAYS if getattr(self.said, name)]
+        given = [name for name in _KAFKA_WAYS if getattr(self.arguments, name)]
         ways = given or [name for name in _KAFKA_WAYS if self._option(name)]
         if len(ways) != 1:
-            said = (
+            problem = (
                 "nothing says where Kafka is" if not ways else f"--{' and --'.join(ways).replace('_', '-')} are given"
             )
             raise ConfigurationError(
-                f"{said}; use one of --kafka-conn-id, --kafka-config and --bootstrap-server, or its variable"
+                f"{problem}; use one of --kafka-conn-id, --kafka-config and --bootstrap-server, or its variable"
             )
         value = str(self._option(ways[0]))
         if ways[0] == "bootstrap_server":
@@ -165,7 +165,7 @@ class Access:
 
     @cached_property
     def source(self) -> Source:
-        """Kafka; a command that needs it and was not told where it is fails when it asks."""
+        """Kafka. Without an option or a variable that names it, every request is a ConfigurationError."""
         return open_source(self.kafka_config, self.retrier) if self.has_kafka else _NoKafka()
 
     @property
@@ -175,7 +175,7 @@ class Access:
         return tuple(
             word
             for name in names
-            if (value := getattr(self.said, name))
+            if (value := getattr(self.arguments, name))
             for word in (f"--{name.replace('_', '-')}", str(value))
         )
 
@@ -200,7 +200,7 @@ class Access:
         Raises:
             ConfigurationError: the pipeline has never landed it.
         """
-        committer = self.topic_pipeline(self.said.pipeline, self.said.topic).committer
+        committer = self.topic_pipeline(self.arguments.pipeline, self.arguments.topic).committer
         self.require_landed(committer.log)
         return committer
 
@@ -215,7 +215,7 @@ class Access:
 
     def topic_logs(self) -> list[TopicLog]:
         """The topics that were named, or else all of the pipeline, or else all under the ``topics_dir``."""
-        pipeline, topics = self.said.pipeline, self.said.topic or ()
+        pipeline, topics = self.arguments.pipeline, self.arguments.topic or ()
         if topics and not pipeline:
             raise ConfigurationError("--topic is named and --pipeline is not; a topic belongs to a pipeline")
         named: Sequence[tuple[str, str]] = [(pipeline, topic) for topic in topics]
@@ -225,7 +225,7 @@ class Access:
         ]
 
     def _option(self, name: str) -> str | None:
-        return getattr(self.said, name) or os.environ.get(_ENVIRONMENT[name]) or None
+        return getattr(self.arguments, name) or os.environ.get(_ENVIRONMENT[name]) or None
 
 
 def _read_config(path: str) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def _read_config(path: str) -> dict[str, Any]:
 
 
 class _NoKafka:
-    """Stands for a Kafka that nobody told of."""
+    """In the place of Kafka, where no option and no variable names it."""
 
     def describe(self, topic: str) -> TopicView:
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""

@@ -15,12 +15,12 @@ _SIGNS = {"ok": "ok     ", "unknown": "unknown", "warning": "WARNING", "error": 
 
 def doctor(access: Access) -> Answer:
     """Check everything."""
-    found = [*check_store(access), *check_kafka(access), *check_machine(access.said.jars)]
+    found = [*check_store(access), *check_kafka(access), *check_machine(access.arguments.jars)]
     lines = [line for finding in found for line in _lines(finding)]
     wrong = any(finding.level == "error" for finding in found)
     return Answer({"findings": [vars(finding) for finding in found]}, lines, FINDINGS if wrong else OK)
 
 
 def _lines(finding: Finding) -> list[str]:
-    told = [f"{_SIGNS[finding.level]}  {finding.check}: {finding.message}"]
-    return [*told, f"         fix: {finding.fix}"] if finding.fix else told
+    lines = [f"{_SIGNS[finding.level]}  {finding.check}: {finding.message}"]
+    return [*lines, f"         fix: {finding.fix}"] if finding.fix else lines

@@ -149,7 +149,7 @@ def check_kafka(access: Access) -> list[Finding]:
             Finding("kafka", "unknown", "not asked; name it by --kafka-conn-id, --kafka-config or --bootstrap-server")
         ]
     found = guarded("kafka options", lambda: _options(access))
-    topics = access.said.topic or sorted({log.topic for log in access.topic_logs()})
+    topics = access.arguments.topic or sorted({log.topic for log in access.topic_logs()})
     if not topics:
         found.append(Finding("kafka", "unknown", "no topic to ask for; name one by --pipeline and --topic"))
     for topic in topics:

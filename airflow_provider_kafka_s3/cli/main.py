@@ -28,8 +28,8 @@ Command = Callable[[Access], Answer]
 
 _EPILOG: Final = (
     "exit codes: 0 done; 1 done, and something was found; 2 an option, connection or setting is wrong; 3 a person has "
-    "to act first, the error says how; 4 try again later. Secrets are no options: they come from Airflow connections, "
-    "from the file of --kafka-config and from boto3's own chain."
+    "to act first, as the error describes; 4 try again later. Secrets are no options: they come from Airflow "
+    "connections, from the file of --kafka-config and from boto3's own chain."
 )
 
 
@@ -63,7 +63,9 @@ def parser() -> argparse.ArgumentParser:
     def signed(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
         command.add_argument("--reason", default="none given", help="why, for the record")
         command.add_argument(
-            "--operator", default=_operator(), help="who says so, for the record (default: USER@HOST of this process)"
+            "--operator",
+            default=_operator(),
+            help="who decides this, for the record (default: USER@HOST of this process)",
         )
         return command
 
@@ -140,7 +142,7 @@ def parser() -> argparse.ArgumentParser:
         "--restore-gone", action="store_true", help="objects that are gone are written again by the next run"
     )
 
-    collect = add("gc", maintenance.collect, "Abort uploads that nobody can complete any more.", topics="many")
+    collect = add("gc", maintenance.collect, "Abort uploads that no batch can complete.", topics="many")
     collect.add_argument(
         "--older-than", type=float, default=7.0, metavar="DAYS", help="since S3 began them (default: %(default)s)"
     )
@@ -159,23 +161,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, see :mod:`airflow_provider_kafka_s3.cli.output`.
     """
-    said = parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     logging.basicConfig(
-        level=logging.INFO if said.verbose else logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr
+        level=logging.INFO if arguments.verbose else logging.WARNING,
+        format="%(levelname)s %(message)s",
+        stream=sys.stderr,
     )
     logging.getLogger("botocore").setLevel(logging.WARNING)
     try:
         # Airflow 2 logs to standard output, which belongs to the answer.
         with contextlib.redirect_stdout(sys.stderr):
-            answer = said.run(Access(said))
+            answer = arguments.run(Access(arguments))
     except KafkaS3Error as e:
-        return _fail(e, as_json=said.json)
+        return _fail(e, as_json=arguments.json)
     except KeyboardInterrupt:
         print("kafka-s3: interrupted; the same command may be given again", file=sys.stderr)
         return INTERRUPTED
     # What documents of the bucket say about themselves must not give orders to a terminal.
     lines = (printable(line, shown=len(line)) for line in answer.lines)
-    print(json.dumps(answer.data, indent=2) if said.json else "\n".join(lines))
+    print(json.dumps(answer.data, indent=2) if arguments.json else "\n".join(lines))
     return int(answer.code)
 
 

@@ -25,10 +25,10 @@ __all__ = ["abandon", "accept_loss", "collect", "recover", "reset"]
 
 def abandon(access: Access) -> Answer:
     """Give an undecided batch up."""
-    said, committer = access.said, access.committer()
-    plan = require_plan(committer, said.batch)
-    data: dict[str, Any] = {"batch": plan.batch, "offsets": plan.claim.to_wire(), "dry_run": said.dry_run}
-    if said.dry_run:
+    arguments, committer = access.arguments, access.committer()
+    plan = require_plan(committer, arguments.batch)
+    data: dict[str, Any] = {"batch": plan.batch, "offsets": plan.claim.to_wire(), "dry_run": arguments.dry_run}
+    if arguments.dry_run:
         decision = committer.log.read_manifest(plan.batch)
         state = "not decided" if decision is None else decision.status
         return Answer(
@@ -38,10 +38,14 @@ def abandon(access: Access) -> Answer:
                     f"batch {plan.batch} is {state}; it claims {plan.claim}, planned by "
                     f"{committer.log.planned_by(plan.batch)}"
                 ),
-                f"would be abandoned, its offsets released as {said.release}" if decision is None else "nothing to do",
+                f"would be abandoned, its offsets released as {arguments.release}"
+                if decision is None
+                else "nothing to do",
             ],
         )
-    decision = abandon_batch(committer, plan.batch, release=said.release, reason=said.reason, operator=said.operator)
+    decision = abandon_batch(
+        committer, plan.batch, release=arguments.release, reason=arguments.reason, operator=arguments.operator
+    )
     later = {
         "debt": "the next incremental run, or kafka-s3 recover, plans its offsets again"
         if plan.tail
@@ -49,25 +53,25 @@ def abandon(access: Access) -> Answer:
         "lost": "its offsets are recorded as lost",
     }[decision.release or "lost"]
     lines = [f"batch {plan.batch} is abandoned ({decision.release}): {later}"]
-    if decision.release != said.release:
+    if decision.release != arguments.release:
         lines.append(f"it was abandoned before, by {decision.operator}: that decision stays")
     return Answer(data | {"release": decision.release, "reason": decision.reason, "operator": decision.operator}, lines)
 
 
 def accept_loss(access: Access) -> Answer:
     """Record what cannot be landed any more as lost."""
-    said = access.said
-    if bool(said.offsets) == bool(said.batch):
+    arguments = access.arguments
+    if bool(arguments.offsets) == bool(arguments.batch):
         raise ConfigurationError("name either batches by --batch, or offsets by --offsets")
-    if said.other_cluster and (said.offsets or said.deleted):
+    if arguments.other_cluster and (arguments.offsets or arguments.deleted):
         raise ConfigurationError(
             "--other-cluster is only about batches that are not complete: --batch without --deleted"
         )
     committer = access.committer()
-    record = {"reason": said.reason, "operator": said.operator}
-    if said.offsets:
-        offsets = parse_offsets(said.offsets)
-        if said.dry_run:
+    record = {"reason": arguments.reason, "operator": arguments.operator}
+    if arguments.offsets:
+        offsets = parse_offsets(arguments.offsets)
+        if arguments.dry_run:
             left = offsets - committer.log.view().marker.covered
             return Answer({"offsets": left.to_wire(), "dry_run": True}, [f"would be recorded as lost: {left}"])
         lost = accept_gone(committer, offsets, **record)
@@ -76,18 +80,18 @@ def accept_loss(access: Access) -> Answer:
     keys: dict[str, list[str]] = {}
     waiting: dict[str, list[str]] = {}
     lines = []
-    for batch in sorted(set(said.batch)):
+    for batch in sorted(set(arguments.batch)):
         pending: tuple[str, ...] = ()
-        if said.dry_run:
+        if arguments.dry_run:
             seen = absent(committer, batch)
             # Of a complete batch, nobody completes an upload any more.
-            found, pending = ((*seen.gone, *seen.pending), ()) if said.deleted else (seen.gone, seen.pending)
+            found, pending = ((*seen.gone, *seen.pending), ()) if arguments.deleted else (seen.gone, seen.pending)
             lines += [f"batch {batch}: {count(len(found), 'object')} absent, with an upload that is gone"]
-        elif said.deleted:
+        elif arguments.deleted:
             found = accept_deleted(committer, batch, **record)
         else:
-            found = accept_lost_objects(committer, batch, **record, other_cluster=said.other_cluster)
-        if not said.dry_run:
+            found = accept_lost_objects(committer, batch, **record, other_cluster=arguments.other_cluster)
+        if not arguments.dry_run:
             lines += [f"batch {batch} is complete, {count(len(found), 'object')} accepted as lost"]
         lines += [f"  {access.store.url(key)}" for key in found]
         if pending:
@@ -99,17 +103,17 @@ def accept_loss(access: Access) -> Answer:
             ]
             lines += [f"  {access.store.url(key)}" for key in pending]
         keys[str(batch)], waiting[str(batch)] = list(found), list(pending)
-    data = {"lost": keys, "dry_run": said.dry_run}
-    return Answer(data | {"waiting": waiting} if said.dry_run else data, lines)
+    data = {"lost": keys, "dry_run": arguments.dry_run}
+    return Answer(data | {"waiting": waiting} if arguments.dry_run else data, lines)
 
 
 def reset(access: Access) -> Answer:
     """Turn to the topic that was created again."""
-    said, committer = access.said, access.committer()
+    arguments, committer = access.arguments, access.committer()
     view = committer.log.view()
     live = live_topic_id(committer, view)
-    data: dict[str, Any] = {"stored_topic_id": view.topic_id, "live_topic_id": live, "dry_run": said.dry_run}
-    if said.dry_run:
+    data: dict[str, Any] = {"stored_topic_id": view.topic_id, "live_topic_id": live, "dry_run": arguments.dry_run}
+    if arguments.dry_run:
         if live == view.topic_id and view.open_reset is None:
             return Answer(data, ["the topic is the one that was landed; nothing to do"])
         undecided = [n for n in view.open_plans if committer.log.read_manifest(n) is None]
@@ -123,7 +127,7 @@ def reset(access: Access) -> Answer:
                 f"batches that nobody decided would be recorded as lost: {undecided or 'none'}",
             ],
         )
-    done = reset_topic(committer, operator=said.operator)
+    done = reset_topic(committer, operator=arguments.operator)
     generation = committer.log.require_marker()[0].generation
     line = (
         f"generation {generation} begins with topic id {live}; the next run starts with the topic's first record"
@@ -135,9 +139,9 @@ def reset(access: Access) -> Answer:
 
 def recover(access: Access) -> Answer:
     """Finish what is open or owed."""
-    said, committer = access.said, access.committer()
+    arguments, committer = access.arguments, access.committer()
     view = committer.log.view()
-    if said.dry_run:
+    if arguments.dry_run:
         owed = recovery_target(view)
         rows = [
             (n, "decided" if committer.log.read_manifest(n) else "planned", p.claim.count, committer.log.planned_by(n))
@@ -150,10 +154,12 @@ def recover(access: Access) -> Answer:
                 *(table(("batch", "state", "offsets", "planned by"), rows) if rows else ()),
             ],
         )
-    if said.decided_only:
+    if arguments.decided_only:
         done = roll_forward(committer)
     else:
-        done = recover_topic(committer, operator=said.operator, on_data_loss=said.on_data_loss, wait=said.wait)
+        done = recover_topic(
+            committer, operator=arguments.operator, on_data_loss=arguments.on_data_loss, wait=arguments.wait
+        )
     lines = [f"finished batches: {', '.join(map(str, done.batches)) or 'none'}"]
     if done.undecided:
         lines.append(f"not decided, so left to a run or to kafka-s3 recover: {', '.join(map(str, done.undecided))}")
@@ -165,16 +171,16 @@ def recover(access: Access) -> Answer:
 
 
 def collect(access: Access) -> Answer:
-    """Abort uploads that nobody can complete any more."""
-    said = access.said
+    """Abort uploads that no batch can complete."""
+    arguments = access.arguments
     topics: dict[str, Any] = {}
     rows = []
     for topic_log in access.topic_logs():
-        found = gc.find_garbage(topic_log, now=time.time(), older_than=said.older_than * 86_400)
-        if not said.dry_run:
+        found = gc.find_garbage(topic_log, now=time.time(), older_than=arguments.older_than * 86_400)
+        if not arguments.dry_run:
             gc.collect(topic_log, found)
         numbers = {name: len(getattr(found, name)) for name in ("garbage", "needed", "young", "foreign")}
         topics[f"{topic_log.pipeline}/{topic_log.topic}"] = numbers | {"keys": [upload.key for upload in found.garbage]}
         rows.append((topic_log.pipeline, topic_log.topic, *numbers.values()))
-    head = ("pipeline", "topic", "would abort" if said.dry_run else "aborted", "needed", "young", "foreign")
-    return Answer({"topics": topics, "dry_run": said.dry_run}, table(head, rows))
+    head = ("pipeline", "topic", "would abort" if arguments.dry_run else "aborted", "needed", "young", "foreign")
+    return Answer({"topics": topics, "dry_run": arguments.dry_run}, table(head, rows))

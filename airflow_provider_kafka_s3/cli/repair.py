@@ -18,19 +18,19 @@ __all__ = ["repair"]
 
 def repair(access: Access) -> Answer:
     """Build the marker again."""
-    said = access.said
-    pipeline = access.topic_pipeline(said.pipeline, said.topic)
+    arguments = access.arguments
+    pipeline = access.topic_pipeline(arguments.pipeline, arguments.topic)
     start, cluster_id = _start(access)
-    if said.batches and not said.gone_before:
+    if arguments.batches and not arguments.gone_before:
         raise ConfigurationError("--batches says which batches --gone-before is about; give both")
     rule = marker_repair.GoneRule(
-        before=_moment(said.gone_before),
-        batches=parse_batches(said.batches) if said.batches else None,
-        restore=said.restore_gone,
-        reason=said.reason,
-        operator=said.operator,
+        before=_moment(arguments.gone_before),
+        batches=parse_batches(arguments.batches) if arguments.batches else None,
+        restore=arguments.restore_gone,
+        reason=arguments.reason,
+        operator=arguments.operator,
     )
-    done = pipeline.repair(start=start, cluster_id=cluster_id, rule=rule, dry_run=said.dry_run)
+    done = pipeline.repair(start=start, cluster_id=cluster_id, rule=rule, dry_run=arguments.dry_run)
     what = {
         "right": "the marker is what the log says" + ("" if done.recorded else "; nothing was changed"),
         "missing": "the marker was missing",
@@ -38,15 +38,15 @@ def repair(access: Access) -> Answer:
         "wrong": "the marker was not what the log says",
     }[done.was]
     if done.was != "right" and not done.ambiguous:
-        what += "; it would be written" if said.dry_run else "; it is written again"
+        what += "; it would be written" if arguments.dry_run else "; it is written again"
     lines = [what]
     if done.ambiguous:
         lines += _choice(access, pipeline.log, done)
     else:
-        would = "would be" if said.dry_run else "are"
-        lines += [f"{_told(done.recorded)} {would} recorded as gone for good"] if done.recorded else []
+        would = "would be" if arguments.dry_run else "are"
+        lines += [f"{_amount(done.recorded)} {would} recorded as gone for good"] if done.recorded else []
         lines += [f"covered: {done.marker.covered}", *(f"batch {n} stays open: {w}" for n, w in done.open.items())]
-    code = (FINDINGS if said.dry_run else FAILED) if done.ambiguous else OK
+    code = (FINDINGS if arguments.dry_run else FAILED) if done.ambiguous else OK
     return Answer(
         {
             "was": done.was,
@@ -57,7 +57,7 @@ def repair(access: Access) -> Answer:
             "open": {str(n): why for n, why in done.open.items()},
             "unsure": {str(gone.batch): list(gone.keys) for gone in done.ambiguous},
             "recorded": {str(gone.batch): list(gone.keys) for gone in done.recorded},
-            "dry_run": said.dry_run,
+            "dry_run": arguments.dry_run,
         },
         lines,
         code,
@@ -65,23 +65,23 @@ def repair(access: Access) -> Answer:
 
 
 def _choice(access: Access, topic_log: TopicLog, done: marker_repair.Repaired) -> list[str]:
-    """What a person has to say before the marker is built, and both commands that say it.
+    """The decision that a person has to make before the marker is built, and the command for each choice.
 
-    They name the batches: what is lost after they were printed has still to be asked about.
+    The commands name the batches, so that a later loss is a decision of its own.
     """
-    said, unsure = access.said, done.ambiguous
+    arguments, unsure = access.arguments, done.ambiguous
     known = [gone.decided for gone in unsure if gone.decided is not None]
     first, last = math.floor(min(known, default=0)), math.floor(max(known, default=0))
     latest = math.floor(max((gone.decided for gone in done.recorded if gone.decided is not None), default=0))
-    again = ("--starting-offsets", said.starting_offsets) if said.starting_offsets else ()
+    again = ("--starting-offsets", arguments.starting_offsets) if arguments.starting_offsets else ()
     decided = [gone.batch for gone in done.recorded]
-    older = ("--gone-before", said.gone_before, "--batches", format_batches(decided)) if decided else ()
+    older = ("--gone-before", arguments.gone_before, "--batches", format_batches(decided)) if decided else ()
     everything = format_batches([*decided, *(gone.batch for gone in unsure)])
     stay = topic_log.remedies.repair(*again, "--gone-before", _when(max(last, latest) + 1), "--batches", everything)
     restore = topic_log.remedies.repair(*again, *older, "--restore-gone")
     return [
         (
-            f"{_told(unsure)} are gone, and their uploads too: they were never completed, or somebody deleted them "
+            f"{_amount(unsure)} are gone, and their uploads too: they were never completed, or somebody deleted them "
             f"since, and no document says which. The batches were decided from {_when(first)} to {_when(last)}. "
             f"Nothing was changed. Choose, for all of them"
         ),
@@ -90,7 +90,7 @@ def _choice(access: Access, topic_log: TopicLog, done: marker_repair.Repaired) -
     ]
 
 
-def _told(found: Sequence[marker_repair.Gone]) -> str:
+def _amount(found: Sequence[marker_repair.Gone]) -> str:
     """How much it is."""
     objects = [entry for gone in found for entry in gone.objects]
     return (
@@ -121,17 +121,17 @@ def _when(seconds: int) -> str:
 
 def _start(access: Access) -> tuple[dict[int, int], str]:
     """Where partitions begin that no batch ever touched, and the cluster's id."""
-    said, topic = access.said.starting_offsets, access.said.topic
-    if said not in (None, "earliest", "latest"):
-        pairs = [part.partition(":") for part in said.split(",")]
+    given, topic = access.arguments.starting_offsets, access.arguments.topic
+    if given not in (None, "earliest", "latest"):
+        pairs = [part.partition(":") for part in given.split(",")]
         if not all(len(n) < 20 and n.isascii() and n.isdigit() for p, _, o in pairs for n in (p, o)):
             raise ConfigurationError(
-                f"--starting-offsets {said!r}: use earliest, latest, or PARTITION:OFFSET with commas between"
+                f"--starting-offsets {given!r}: use earliest, latest, or PARTITION:OFFSET with commas between"
             )
         return {int(p): int(o) for p, _, o in pairs}, ""
-    if said is None and not access.has_kafka:
+    if given is None and not access.has_kafka:
         return {}, ""
     info = access.source.describe(topic)
-    if said == "latest":
+    if given == "latest":
         return access.source.ends(topic, info.partitions, "read_committed"), info.cluster_id or ""
     return access.source.earliest(topic, info.partitions), info.cluster_id or ""

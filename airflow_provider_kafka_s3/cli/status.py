@@ -21,28 +21,28 @@ def status(access: Access) -> Answer:
     lines: list[str] = []
     found = []
     logs = access.topic_logs()
-    looks = in_threads(lambda log: topic_status(log, source, last=access.said.last), logs, threads=_TOPICS)
-    for topic_log, told in zip(logs, looks, strict=True):
-        if told is None:
+    looks = in_threads(lambda log: topic_status(log, source, last=access.arguments.last), logs, threads=_TOPICS)
+    for topic_log, state in zip(logs, looks, strict=True):
+        if state is None:
             lines.append(f"{topic_log.pipeline} / {topic_log.topic}: nothing was ever landed")
         else:
-            found.append(told)
-            lines += _status_lines(told)
+            found.append(state)
+            lines += _status_lines(state)
         lines.append("")
     if not lines:
         lines.append(f"nothing is landed under {access.store.url(access.topics_dir)}")
-    wrong = any(told.recreated or any(p.gone for p in told.partitions) for told in found)
-    data = {"topics": [told.to_json() for told in found]}
+    wrong = any(state.recreated or any(p.gone for p in state.partitions) for state in found)
+    data = {"topics": [state.to_json() for state in found]}
     return Answer(data, lines[:-1] if lines[-1] == "" else lines, FINDINGS if wrong else OK)
 
 
-def _status_lines(told: TopicStatus) -> list[str]:
-    lag = "" if told.lag is None else f", lag {told.lag:,} offsets"
-    resets = f", {count(told.generation, 'reset')}" if told.generation else ""
-    lines = [f"{told.pipeline} / {told.topic}: {told.batches:,} batches resolved{resets}{lag}"]
-    if told.recreated:
+def _status_lines(state: TopicStatus) -> list[str]:
+    lag = "" if state.lag is None else f", lag {state.lag:,} offsets"
+    resets = f", {count(state.generation, 'reset')}" if state.generation else ""
+    lines = [f"{state.pipeline} / {state.topic}: {state.batches:,} batches resolved{resets}{lag}"]
+    if state.recreated:
         lines.append(
-            f"  the topic was created again: stored {told.topic_id}, live {told.live_topic_id}; see kafka-s3 reset"
+            f"  the topic was created again: stored {state.topic_id}, live {state.live_topic_id}; see kafka-s3 reset"
         )
     head = ("partition", "stored", "log start", "log end", "lag", "gone", "gaps", "lost", "debt", "open")
     lines += _indented(
@@ -58,17 +58,18 @@ def _status_lines(told: TopicStatus) -> list[str]:
                     p.gone,
                     *map(ranges, (p.gaps, p.lost, p.debt, p.open)),
                 )
-                for p in told.partitions
+                for p in state.partitions
             ],
         )
     )
-    if told.open:
+    if state.open:
         lines.append("  open batches:")
         rows = [
-            (b.batch, b.state, b.offsets.count, "tail" if b.tail else "history", b.run, b.planned_by) for b in told.open
+            (b.batch, b.state, b.offsets.count, "tail" if b.tail else "history", b.run, b.planned_by)
+            for b in state.open
         ]
         lines += _indented(table(("batch", "state", "offsets", "kind", "run", "planned by"), rows), 4)
-    closed = [b for b in told.last if b not in told.open]
+    closed = [b for b in state.last if b not in state.open]
     if closed:
         lines.append("  last batches:")
         lines += _indented(table(("batch", "state", "objects", "records", "size", "planned by"), map(_row, closed)), 4)

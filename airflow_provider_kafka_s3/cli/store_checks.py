@@ -42,7 +42,7 @@ def check_store(access: Access) -> list[Finding]:
     found = guarded("read and list", lambda: _reading(store, topics_dir))
     if found[-1].level == "error":
         return found
-    if access.said.dry_run:
+    if access.arguments.dry_run:
         found.append(Finding("conditional writes", "unknown", "not tried in a dry run"))
     else:
         found += guarded("conditional writes", lambda: _conditions(store, keys.probe_key(topics_dir)))
@@ -113,10 +113,10 @@ def _ask(access: Access, action: str, **more: Any) -> dict[str, Any] | KafkaS3Er
 
 
 def _ours(error: Exception, action: str, access: Access) -> KafkaS3Error:
-    told = translate(error, kind="other", action=action, where=f"s3://{access.bucket}")
-    if told is None:
+    translated = translate(error, kind="other", action=action, where=f"s3://{access.bucket}")
+    if translated is None:
         raise error
-    return told
+    return translated
 
 
 def _clock(access: Access) -> Iterator[Finding]:
@@ -239,10 +239,10 @@ def _removes(rule: Mapping[str, Any]) -> bool:
 
 
 def _names(access: Access) -> Iterator[Finding]:
-    said = access.said
+    arguments = access.arguments
     hidden = {}
-    for pipeline, topic in owned_topics(access.store, topics_dir=access.topics_dir, pipeline=said.pipeline):
-        if topic.startswith(("_", ".")) and (not said.topic or topic in said.topic):
+    for pipeline, topic in owned_topics(access.store, topics_dir=access.topics_dir, pipeline=arguments.pipeline):
+        if topic.startswith(("_", ".")) and (not arguments.topic or topic in arguments.topic):
             layout = _layout(access.topic_log(pipeline, topic))
             if layout is not None and keys.is_hidden(layout, topic):
                 hidden[topic] = keys.data_prefix(layout, topic)

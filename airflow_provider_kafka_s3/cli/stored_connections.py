@@ -45,7 +45,7 @@ def read_connection(conn_id: str, read: Callable[[str], _Settings], parameter: s
 
 @contextlib.contextmanager
 def _reading_the_database() -> Iterator[None]:
-    told = os.environ.get(_CONTEXT)
+    context = os.environ.get(_CONTEXT)
     # Airflow 2 logs the traceback of a database that it cannot read, before it raises that there is no connection.
     logger = logging.getLogger(_LOGGER)
     level = logger.level
@@ -55,10 +55,10 @@ def _reading_the_database() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-        if told is None:
+        if context is None:
             del os.environ[_CONTEXT]
         else:
-            os.environ[_CONTEXT] = told
+            os.environ[_CONTEXT] = context
 
 
 def _why_not(conn_id: str, parameter: str) -> str:

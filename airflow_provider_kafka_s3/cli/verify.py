@@ -22,17 +22,17 @@ __all__ = ["verify"]
 
 
 def verify(access: Access) -> Answer:
-    """Read objects back; restore what is missing, if asked."""
-    said = access.said
+    """Read objects back; restore missing objects with ``--restore``."""
+    arguments = access.arguments
     logs = access.topic_logs()
-    if (said.batch or said.offsets) and len(logs) != 1:
+    if (arguments.batch or arguments.offsets) and len(logs) != 1:
         raise ConfigurationError("--batch and --offsets are those of one topic; name it by --pipeline and --topic")
     topics: dict[str, Any] = {}
     lines, code = [], OK
     for topic_log in logs:
         access.require_landed(topic_log)
-        told, line, wrong = _verify(access, topic_log)
-        topics[topic_log.topic] = told
+        report, line, wrong = _verify(access, topic_log)
+        topics[topic_log.topic] = report
         lines.append(line)
         code = FINDINGS if wrong else code
     return Answer({"topics": topics}, lines or ["nothing is landed there"], code)
@@ -46,7 +46,7 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
         window=window,
         layout=topic_log.last_layout(topic_log.view().next),
         starting="earliest",
-        action="restore" if access.said.restore and not access.said.dry_run else "verify",
+        action="restore" if access.arguments.restore and not access.arguments.dry_run else "verify",
     )
     try:
         result = access.topic_pipeline(topic_log.pipeline, topic_log.topic).run(request).advance()
@@ -55,7 +55,7 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
     if not isinstance(result, TopicResult) or result.verification is None:
         raise TypeError("a verification plans nothing")
     found = result.verification
-    told = {
+    report = {
         "status": result.status,
         "batches": [b.batch for b in result.batches],
         "objects": found.objects,
@@ -67,7 +67,7 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
     restored = f", {count(len(found.restored), 'object')} written again" if found.restored else ""
     accepted = f", {count(len(found.accepted), 'object')} accepted as lost" if found.accepted else ""
     return (
-        told,
+        report,
         f"{topic_log.topic}: {count(found.objects, 'object')} intact, {size(found.size)} read{restored}{accepted}",
         False,
     )
@@ -75,11 +75,11 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
 
 def _window(access: Access, topic_log: TopicLog) -> dict[int, tuple[int, int]] | None:
     """What of a topic to look at, as one range per partition; None: all that is landed."""
-    said = access.said
-    if not said.batch and not said.offsets:
+    arguments = access.arguments
+    if not arguments.batch and not arguments.offsets:
         return None
-    offsets = parse_offsets(said.offsets) if said.offsets else NO_OFFSETS
-    for batch in said.batch or ():
+    offsets = parse_offsets(arguments.offsets) if arguments.offsets else NO_OFFSETS
+    for batch in arguments.batch or ():
         plan, _ = topic_log.require_plan(batch)
         if plan.generation != topic_log.view().marker.generation:
             raise ConfigurationError(

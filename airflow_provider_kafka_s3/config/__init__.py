@@ -1,4 +1,4 @@
-"""Frozen settings: how records become objects, and how a run works; each checks itself and says the fix."""
+"""Frozen settings: how records become objects, and how a run works. Each checks itself."""
 
 from airflow_provider_kafka_s3.config.formats import CompressionName, Format, JsonLines, OnNull, RawBytes, parse_format
 from airflow_provider_kafka_s3.config.layout import Layout, Naming, PartSize, Rotation

@@ -1,7 +1,7 @@
 """The layout of objects: everything that decides their names and their bytes.
 
 A ``Layout`` is copied whole into every plan: a batch is finished with the layout it was planned with, whatever the DAG
-says by then. Field names are those of Kafka Connect's S3 sink where it has the same setting.
+has by then. Field names are those of Kafka Connect's S3 sink where it has the same setting.
 """
 
 from __future__ import annotations

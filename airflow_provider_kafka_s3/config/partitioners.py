@@ -87,7 +87,7 @@ class TimePattern(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True,
     Attributes:
         path_format: Joda pattern of the encoded partition, such as ``'year'=YYYY/'month'=MM``.
         duration_ms: width of one time bucket in milliseconds.
-        timezone: IANA name of the zone whose times the pattern tells.
+        timezone: IANA name of the zone of the times in the pattern.
     """
 
     path_format: PathFormat

@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.messages import either, or_nearest
 __all__ = ["TAG", "Value", "make_value", "reject_control_characters", "require", "require_type", "unknown_value"]
 
 TAG: Final = "kind"
-"""Name of the field that tells the classes of a union apart, in mappings and documents."""
+"""Name of the field that distinguishes the classes of a union, in mappings and documents."""
 
 V = TypeVar("V", bound="Value")
 
@@ -121,7 +121,7 @@ def require_type(what: str, value: object, wanted: Any) -> None:
         wanted: a type, a union or a ``Literal``; bounds and units are those of its ``msgspec.Meta``.
 
     Raises:
-        ConfigurationError: says what it must be.
+        ConfigurationError: the message describes the type.
     """
     try:
         msgspec.convert(value, wanted, builtin_types=_NATIVE)
@@ -171,7 +171,7 @@ def _words_of(wanted: Any) -> str:
 
 
 def _words(described: inspect.Type, about: Mapping[str, Any] | None = None) -> str:
-    """A type in words, with what a ``Meta`` says about it."""
+    """A type in words, with the bounds and the unit of its ``Meta``."""
     about = about or {}
     match described:
         case inspect.Metadata(type=inner):
@@ -219,7 +219,7 @@ def _number(noun: str, described: inspect.IntType | inspect.FloatType, unit: str
 
 
 def _reason(described: inspect.Type) -> str:
-    """Why it must be so, if its ``Meta`` says it."""
+    """The reason for a bound, if its ``Meta`` has one."""
     extra = described.extra if isinstance(described, inspect.Metadata) else None
     return f": {extra['why']}" if extra else ""
 

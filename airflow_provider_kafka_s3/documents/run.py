@@ -18,7 +18,7 @@ class RunRecord(Document, frozen=True, kw_only=True, forbid_unknown_fields=True)
         run: its key.
         offsets: what the target is: ``incremental`` (all that was new), ``data_interval`` (a window) or ``recover``
             (what was claimed and not committed).
-        params: what the caller asked for; information.
+        params: what the caller requested; information.
         topic_id: incarnation of the topic.
         generation: of the target.
         target: offsets that have to be covered for the run to succeed.

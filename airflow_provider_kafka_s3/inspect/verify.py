@@ -1,4 +1,4 @@
-"""Read every object of a window back and hold it against its manifest; write again what is missing, if that is asked.
+"""Read every object of a window back and compare it with its manifest. ``restore`` also writes missing objects again.
 
 Nothing is planned or decided here, and no document is written: ``verify`` only reads, ``restore`` only creates objects
 that a committed batch lists and that are not there.
@@ -241,16 +241,16 @@ class _Findings:
                 self.restored.append(entry.key)
 
     def raise_problems(self) -> None:
-        """Raise what has to be said, if anything has; all that could be done is done."""
+        """Raise the error about what was found, if anything; all that could be done is done."""
         topic = self.committer.log.topic
-        told: list[str] = []
+        problems: list[str] = []
         if self.damaged:
-            told.append(
+            problems.append(
                 f"{len(self.damaged)} keys of topic {topic!r} hold something else than their manifests say: "
                 f"{few(self.damaged)}. They were not touched. Move them away, then run again with action='restore'"
             )
         if self.lost:
-            told.append(
+            problems.append(
                 f"{len(self.lost)} objects of topic {topic!r} are gone and cannot be written again from Kafka: "
                 f"{few(self.lost)}. Bring them back, with their metadata, from a backup or an earlier version (if the "
                 f"bucket keeps versions), or accept that they are gone: for this run with on_missing='ignore', for "
@@ -264,14 +264,14 @@ class _Findings:
                 few([self.committer.store.url(key) for key in self.missing]),
             )
         elif self.missing:
-            told.append(str(missing_objects(self.committer, self.missing_batches, self.missing)))
-        if self.restored and told:
-            told.append(f"{len(self.restored)} other objects were written again")
+            problems.append(str(missing_objects(self.committer, self.missing_batches, self.missing)))
+        if self.restored and problems:
+            problems.append(f"{len(self.restored)} other objects were written again")
         if self.damaged:
-            raise ForeignObjectError(". ".join(told))
+            raise ForeignObjectError(". ".join(problems))
         if self.lost:
-            raise BatchLossError(". ".join(told))
-        if told:
+            raise BatchLossError(". ".join(problems))
+        if problems:
             raise missing_objects(self.committer, self.missing_batches, self.missing)
 
 

@@ -38,7 +38,7 @@ def recover(
         wait: seconds to wait for the run that planned a batch to decide it, before its work is done again.
 
     Raises:
-        TerminalError: a person has to act; the message says how.
+        TerminalError: a person has to act, as the message describes.
         TransientError: try again.
     """
     open_before = committer.log.view()

@@ -202,7 +202,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
                 hint = "use spark_conn_id" if parameter == "conn_id" else "remove it"
                 raise ConfigurationError(f"{parameter} is decided by {type(self).__name__}; {hint}")
         super().__init__(application="", application_args=None, conn_id=spark_conn_id, name=name, **kwargs)
-        # After a crash the bucket tells what to go on with. Airflow's own memory of a Spark job would skip the commit.
+        # After a crash a run continues from the bucket. Airflow's own memory of a Spark job would skip the commit.
         self.durable = False
         self.spark_conn_id = spark_conn_id
         self.aws_conn_id = aws_conn_id
@@ -329,7 +329,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
     def _announced(
         self, context: Context, run: RunContext, returned: dict[str, Any], resolved: run_window.RunWindow
     ) -> dict[str, Any]:
-        """What the task returns, which its assets are told of; a task without work may have to be skipped."""
+        """What the task returns, and the events of its assets; a task without work may have to be skipped."""
         if returned["status"] == "empty" and self.on_empty == "skip":
             raise AirflowSkipException(f"nothing to do for {self.topics}: {resolved}")
         assets.announce(context, self.outlets, assets.event_extra(run, returned))

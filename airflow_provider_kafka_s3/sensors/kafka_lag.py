@@ -83,7 +83,7 @@ class KafkaLagSensor(PollingSensor):
         if not parameters.has_template(pipeline):
             keys.validate_pipeline(pipeline)
 
-    def _condition(self, context: Context) -> LagCondition:  # noqa: ARG002 - every run asks the same
+    def _condition(self, context: Context) -> LagCondition:  # noqa: ARG002 - the same for every run
         return LagCondition(
             topics=parameters.parse_topics(self.topics),
             bucket=parameters.require_bucket(self.bucket),

@@ -1,4 +1,4 @@
-"""The driver: execute the plans it is told, decide each batch, carry the decisions out.
+"""The driver: execute the plans of a job file, decide each batch, carry the decisions out.
 
 All topics of a submit are read by one Spark action and share nothing else: each is decided by itself, and what goes
 wrong with one neither stops nor undoes another. Records never come here, only the rows of tasks.
@@ -77,8 +77,8 @@ class Job:
     Args:
         spec: what to do.
         spark: makes the session to do it in; called when something has to be read.
-        source: Kafka; None: as the spec says.
-        store: the bucket; None: as the spec says.
+        source: Kafka; None: that of the spec.
+        store: the bucket; None: that of the spec.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Job:
         def settle(index: int) -> TopicOutcome:
             topic, found = topics[index], results[index]
             if isinstance(found, KafkaS3Error):
-                # Nobody but this process knows of the topic's uploads.
+                # Only this process has the ids of the topic's uploads.
                 self._store.abort_uploads(uploads_of(index, rows))
             return _outcome(topic.plan.topic, lambda: self._settle(topic, found))
 
@@ -242,7 +242,7 @@ class Job:
         execute_plan(topic.committer, topic.plan, run=self._spec.run, on_data_loss=self._spec.on_data_loss)
 
     def _fail(self, topic: _Topic, error: KafkaS3Error) -> None:
-        """Raise what the failure of a topic's action means, or abandon the batch if the policy says so."""
+        """Raise what the failure of a topic's action means, or abandon the batch if that is the policy."""
         plan = topic.plan
         # A topic that was deleted, or created again, fails in many ways: the reason is this one.
         require_topic_id(self._source, topic.committer.log, topic_id_of(topic.committer.log, plan))
@@ -356,7 +356,7 @@ def log_to_stderr() -> None:
 
 
 def execute(spec: JobSpec, session: Callable[[], SparkSession]) -> JobResult:
-    """Do what a job file says; whatever goes wrong is in the result.
+    """Execute a job file; errors are in the result.
 
     Args:
         spec: what to do.

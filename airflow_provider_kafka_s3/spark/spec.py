@@ -1,4 +1,4 @@
-"""What one submit of the Spark job is told, and what it answers: two files that the caller and the driver share.
+"""The input and the result of one Spark job: two files that the caller and the driver share.
 
 The job file holds secrets, so it is readable by its owner only and is gone as soon as the driver has read it; only its
 path is an argument of the process. The driver has to run on the caller's machine (client mode or a local master).
@@ -86,9 +86,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def __post_init__(self) -> None:
         topics = [ref.topic for ref in self.plans]
         if not topics or len(set(topics)) != len(topics):
-            raise ConfigurationError(
-                f"a job executes one plan of each of its topics, at least one; it was told {topics}"
-            )
+            raise ConfigurationError(f"a job executes one plan of each of its topics, at least one; it got {topics}")
 
     def write(self, path: str | Path) -> None:
         """Write the job file; FileExistsError if there is one.
@@ -126,9 +124,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
         # Without a result, what trying again cannot cure would be tried again.
         with contextlib.suppress(msgspec.DecodeError, OSError):
-            asked = msgspec.json.decode(body, type=_Asked)
-            outcomes = tuple(TopicOutcome.failed(plan.topic, error) for plan in asked.plans)
-            JobResult(topics=outcomes).write(asked.result_path)
+            read = msgspec.json.decode(body, type=_Asked)
+            outcomes = tuple(TopicOutcome.failed(plan.topic, error) for plan in read.plans)
+            JobResult(topics=outcomes).write(read.result_path)
         raise error
 
     def __repr__(self) -> str:
@@ -157,7 +155,7 @@ class TopicOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         topic: the Kafka topic.
-        status: ``decided``: the batch has a decision that is carried out; the log tells which. Else ``error``.
+        status: ``decided``: the batch has a decision that is carried out; see the log. Else ``error``.
         kind: of the error, see :class:`~airflow_provider_kafka_s3.exceptions.KafkaS3Error`.
         message: of the error, with its notes.
     """
