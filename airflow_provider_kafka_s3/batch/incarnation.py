@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.documents.codec import printable
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
@@ -49,14 +50,16 @@ def require_topic_id(source: Source, topic_log: TopicLog, expected: str, *, clus
         )
     if expected and not live:
         raise TransientError(
-            f"the brokers report no id of topic {topic!r} any more, and the stored offsets belong to {expected}: "
-            f"whether it is the same topic is unknown. Nothing was read or written. Try again when all brokers are "
+            f"the brokers report no id of topic {topic!r} any more, and the stored offsets belong to "
+            f"{printable(expected)}: whether it is the same topic is unknown. Nothing was read or "
+            f"written. Try again when all brokers are "
             f"upgraded"
         )
     if expected and live != expected:
         raise TopicRecreatedError(
-            f"topic {topic!r} was deleted and created again: the stored offsets belong to topic id {expected}, the "
-            f"live topic has {live or 'none'}. Nothing was read or written. To land the new topic from its beginning, "
+            f"topic {topic!r} was deleted and created again: the stored offsets belong to topic id "
+            f"{printable(expected)}, the live topic has {live or 'none'}. Nothing was read or written. To land "
+            f"the new topic from its beginning, "
             f"continue with it: {topic_log.remedies.reset()}. Batches planned before end for good; new runs land the "
             f"new topic"
         )

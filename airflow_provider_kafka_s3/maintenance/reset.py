@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.roll_forward import finish_reset
 from airflow_provider_kafka_s3.batch.view import View
+from airflow_provider_kafka_s3.documents.codec import printable
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -61,7 +62,7 @@ def live_topic_id(committer: Committer, view: View) -> str:
     if bool(live) != bool(view.topic_id):
         raise ConfigurationError(
             f"it is unknown whether topic {topic!r} is the landed one: the stored offsets have topic id "
-            f"{view.topic_id or 'none'}, the live topic has {live or 'none'}. Nothing was changed. If it was created "
-            f"again, land it with another pipeline and topics_dir; if not, there is nothing to do"
+            f"{printable(view.topic_id) or 'none'}, the live topic has {live or 'none'}. Nothing was changed. If it "
+            f"was created again, land it with another pipeline and topics_dir; if not, there is nothing to do"
         )
     return live
