@@ -91,7 +91,7 @@ def test_what_a_spark_of_its_own_brings_is_not_missed(bench: Bench, folder: Path
         (home / "jars" / name).touch()
     env = {"SPARK_HOME": str(home)}
     (home / "jars" / VERSIONED[1]).unlink()
-    assert "spark-token-provider-kafka-0-10 is not" in run(bench, jars=str(folder / VERSIONED[0]), env_vars=env)
+    assert "spark-token-provider-kafka-0-10 is missing" in run(bench, jars=str(folder / VERSIONED[0]), env_vars=env)
     (home / "conf").mkdir()
     (home / "conf" / "spark-defaults.conf").touch()
     assert run(bench, jars=str(folder / VERSIONED[0]), env_vars=env) == ""
