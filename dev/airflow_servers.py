@@ -295,8 +295,14 @@ class AirflowServers(Startable):
             return states if all(state in _ENDED for state in states.values()) else {}
 
         states: dict[str, str] = wait_until(ended, f"the backfill of DAG {dag_id}", timeout=timeout, interval=0.1)
+
+        def closed() -> bool:
+            active = self.api("GET", "/backfills", dag_id=dag_id, active="true")["backfills"]
+            for backfill in active:
+                with contextlib.suppress(ApiError):
+                    self.api("PUT", f"/backfills/{backfill['id']}/cancel")
+            return not active
+
         # The scheduler closes it within 30 seconds, and until then no other one can be made for the DAG.
-        for backfill in self.api("GET", "/backfills", dag_id=dag_id, active="true")["backfills"]:
-            with contextlib.suppress(ApiError):
-                self.api("PUT", f"/backfills/{backfill['id']}/cancel")
+        wait_until(closed, f"the end of the backfill of DAG {dag_id}", timeout=120, interval=0.1)
         return states
