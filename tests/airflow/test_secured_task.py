@@ -232,7 +232,7 @@ def test_a_whole_run_behind_locked_doors_shows_no_secret(
         ({"sasl.oauthbearer.client.secret": "not-this-one"}, r"AccessDeniedError: .*invalid_client"),
         ({"ssl.ca.location": "OTHER", "ssl.ca.pem": None}, r"ConfigurationError: .*ssl\.ca\.location"),
         ({"login": "AKIASTRANGER"}, r"aws_conn_id='aws_secured': the role of the connection is refused"),
-        ({"verify": "OTHER"}, r"ConfigurationError: .*check ca_bundle"),
+        ({"verify": "OTHER"}, r"ConfigurationError: .*the endpoint's certificate and ca_bundle"),
     ],
 )
 def test_refused_credentials_fail_before_spark_is_started(
