@@ -220,7 +220,7 @@ def test_an_invalid_record_of_one_topic_holds_nothing_else_back(
 
     assert outcomes[good].status == "decided"
     assert pipeline.lines(f"topics/{good}") == values(records(100))
-    assert outcomes[bad].error == "RecordError"
+    assert outcomes[bad].kind == "record"
     assert f"topic '{bad}', partition 1, offset 15000" in str(outcomes[bad].message)
     assert pipeline.decision(bad) is None
     assert not list(pipeline.store.pending_uploads(""))
@@ -241,7 +241,7 @@ def test_offsets_that_are_gone_fail_their_topic_only(
 
     assert outcomes[good].status == "decided"
     assert pipeline.lines(f"topics/{good}") == values(records(50))
-    assert outcomes[trimmed].error == "DataLossError"
+    assert outcomes[trimmed].kind == "data_loss"
     assert f"topic '{trimmed}', 0: [0, 20) of batch 1" in str(outcomes[trimmed].message)
     assert pipeline.decision(trimmed) is None
 

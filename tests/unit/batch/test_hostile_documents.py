@@ -258,13 +258,17 @@ def test_a_document_with_damaged_bytes_is_our_own_error(scene: Scene, data: st.D
     ],
     ids=["lists", "text", "ranges", "objects", "digits"],
 )
-def test_ten_megabytes_are_refused_in_seconds_and_without_filling_the_memory(body: bytes) -> None:
+def test_ten_megabytes_are_refused_soon_and_without_filling_the_memory(body: bytes) -> None:
     """No stack overflows, nothing grows with more than the length, and the error is short."""
+    started = time.process_time()
+    json.loads(b"[" + b"[]," * 3_000_000 + b"[]]")
+    floor = time.process_time() - started
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(CorruptControlError) as refused:
         decode(Marker, body, "here")
     assert len(str(refused.value)) < 1_000
-    assert time.process_time() - started < 5
+    # What reading such a document takes at least, times a factor; both suffer alike from a machine that is busy.
+    assert time.process_time() - started < 20 * floor, floor
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600_000
 
 
