@@ -297,7 +297,8 @@ class AirflowServers(Startable):
         states: dict[str, str] = wait_until(ended, f"the backfill of DAG {dag_id}", timeout=timeout, interval=0.1)
 
         def closed() -> bool:
-            active = self.api("GET", "/backfills", dag_id=dag_id, active="true")["backfills"]
+            backfills = self.api("GET", "/backfills", dag_id=dag_id)["backfills"]
+            active = [backfill for backfill in backfills if backfill["completed_at"] is None]
             for backfill in active:
                 with contextlib.suppress(ApiError):
                     self.api("PUT", f"/backfills/{backfill['id']}/cancel")
