@@ -43,11 +43,11 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
     for topic, result in returned["topics"].items():
         offsets = NO_OFFSETS
         for batch in result["batches"]:
-            offsets |= Offsets.from_wire(batch["offsets"])
+            offsets |= Offsets.from_json(batch["offsets"])
         topics[topic] = {
             **{name: result[name] for name in ("status", "records", "objects", "size", "landed")},
             "batches": [batch["batch"] for batch in result["batches"]],
-            "offsets": offsets.to_wire(),
+            "offsets": offsets.to_json(),
             "skipped": result["skipped"],
         }
     return {

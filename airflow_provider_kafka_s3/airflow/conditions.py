@@ -47,7 +47,7 @@ class Condition(Protocol):
         """
         ...
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The keyword arguments it was made of; JSON, and nothing secret."""
         ...
 
@@ -76,7 +76,7 @@ class LagCondition:
     kafka_conn_id: str
     aws_conn_id: str | None
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """See :class:`Condition`."""
         return asdict(self) | {"topics": list(self.topics)}
 
@@ -126,7 +126,7 @@ class WindowCondition:
     isolation: Isolation
     kafka_conn_id: str
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """See :class:`Condition`."""
         return asdict(self) | {"topics": list(self.topics)}
 

@@ -352,7 +352,7 @@ def _partition_window(
     from airflow_provider_kafka_s3.layout.zones import load_zone
 
     by_time = partitioner if isinstance(partitioner, ByTime) else None
-    length = settings.partition_length or (by_time.duration if by_time is not None else None)
+    length = settings.partition_length or (timedelta(milliseconds=by_time.duration_ms) if by_time is not None else None)
     if length is None:
         raise ConfigurationError(
             f"nothing says how long the partition {partition.key or partition.date} of this run is: the partitioner "

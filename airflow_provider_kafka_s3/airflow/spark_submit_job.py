@@ -137,11 +137,7 @@ class SparkSubmitJob:
             conf |= spark_command.python_of_driver(conf, env)
             py_files = ",".join(filter(None, [py_files, str(package_zip(application.parent))]))
         packages = settings.packages or connector_packages(
-            command or target.spark_binary or "spark-submit",
-            spark_command.environment_of(env),
-            named=(settings.jars, settings.driver_class_path),
-            conf=conf,
-            properties_file=settings.properties_file,
+            command or target.spark_binary or "spark-submit", spark_command.environment_of(env), settings
         )
         if packages != settings.packages:
             self._log.info("neither jars nor packages name Spark's Kafka connector: packages=%r is used", packages)

@@ -75,13 +75,13 @@ def _topic(result: TopicResult) -> dict[str, Any]:
                 "objects": b.objects,
                 "records": b.records,
                 "size": b.size,
-                "offsets": b.offsets.to_wire(),
+                "offsets": b.offsets.to_json(),
             }
             for b in result.batches
         ],
         "landed": _counts(b for b in result.batches if b.landed),
         "shared": result.shared,
-        "skipped": result.skipped.to_wire(),
+        "skipped": result.skipped.to_json(),
         "verified": result.verified,
         "wrote": result.wrote,
         "verification": None if result.verification is None else _verification(result.verification),
@@ -139,7 +139,7 @@ def _verification(found: Verification) -> dict[str, Any]:
         "missing": list(found.missing),
         "restored": list(found.restored),
         "accepted": list(found.accepted),
-        "uncovered": found.uncovered.to_wire(),
+        "uncovered": found.uncovered.to_json(),
     }
 
 

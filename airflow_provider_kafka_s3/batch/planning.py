@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.exceptions import DataLossError
 
 __all__ = [
     "Claimable",
-    "Window",
+    "OffsetWindow",
     "claimable",
     "incremental_target",
     "interval_target",
@@ -24,7 +24,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Window:
+class OffsetWindow:
     """A window of time as offsets: per partition ``[start, end)``, empty where all records are older."""
 
     starts: Mapping[int, int]
@@ -60,7 +60,7 @@ def incremental_target(view: View, ends: Mapping[int, int]) -> Offsets:
     return (new | promised) - view.marker.covered
 
 
-def interval_target(view: View, window: Window) -> Offsets:
+def interval_target(view: View, window: OffsetWindow) -> Offsets:
     """The uncovered offsets of a window, and all offsets below it that no run has claimed.
 
     No later run would land the second part, so it would be left out.

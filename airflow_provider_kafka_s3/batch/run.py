@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward
 from airflow_provider_kafka_s3.batch.incarnation import refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.planning import (
     Claimable,
-    Window,
+    OffsetWindow,
     claimable,
     incremental_target,
     interval_target,
@@ -146,7 +146,7 @@ class TopicRun:
         partitions = self.source.describe(self.topic).partitions
         ends = self.source.ends(self.topic, partitions, self.request.isolation)
         refuse_shorter_log(self.source, self.topic, view.marker, ends)
-        window: Window | None = None
+        window: OffsetWindow | None = None
         if self.request.window is not None:
             window = window_of(
                 self.source,
@@ -223,7 +223,7 @@ class TopicRun:
             unsafe_single_writer=self.request.unsafe_single_writer,
         )
 
-    def _nothing_to_do(self, view: View, window: Window | None) -> TopicResult:
+    def _nothing_to_do(self, view: View, window: OffsetWindow | None) -> TopicResult:
         offsets = window.offsets() if window is not None else Offsets()
         if not offsets:
             return TopicResult(

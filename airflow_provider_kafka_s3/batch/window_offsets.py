@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from airflow_provider_kafka_s3.batch.planning import Window
+from airflow_provider_kafka_s3.batch.planning import OffsetWindow
 from airflow_provider_kafka_s3.batch.request import OnFutureTimestamp, RequestedWindow, RunRequest
 from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffset
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
@@ -97,7 +97,7 @@ def window_of(
     *,
     now_ms: int,
     on_future_timestamp: OnFutureTimestamp,
-) -> Window:
+) -> OffsetWindow:
     """Resolve a window to offsets, up to the last readable offset.
 
     Args:
@@ -115,7 +115,7 @@ def window_of(
     """
     if isinstance(window, Mapping):
         _refuse_offsets_outside(source, topic, window, ends)
-        return Window(
+        return OffsetWindow(
             starts={p: start for p, (start, _) in window.items()}, ends={p: e for p, (_, e) in window.items()}
         )
     start, end = window
@@ -126,7 +126,7 @@ def window_of(
     if hidden and on_future_timestamp == "fail":
         raise _hidden_end(topic, hidden)
     known = {p: found.offset for p, found in stops.items() if found is not None and p not in hidden}
-    return Window(starts=starts, ends={p: min(known.get(p, last), last) for p, last in ends.items()})
+    return OffsetWindow(starts=starts, ends={p: min(known.get(p, last), last) for p, last in ends.items()})
 
 
 def _first_of(source: Source, topic: str, at: int, ends: Mapping[int, int]) -> dict[int, int]:

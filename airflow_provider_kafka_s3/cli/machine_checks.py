@@ -103,7 +103,8 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
         jars: paths, separated by commas; None: it gets none.
     """
     from airflow_provider_kafka_s3.submit.connector import connector_packages
-    from airflow_provider_kafka_s3.submit.jars import jars_of_spark, local_jars, missing_jars, unreadable_jars
+    from airflow_provider_kafka_s3.submit.jars import jars_of_spark, local_jars, missing_beside, unreadable_jars
+    from airflow_provider_kafka_s3.submit.settings import SparkSettings
     from airflow_provider_kafka_s3.submit.spark_command import environment_of, find_spark_submit
 
     version = installed_versions().get("pyspark")
@@ -114,7 +115,7 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
         return
     command = find_spark_submit(local=True) or "spark-submit"
     if not jars:
-        fetched = connector_packages(command, environment_of({}), conf={})
+        fetched = connector_packages(command, environment_of({}), SparkSettings(conn_id=""))
         how = f"{fetched} is fetched by every job" if fetched else "this Spark or its settings may bring it"
         yield good("connector", f"{how}; not looked at. To check jars of the operator, name them by --jars")
         return
@@ -124,11 +125,7 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
         )
         return
     names = [path.name for path in local_jars(jars)[0]]
-    missing = missing_jars(jars)
-    if missing:
-        # As the operator judges: what Spark brings itself counts, and may not be known.
-        brought = jars_of_spark(command, environment_of({}))
-        missing = [] if brought is None else missing_jars(jars, brought)
+    missing = missing_beside(jars, jars_of_spark(command, environment_of({})))
     if missing:
         yield Finding(
             "connector",

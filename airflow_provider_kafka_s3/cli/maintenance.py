@@ -27,7 +27,7 @@ def abandon(access: Access) -> Answer:
     """Give an undecided batch up."""
     arguments, committer = access.arguments, access.committer()
     plan = require_plan(committer, arguments.batch)
-    data: dict[str, Any] = {"batch": plan.batch, "offsets": plan.claim.to_wire(), "dry_run": arguments.dry_run}
+    data: dict[str, Any] = {"batch": plan.batch, "offsets": plan.claim.to_json(), "dry_run": arguments.dry_run}
     if arguments.dry_run:
         decision = committer.log.read_manifest(plan.batch)
         state = "not decided" if decision is None else decision.status
@@ -73,10 +73,10 @@ def accept_loss(access: Access) -> Answer:
         offsets = parse_offsets(arguments.offsets)
         if arguments.dry_run:
             left = offsets - committer.log.view().marker.covered
-            return Answer({"offsets": left.to_wire(), "dry_run": True}, [f"would be recorded as lost: {left}"])
+            return Answer({"offsets": left.to_json(), "dry_run": True}, [f"would be recorded as lost: {left}"])
         lost = accept_gone(committer, offsets, **record)
         line = f"recorded as lost: {lost}" if lost else "these offsets are covered already; nothing was changed"
-        return Answer({"offsets": lost.to_wire(), "dry_run": False}, [line])
+        return Answer({"offsets": lost.to_json(), "dry_run": False}, [line])
     keys: dict[str, list[str]] = {}
     waiting: dict[str, list[str]] = {}
     lines = []
@@ -148,7 +148,7 @@ def recover(access: Access) -> Answer:
             for n, p in sorted(view.open_plans.items())
         ]
         return Answer(
-            {"open": [row[0] for row in rows], "owed": owed.to_wire(), "dry_run": True},
+            {"open": [row[0] for row in rows], "owed": owed.to_json(), "dry_run": True},
             [
                 f"{owed.count:,} offsets would be landed or completed: {owed}",
                 *(table(("batch", "state", "offsets", "planned by"), rows) if rows else ()),

@@ -51,9 +51,9 @@ def repair(access: Access) -> Answer:
         {
             "was": done.was,
             "written": done.written,
-            "covered": done.marker.covered.to_wire(),
-            "lost": done.marker.lost.to_wire(),
-            "debt": done.marker.debt.to_wire(),
+            "covered": done.marker.covered.to_json(),
+            "lost": done.marker.lost.to_json(),
+            "debt": done.marker.debt.to_json(),
             "open": {str(n): why for n, why in done.open.items()},
             "unsure": {str(gone.batch): list(gone.keys) for gone in done.ambiguous},
             "recorded": {str(gone.batch): list(gone.keys) for gone in done.recorded},

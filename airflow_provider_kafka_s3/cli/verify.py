@@ -62,7 +62,7 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
         "size": found.size,
         "restored": list(found.restored),
         "accepted": list(found.accepted),
-        "uncovered": found.uncovered.to_wire(),
+        "uncovered": found.uncovered.to_json(),
     }
     restored = f", {count(len(found.restored), 'object')} written again" if found.restored else ""
     accepted = f", {count(len(found.accepted), 'object')} accepted as lost" if found.accepted else ""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import zoneinfo
 from collections.abc import Mapping
-from datetime import timedelta
-from typing import Annotated, Any, Final, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, get_args
 
 from msgspec import Meta
 
@@ -13,6 +12,7 @@ from airflow_provider_kafka_s3.config.values import TAG, Value, make_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 __all__ = [
+    "DAY_MS",
     "ByPartition",
     "ByTime",
     "Daily",
@@ -23,12 +23,13 @@ __all__ = [
     "require_timezone",
 ]
 
-_DAY_MS: Final = 86_400_000
-_LONGEST: Final = 10_000 * 365 * _DAY_MS
+DAY_MS: Final = 86_400_000
+"""Milliseconds of a day without a change of its zone's UTC offset."""
+_LONGEST: Final = 10_000 * 365 * DAY_MS
 
 PathFormat = Annotated[str, Meta(min_length=1, examples=["'year'=YYYY/'month'=MM"])]
 Duration = Annotated[
-    int, Meta(ge=1, le=_LONGEST, description="milliseconds", extra={"why": f"a duration; a day has {_DAY_MS}"})
+    int, Meta(ge=1, le=_LONGEST, description="milliseconds", extra={"why": f"a duration; a day has {DAY_MS}"})
 ]
 
 
@@ -49,11 +50,6 @@ class ByTime(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         super().__post_init__()
         require_timezone(self.timezone)
 
-    @property
-    def duration(self) -> timedelta:
-        """How much time one path is about."""
-        raise NotImplementedError
-
 
 class Daily(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="daily"):
     """By the day of the record's timestamp: ``year=2026/month=01/day=02``.
@@ -62,10 +58,7 @@ class Daily(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
         timezone: IANA name of the zone whose days count.
     """
 
-    @property
-    def duration(self) -> timedelta:
-        """See :class:`ByTime`."""
-        return timedelta(days=1)
+    duration_ms: ClassVar[int] = DAY_MS
 
 
 class Hourly(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="hourly"):
@@ -75,10 +68,7 @@ class Hourly(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
         timezone: IANA name of the zone whose hours count.
     """
 
-    @property
-    def duration(self) -> timedelta:
-        """See :class:`ByTime`."""
-        return timedelta(hours=1)
+    duration_ms: ClassVar[int] = DAY_MS // 24
 
 
 class TimePattern(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="time"):
@@ -92,11 +82,6 @@ class TimePattern(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     path_format: PathFormat
     duration_ms: Duration
-
-    @property
-    def duration(self) -> timedelta:
-        """See :class:`ByTime`."""
-        return timedelta(milliseconds=self.duration_ms)
 
 
 Partitioner: TypeAlias = ByPartition | Daily | Hourly | TimePattern

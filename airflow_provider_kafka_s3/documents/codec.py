@@ -85,7 +85,7 @@ def digest(value: object) -> str:
 
 def builtins(value: object) -> Any:
     """Convert a struct to plain JSON values."""
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=_to_wire)
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_to_json)
 
 
 def write_stamp(attempt: str = "") -> dict[str, str]:
@@ -166,7 +166,7 @@ def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
     if envelope["sha256"] != checksum:
         raise corrupt(where, "its checksum does not match its content")
     try:
-        return msgspec.convert(body, kind, strict=True, str_keys=True, dec_hook=_from_wire), envelope
+        return msgspec.convert(body, kind, strict=True, str_keys=True, dec_hook=_from_json), envelope
     except (msgspec.ValidationError, ConfigurationError, ValueError, RecursionError) as e:
         # The checksum matches, so the document is unchanged. This version writes nothing that it cannot read.
         if isinstance(e, msgspec.ValidationError) and envelope["version"] not in (None, __version__):
@@ -228,13 +228,13 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return body
 
 
-def _to_wire(value: object) -> object:
+def _to_json(value: object) -> object:
     if isinstance(value, Offsets):
-        return value.to_wire()
+        return value.to_json()
     raise TypeError(f"{type(value).__name__} cannot be stored in a control document")
 
 
-def _from_wire(kind: type, value: object) -> object:
+def _from_json(kind: type, value: object) -> object:
     if kind is Offsets:
-        return Offsets.from_wire(value)
+        return Offsets.from_json(value)
     raise TypeError(f"{kind.__name__} cannot be stored in a control document")

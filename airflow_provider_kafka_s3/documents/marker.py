@@ -8,7 +8,7 @@ import msgspec
 
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH, MAX_PARTITION, Document
 from airflow_provider_kafka_s3.documents.manifest import Manifest
-from airflow_provider_kafka_s3.documents.offsets import Offsets, Ranges, coalesce, intersect, ranges_from_wire, subtract
+from airflow_provider_kafka_s3.documents.offsets import Offsets, Ranges, coalesce, intersect, parse_ranges, subtract
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
 
@@ -30,7 +30,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def __post_init__(self) -> None:
         for ranges in (self.covered, self.lost, self.debt):
-            ranges_from_wire(ranges)
+            parse_ranges(ranges)
         if subtract(self.lost, self.covered) or intersect(self.debt, self.covered):
             raise ValueError("lost offsets must be covered, and debt must not be")
 
@@ -82,7 +82,7 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ]
         if any(not 0 <= p <= MAX_PARTITION for mapping in by_partition for p in mapping):
             raise ValueError(f"Kafka partitions are numbers from 0 to {MAX_PARTITION}")
-        ranges_from_wire(self.resolved)
+        parse_ranges(self.resolved)
         # Readers iterate over the log by these numbers, so they have to be bounded.
         if self.resolved and not (self.resolved[0][0] >= 1 and self.resolved[-1][1] <= MAX_BATCH + 1):
             raise ValueError(f"batches are numbers from 1 to {MAX_BATCH}")

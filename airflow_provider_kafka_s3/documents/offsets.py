@@ -73,23 +73,23 @@ class Offsets:
                 self._ranges[partition] = joined
 
     @classmethod
-    def from_wire(cls, wire: object) -> Offsets:
-        """Parse ``{"0": [[100, 150]]}``; ValueError unless it has exactly the form that :meth:`to_wire` writes."""
-        if not isinstance(wire, dict):
-            raise ValueError(f"offsets are a mapping of partitions to ranges, not {type(wire).__name__}")
+    def from_json(cls, value: object) -> Offsets:
+        """Parse ``{"0": [[100, 150]]}``; ValueError unless it has exactly the form that :meth:`to_json` writes."""
+        if not isinstance(value, dict):
+            raise ValueError(f"offsets are a mapping of partitions to ranges, not {type(value).__name__}")
         ranges: dict[int, Ranges] = {}
-        for name, pairs in wire.items():
+        for name, pairs in value.items():
             # Ten digits are enough for Kafka's 32 bits, and Python refuses to convert thousands of digits.
             if not (isinstance(name, str) and len(name) <= 10 and name.isascii() and name.isdigit()) or (
                 str(int(name)) != name or int(name) >= 2**31
             ):
                 raise ValueError(f"{str(name)[:20]!r} is not a Kafka partition")
-            ranges[int(name)] = ranges_from_wire(pairs)
+            ranges[int(name)] = parse_ranges(pairs)
             if not ranges[int(name)]:
                 raise ValueError(f"partition {name} has no ranges; it should be left out")
         return cls(ranges)
 
-    def to_wire(self) -> dict[str, list[list[int]]]:
+    def to_json(self) -> dict[str, list[list[int]]]:
         """The JSON form: ``{"0": [[100, 150]]}``."""
         return {str(p): [list(r) for r in ranges] for p, ranges in self._ranges.items()}
 
@@ -161,7 +161,7 @@ class Offsets:
 NO_OFFSETS: Final = Offsets()
 
 
-def ranges_from_wire(pairs: object) -> Ranges:
+def parse_ranges(pairs: object) -> Ranges:
     """Parse ``[[0, 5], [7, 9]]``; ValueError unless sorted, disjoint, coalesced and not negative."""
     if not isinstance(pairs, list | tuple):
         raise ValueError(f"ranges are a list of [start, end] pairs, not {type(pairs).__name__}")

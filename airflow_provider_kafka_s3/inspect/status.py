@@ -137,7 +137,7 @@ class TopicStatus:
 
 
 def _batch_json(batch: BatchStatus) -> dict[str, Any]:
-    return {**vars(batch), "offsets": batch.offsets.to_wire()}
+    return {**vars(batch), "offsets": batch.offsets.to_json()}
 
 
 def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None = None) -> list[tuple[str, str]]:

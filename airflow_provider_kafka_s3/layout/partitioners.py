@@ -23,11 +23,12 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, Int64Array, int64_values
+from airflow_provider_kafka_s3.config.partitioners import DAY_MS
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.layout.patterns import DAY_MS, Pattern, compile_pattern
+from airflow_provider_kafka_s3.layout.patterns import Pattern, compile_pattern
 from airflow_provider_kafka_s3.layout.zones import load_zone
 
-__all__ = ["Codes", "KafkaPartitioner", "Partitioner", "TimePartitioner", "make_partitioner"]
+__all__ = ["Codes", "KafkaPartitioner", "RecordPartitioner", "TimePartitioner", "make_partitioner"]
 
 Codes: TypeAlias = npt.NDArray[np.intp]
 """Per record the index of its path."""
@@ -50,7 +51,7 @@ class _Piece(NamedTuple):
     width: int
 
 
-class Partitioner(Protocol):
+class RecordPartitioner(Protocol):
     """Maps records to encoded partitions, a batch at a time."""
 
     @property
@@ -67,7 +68,7 @@ class Partitioner(Protocol):
         ...
 
 
-def make_partitioner(layout: config.Layout) -> Partitioner:
+def make_partitioner(layout: config.Layout) -> RecordPartitioner:
     """The partitioner of a layout.
 
     Raises:
@@ -94,9 +95,7 @@ def make_partitioner(layout: config.Layout) -> Partitioner:
                 )
     pattern, name = compile_pattern(text), layout.on_bad_timestamp
     untimely = None if name == "fail" else pattern.without_time(name, separators=("/", delim))
-    return TimePartitioner(
-        pattern, load_zone(settings.timezone), duration_ms=settings.duration // _MS, untimely=untimely
-    )
+    return TimePartitioner(pattern, load_zone(settings.timezone), duration_ms=settings.duration_ms, untimely=untimely)
 
 
 class KafkaPartitioner:

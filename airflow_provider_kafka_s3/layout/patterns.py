@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
+from airflow_provider_kafka_s3.config.partitioners import DAY_MS
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
-__all__ = ["DAY_MS", "HOUR_MS", "Pattern", "compile_pattern"]
+__all__ = ["HOUR_MS", "Pattern", "compile_pattern"]
 
-DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -98,4 +98,4 @@ class KafkaLagSensor(PollingSensor):
     def _trigger(self, condition: Condition) -> PollingTrigger:
         from airflow_provider_kafka_s3.triggers.polling import KafkaLagTrigger
 
-        return KafkaLagTrigger(**condition.to_wire(), poke_interval=self.poke_interval)
+        return KafkaLagTrigger(**condition.to_json(), poke_interval=self.poke_interval)

@@ -108,4 +108,4 @@ class KafkaWindowClosedSensor(PollingSensor):
     def _trigger(self, condition: Condition) -> PollingTrigger:
         from airflow_provider_kafka_s3.triggers.polling import KafkaWindowClosedTrigger
 
-        return KafkaWindowClosedTrigger(**condition.to_wire(), poke_interval=self.poke_interval)
+        return KafkaWindowClosedTrigger(**condition.to_json(), poke_interval=self.poke_interval)

@@ -19,7 +19,7 @@ _SECRETS: Final = "(?i)secret|password|passwd|token|credential|access[._]?key|ja
 
 JOB_CONF: Final[Mapping[str, str]] = MappingProxyType(
     {
-        # Rows are small (see wire.py), so their number bounds the bytes of one batch in a Python worker. Spark's own
+        # Rows are small (see packing.py), so their number bounds the bytes of one batch in a Python worker. Spark's own
         # limit on bytes is off: a smaller one is measured after every record.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",

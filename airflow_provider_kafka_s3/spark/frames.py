@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.spark.wire import Wire
+from airflow_provider_kafka_s3.spark.packing import RecordPacking
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,13 +84,13 @@ def record_frame(
         options: of the Kafka source, per isolation level, without the offsets.
 
     Returns:
-        A frame with the columns of :class:`~airflow_provider_kafka_s3.spark.wire.Wire`.
+        A frame with the columns of :class:`~airflow_provider_kafka_s3.spark.packing.RecordPacking`.
 
     Raises:
-        ConfigurationError: an offset is too large for the wire.
+        ConfigurationError: an offset is too large to share a number with its partition.
     """
-    wire = Wire(plans)
-    return slice_frame(spark, plans, options, wire.pieces).selectExpr(*wire.columns)
+    packing = RecordPacking(plans)
+    return slice_frame(spark, plans, options, packing.pieces).selectExpr(*packing.columns)
 
 
 def slice_frame(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Action", "Count", "LocalAction", "Progress", "RemoteAction", "action_of", "is_remote", "progress_line"]
+__all__ = ["Count", "LocalAction", "Progress", "RemoteAction", "SparkAction", "action_of", "is_remote", "progress_line"]
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     live: bool
 
 
-class Action(Protocol):
+class SparkAction(Protocol):
     """One run of a data frame of rows."""
 
     @property
@@ -79,11 +79,11 @@ class LocalAction:
         self.written: Accumulator[int] | None = spark.sparkContext.accumulator(0)
 
     def rows(self, frame: DataFrame) -> list[Row]:
-        """See :class:`Action`."""
+        """See :class:`SparkAction`."""
         return [from_bytes(row.row) for row in frame.collect()]
 
     def count(self) -> Count:
-        """See :class:`Action`."""
+        """See :class:`SparkAction`."""
         assert self.written is not None
         slices = sum(stage.numCompleteTasks() for stage in _each(self._jvm.activeStages()))
         records = sum(map(self._records, _each(self._sql.executionsList())))
@@ -120,7 +120,7 @@ class RemoteAction:
         self._size = 0
 
     def rows(self, frame: DataFrame) -> list[Row]:
-        """See :class:`Action`."""
+        """See :class:`SparkAction`."""
         self._spark.registerProgressHandler(self._on_progress)
         rows: list[Row] = []
         try:
@@ -137,7 +137,7 @@ class RemoteAction:
         return rows
 
     def count(self) -> Count:
-        """See :class:`Action`."""
+        """See :class:`SparkAction`."""
         return Count(slices=self._ended, records=self._records, size=self._size, live=False)
 
     def _on_progress(self, *, stages: Any, **_: Any) -> None:
@@ -149,7 +149,7 @@ def is_remote(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
-def action_of(spark: SparkSession) -> Action:
+def action_of(spark: SparkSession) -> SparkAction:
     """An action of a session."""
     return RemoteAction(spark) if is_remote(spark) else LocalAction(spark)
 
@@ -163,7 +163,7 @@ class Progress:
         every: seconds between two log lines.
     """
 
-    def __init__(self, action: Action, plans: Sequence[Plan], *, every: float = _EVERY) -> None:
+    def __init__(self, action: SparkAction, plans: Sequence[Plan], *, every: float = _EVERY) -> None:
         self._action = action
         self._topics = ", ".join(plan.topic for plan in plans)
         self._slices = sum(len(plan.slices) for plan in plans)

@@ -24,8 +24,8 @@ from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import SparkJobError, SparkTimestampError, TerminalError
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.executor import python_of_worker
+from airflow_provider_kafka_s3.spark.packing import FAITHFUL_FROM, RecordPacking
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch
-from airflow_provider_kafka_s3.spark.wire import FAITHFUL_FROM, Wire
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
@@ -65,7 +65,7 @@ class SliceTask:
         written: Accumulator[int] | None = None,
     ) -> None:
         self._plans = tuple(plans)
-        self._wire = Wire(plans)
+        self._packing = RecordPacking(plans)
         self._bucket = bucket
         self._s3 = s3
         self._credentials = credentials
@@ -110,7 +110,7 @@ class SliceTask:
 
     def _find(self, batch: pa.RecordBatch) -> tuple[int, Slice]:
         """The slice of the task, determined by its first record: Spark gives a task no other identification."""
-        name, partition, offset = self._wire.place(batch)
+        name, partition, offset = self._packing.place(batch)
         topic = next((i for i, plan in enumerate(self._plans) if name in (None, plan.topic)), -1)
         if topic >= 0:
             slices = sorted((s for s in self._plans[topic].slices if s.partition == partition), key=lambda s: s.start)
@@ -122,7 +122,7 @@ class SliceTask:
     def _write(self, topic: int, slice_: Slice, batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
         plan = self._plans[topic]
         assert plan.layout is not None, "a reset has no slices"
-        records = self._wire.records(batches)
+        records = self._packing.records(batches)
         if isinstance(plan.layout.partitioner, ByTime):
             records = _faithful(records, plan.topic, slice_)
         store = DurableStore(S3Store(_client(self._s3, self._credentials), self._bucket), Retrier(self._retry))

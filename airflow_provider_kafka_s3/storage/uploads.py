@@ -26,7 +26,7 @@ from airflow_provider_kafka_s3.storage.port import Part
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["FinishedUpload", "Upload", "UploadPool"]
+__all__ = ["FinishedUpload", "ObjectUpload", "UploadPool"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class FinishedUpload:
     crc32: int
 
 
-class Upload:
+class ObjectUpload:
     """The upload of one object; only the thread that opened it may use it."""
 
     def __init__(self, pool: UploadPool, key: str, metadata: Mapping[str, str]) -> None:
@@ -212,14 +212,14 @@ class UploadPool:
         self.spool = _SpillFile(part_size, spill_dir)
         self._memory = memory
         self._held = 0
-        self._open: dict[int, Upload] = {}
-        self._all: list[Upload] = []
+        self._open: dict[int, ObjectUpload] = {}
+        self._all: list[ObjectUpload] = []
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="upload")
         self._room = threading.BoundedSemaphore(2 * threads)
         self._error: BaseException | None = None
         self._aborted = False
 
-    def open(self, key: str, metadata: Mapping[str, str] | None = None) -> Upload:
+    def open(self, key: str, metadata: Mapping[str, str] | None = None) -> ObjectUpload:
         """Begin an object. Nothing is sent until its first part is full, or it is sealed.
 
         Args:
@@ -227,7 +227,7 @@ class UploadPool:
             metadata: user metadata of the object.
         """
         self.check()
-        upload = Upload(self, key, dict(metadata or {}))
+        upload = ObjectUpload(self, key, dict(metadata or {}))
         self._open[id(upload)] = upload
         self._all.append(upload)
         return upload
@@ -295,7 +295,7 @@ class UploadPool:
             if self._held <= self._memory // 2:
                 return
 
-    def forget(self, upload: Upload) -> None:
+    def forget(self, upload: ObjectUpload) -> None:
         """Remove an upload that has no bytes in memory any more. Called by uploads."""
         self._open.pop(id(upload), None)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.submit import spark_command
 from airflow_provider_kafka_s3.submit.jars import require_jars
-from airflow_provider_kafka_s3.submit.versions import connector_flaw, installed_versions, pyspark_flaw, require
+from airflow_provider_kafka_s3.submit.versions import connector_flaw, installed_versions, pyspark_flaw, raise_flaw
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.submit.settings import SparkSettings
@@ -37,16 +37,8 @@ def require_spark(settings: SparkSettings, target: SparkTarget) -> None:
                     f"Airflow worker; remove it"
                 )
     _require_versions(settings, target)
-    jars = settings.jars or settings.conf.get("spark.jars")
-    if jars and target.connect_url is None:
-        other_conf = (settings.conf.get("spark.jars.packages"), settings.conf.get("spark.driver.extraClassPath"))
-        require_jars(
-            jars,
-            more=any((settings.packages, settings.driver_class_path, settings.properties_file, *other_conf)),
-            command=settings.spark_binary or target.spark_binary,
-            local=target.is_local,
-            env=settings.env,
-        )
+    if settings.jars_by("jars") and target.connect_url is None:
+        require_jars(settings, command=settings.spark_binary or target.spark_binary, local=target.is_local)
 
 
 def _require_versions(settings: SparkSettings, target: SparkTarget) -> None:
@@ -64,13 +56,7 @@ def _require_versions(settings: SparkSettings, target: SparkTarget) -> None:
         if home is None or pyspark_home is None or home.resolve() != pyspark_home.resolve():
             return
     versions = installed_versions()
-    require(pyspark_flaw(versions))
+    raise_flaw(pyspark_flaw(versions))
     if submitted and "pyspark" in versions:
-        packages, jars = (
-            [text for text in given if text]
-            for given in (
-                (settings.packages, settings.conf.get("spark.jars.packages")),
-                (settings.jars, settings.conf.get("spark.jars")),
-            )
-        )
-        require(connector_flaw(versions["pyspark"], packages=packages, jars=jars))
+        flaw = connector_flaw(versions["pyspark"], packages=settings.jars_by("packages"), jars=settings.jars_by("jars"))
+        raise_flaw(flaw)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["SparkSettings"]
+__all__ = ["JAR_SETTINGS", "SparkSettings"]
+
+JAR_SETTINGS: Final[Mapping[str, str]] = {
+    "jars": "spark.jars",
+    "packages": "spark.jars.packages",
+    "driver_class_path": "spark.driver.extraClassPath",
+}
+"""The parameters by which jars are added to a job, and their settings in Spark's configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,3 +45,8 @@ class SparkSettings:
     driver_class_path: str | None = None
     properties_file: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def jars_by(self, parameter: str) -> list[str]:
+        """The values of a parameter of :data:`JAR_SETTINGS` and of its setting, as far as they are given."""
+        values = (getattr(self, parameter), self.conf.get(JAR_SETTINGS[parameter]))
+        return [value for value in values if value]

@@ -19,8 +19,8 @@ __all__ = [
     "connector_flaw",
     "installed_versions",
     "pyspark_flaw",
+    "raise_flaw",
     "reinstall",
-    "require",
 ]
 
 TESTED: Final = ("4.0.0", "4.2.0")
@@ -60,7 +60,7 @@ def installed_versions() -> dict[str, str]:
     return versions
 
 
-def require(flaw: Flaw | None) -> None:
+def raise_flaw(flaw: Flaw | None) -> None:
     """Raise a flaw, if there is one.
 
     Raises:

@@ -37,7 +37,7 @@ class PollingTrigger(BaseTrigger):
         """What Airflow stores: names and numbers; connections are looked up in the triggerer."""
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {
-            **self.condition.to_wire(),
+            **self.condition.to_json(),
             "poke_interval": self.poke_interval,
         }
 

@@ -28,7 +28,7 @@ from airflow_provider_kafka_s3.config import (
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.spark.frames import record_frame
-from airflow_provider_kafka_s3.spark.wire import PIECE_BYTES, Wire
+from airflow_provider_kafka_s3.spark.packing import PIECE_BYTES, RecordPacking
 from dev.flights import flights, load
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
@@ -104,12 +104,12 @@ def test_every_task_sees_exactly_one_slice(
         kafka_broker.produce(topic, records(600, partitions=partitions))
         plans.append(pipeline.plan(topic, "run"))
 
-    wire = Wire(plans)
+    packing = RecordPacking(plans)
 
     def seen(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         rows: list[tuple[str | None, int, int]] = []
         for batch in batches:
-            rows += [wire.place(batch.slice(row)) for row in range(batch.num_rows)]
+            rows += [packing.place(batch.slice(row)) for row in range(batch.num_rows)]
         name, partition, first = rows[0]
         exact = rows == [(name, partition, first + i) for i in range(len(rows))]
         yield pa.RecordBatch.from_pydict(

@@ -63,9 +63,9 @@ def test_offsets_behave_like_sets_of_partition_and_offset(a: Offsets, b: Offsets
 
 @settings(deadline=None)
 @given(sets)
-def test_the_wire_form_and_the_pickle_bring_the_same_offsets_back(offsets: Offsets) -> None:
+def test_the_json_form_and_the_pickle_bring_the_same_offsets_back(offsets: Offsets) -> None:
     """Documents and Spark's closures carry them unchanged."""
-    assert Offsets.from_wire(offsets.to_wire()) == offsets
+    assert Offsets.from_json(offsets.to_json()) == offsets
     assert pickle.loads(pickle.dumps(offsets)) == offsets
 
 
@@ -78,7 +78,7 @@ def test_the_end_is_one_past_the_highest_offset(offsets: Offsets) -> None:
 
 
 @pytest.mark.parametrize(
-    "wire",
+    "value",
     [
         None,
         [],
@@ -104,10 +104,10 @@ def test_the_end_is_one_past_the_highest_offset(offsets: Offsets) -> None:
         {"0": 1},
     ],
 )
-def test_a_malformed_wire_form_is_refused(wire: object) -> None:
+def test_a_malformed_json_form_is_refused(value: object) -> None:
     """Unsorted, overlapping, touching, empty, negative or mistyped ranges are refused."""
     with pytest.raises(ValueError, match=r"range|pair|partition|come after"):
-        Offsets.from_wire(wire)
+        Offsets.from_json(value)
 
 
 def test_people_can_read_offsets() -> None:

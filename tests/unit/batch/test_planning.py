@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.planning import (
-    Window,
+    OffsetWindow,
     claimable,
     incremental_target,
     interval_target,
@@ -102,30 +102,30 @@ def test_a_log_that_is_shorter_than_the_coverage_gives_no_target() -> None:
 
 def test_an_interval_above_the_coverage_closes_the_gap_below_it() -> None:
     """Offsets in between are landed with the window: no later run would land them."""
-    window = Window(starts={0: 15}, ends={0: 20})
+    window = OffsetWindow(starts={0: 15}, ends={0: 20})
     assert interval_target(view(covered=offsets((0, 10))), window) == offsets((10, 20))
 
 
 def test_an_interval_below_the_coverage_is_cut_to_its_gaps() -> None:
     """A backfill lands only the missing offsets of its window."""
-    window = Window(starts={0: 2}, ends={0: 12})
+    window = OffsetWindow(starts={0: 2}, ends={0: 12})
     assert interval_target(view(covered=offsets((0, 4), (6, 30))), window) == offsets((4, 6))
 
 
 def test_the_first_interval_begins_where_the_marker_does() -> None:
     """Or at its window, if that is older: nothing is left out between the two."""
-    window = Window(starts={0: 15, 1: 15}, ends={0: 20, 1: 20})
+    window = OffsetWindow(starts={0: 15, 1: 15}, ends={0: 20, 1: 20})
     assert interval_target(view(start={0: 7, 1: 18}), window) == Offsets({0: [(7, 20)], 1: [(15, 20)]})
 
 
 def test_an_interval_takes_all_of_a_partition_that_was_added() -> None:
     """The start does not name it, so it begins at 0."""
-    assert interval_target(view(start={1: 5}), Window(starts={0: 15}, ends={0: 20})) == offsets((0, 20))
+    assert interval_target(view(start={1: 5}), OffsetWindow(starts={0: 15}, ends={0: 20})) == offsets((0, 20))
 
 
 def test_an_interval_without_records_lands_only_what_lies_below_it() -> None:
     """All records are older: nothing, or the offsets between the coverage and the end of the log."""
-    window = Window(starts={0: 20}, ends={0: 20})
+    window = OffsetWindow(starts={0: 20}, ends={0: 20})
     assert interval_target(view(start={0: 20}), window) == NO_OFFSETS
     assert interval_target(view(covered=offsets((0, 15))), window) == offsets((15, 20))
 

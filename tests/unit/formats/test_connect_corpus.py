@@ -113,7 +113,7 @@ def layout_of(settings: dict[str, str]) -> config.Layout:
     )
 
 
-def wire(value: Any) -> bytes | None:
+def sent(value: Any) -> bytes | None:
     """A value of the corpus as it was in Kafka."""
     if isinstance(value, dict):
         return base64.b64decode(value["base64"])
@@ -126,7 +126,7 @@ def records_of(case: dict[str, Any], make_batch: Any) -> dict[int, pa.RecordBatc
     for index, (partition, timestamp, _key, value, *_headers) in enumerate(case["records"]):
         of_partition = rows.setdefault(partition, [])
         offset = case["offsets"][index] if "offsets" in case else len(of_partition)
-        of_partition.append((offset, timestamp, wire(value)))
+        of_partition.append((offset, timestamp, sent(value)))
     return {
         p: make_batch([v for _, _, v in r], offsets=[o for o, _, _ in r], timestamps=[t for _, t, _ in r])
         for p, r in rows.items()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.layout.keys import data_key
-from airflow_provider_kafka_s3.layout.partitioners import Partitioner, make_partitioner
+from airflow_provider_kafka_s3.layout.partitioners import RecordPartitioner, make_partitioner
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
 from airflow_provider_kafka_s3.layout.zones import load_zone
 
@@ -39,7 +39,7 @@ ZONES = [
 
 def partitioner(
     kind: Any = "hourly", timezone: str = "UTC", delim: str = "/", on_bad: str = "fail", **more: Any
-) -> Partitioner:
+) -> RecordPartitioner:
     """A partitioner of these settings; ``partition`` has no time zone."""
     zone = {} if kind == "partition" else {"timezone": timezone}
     return make_partitioner(
@@ -60,7 +60,7 @@ def batch(times: list[int], first: int = 0) -> pa.RecordBatch:
     )
 
 
-def paths(of: Partitioner, times: list[int]) -> list[str]:
+def paths(of: RecordPartitioner, times: list[int]) -> list[str]:
     """The encoded partition of each record."""
     codes, distinct = of.encode(batch(times), topic="flights", partition=3)
     assert len(distinct) == len(set(distinct))

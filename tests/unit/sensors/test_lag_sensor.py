@@ -132,7 +132,7 @@ def test_what_is_missing_ends_the_wait_for_good(
     with pytest.raises(AirflowSkipException, match=message):
         sensor(deferrable=True, soft_fail=True, **parameters).execute({})
     condition = sensor(**parameters)._condition({})
-    event = asyncio.run(first_event(KafkaLagTrigger(**condition.to_wire(), poke_interval=0)))
+    event = asyncio.run(first_event(KafkaLagTrigger(**condition.to_json(), poke_interval=0)))
     assert (event["status"], event["kind"], event["terminal"]) == ("error", kind, True)
     with pytest.raises(AirflowFailException, match=message):
         sensor().execute_complete({}, event)
@@ -149,7 +149,7 @@ def test_the_way_out_is_logged_in_lines_of_its_own(
     """In the worker, and when it goes on after the triggerer; in red only if the task is to fail."""
     monkeypatch.setattr(KafkaLagSensor, "log", logging.getLogger("task"))
     waiting = sensor(kafka_conn_id="kafka_nowhere", deferrable=True, **forgiving)
-    event = asyncio.run(first_event(KafkaLagTrigger(**waiting._condition({}).to_wire(), poke_interval=0)))
+    event = asyncio.run(first_event(KafkaLagTrigger(**waiting._condition({}).to_json(), poke_interval=0)))
     for fail in (lambda: waiting.execute({}), lambda: waiting.execute_complete({}, event)):
         caplog.clear()
         with pytest.raises((AirflowFailException, AirflowSkipException)):
@@ -170,7 +170,7 @@ def test_a_broker_that_does_not_answer_is_tried_again_by_airflow(
         raise KafkaUnavailableError("no answer")
 
     monkeypatch.setattr(topics.kafka, "describe", silent)
-    event = asyncio.run(first_event(KafkaLagTrigger(**sensor()._condition({}).to_wire(), poke_interval=0)))
+    event = asyncio.run(first_event(KafkaLagTrigger(**sensor()._condition({}).to_json(), poke_interval=0)))
     for fail in (lambda: sensor().execute({}), lambda: sensor().execute_complete({}, event)):
         with pytest.raises(AirflowException, match="no answer") as failed:
             fail()

@@ -1,4 +1,4 @@
-"""The S3 store over HTTP: faults on the wire, settings, and what a client is made of."""
+"""The S3 store over HTTP: faults on the way, settings, and what a client is made of."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Switch:
         return self.fault(self.app, environ, start_response)
 
 
-class Wire:
+class FaultyStore:
     """A server with a switch, and its address."""
 
     def __init__(self) -> None:
@@ -74,18 +74,18 @@ class Wire:
 
 
 @pytest.fixture(scope="module")
-def shared_wire() -> Iterator[Wire]:
+def shared_server() -> Iterator[FaultyStore]:
     """One server for the module."""
-    wire = Wire()
-    yield wire
-    wire.server.stop()
+    faulty = FaultyStore()
+    yield faulty
+    faulty.server.stop()
 
 
 @pytest.fixture
-def wire(shared_wire: Wire) -> Iterator[Wire]:
+def faulty(shared_server: FaultyStore) -> Iterator[FaultyStore]:
     """The server, without a fault."""
-    yield shared_wire
-    shared_wire.switch.fault = None
+    yield shared_server
+    shared_server.switch.fault = None
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def durable(store: S3Store, **how: Any) -> DurableStore:
     return DurableStore(store, Retrier(**how))
 
 
-def test_five_seconds_of_503_pass_with_the_defaults(wire: Wire, key: str) -> None:
+def test_five_seconds_of_503_pass_with_the_defaults(faulty: FaultyStore, key: str) -> None:
     """A store that throttles all requests for five seconds delays a write; nothing is lost."""
     now, seen = 0.0, list[RetryDetails]()
 
@@ -128,18 +128,18 @@ def test_five_seconds_of_503_pass_with_the_defaults(wire: Wire, key: str) -> Non
             return answering("503 Slow Down")(app, environ, start_response)
         return app(environ, start_response)
 
-    wire.switch.fault = fault
-    safe = durable(wire.store(), sleep=pass_time, monotonic=lambda: now, on_retry=seen.append)
+    faulty.switch.fault = fault
+    safe = durable(faulty.store(), sleep=pass_time, monotonic=lambda: now, on_retry=seen.append)
     assert safe.create(key, b"body") == b"body"
     assert seen
     assert all(details.throttled for details in seen)
     assert safe.get(key).body == b"body"  # type: ignore[union-attr]
 
 
-def test_each_request_is_sent_once(wire: Wire, key: str) -> None:
+def test_each_request_is_sent_once(faulty: FaultyStore, key: str) -> None:
     """Only the package's retry loop repeats requests, not botocore."""
-    wire.switch.fault = answering("500 Internal Server Error")
-    store = wire.store()
+    faulty.switch.fault = answering("500 Internal Server Error")
+    store = faulty.store()
     calls: list[Callable[[], object]] = [
         lambda: store.put_new(key, b"x"),
         lambda: store.put_if_match(key, b"x", etag='"e"'),
@@ -154,37 +154,37 @@ def test_each_request_is_sent_once(wire: Wire, key: str) -> None:
         lambda: list(store.pending_uploads(key)),
     ]
     for call in calls:
-        wire.switch.seen.clear()
+        faulty.switch.seen.clear()
         with pytest.raises(UnknownOutcomeError):
             call()
-        assert len(wire.switch.seen) == 1
+        assert len(faulty.switch.seen) == 1
 
 
-def test_retry_after_of_the_response_is_kept(wire: Wire, key: str) -> None:
+def test_retry_after_of_the_response_is_kept(faulty: FaultyStore, key: str) -> None:
     """The retry loop gets the store's value."""
-    wire.switch.fault = answering("503 Slow Down", Retry_After="17")
+    faulty.switch.fault = answering("503 Slow Down", Retry_After="17")
     with pytest.raises(ThrottledError) as caught:
-        wire.store().head(key)
+        faulty.store().head(key)
     assert caught.value.retry_after == 17.0
 
 
-def test_lost_response_is_unknown_and_the_write_stays(wire: Wire, key: str) -> None:
+def test_lost_response_is_unknown_and_the_write_stays(faulty: FaultyStore, key: str) -> None:
     """The write was applied although its response was lost; a read shows it."""
-    store = wire.store()
-    wire.switch.fault = response_lost
+    store = faulty.store()
+    faulty.switch.fault = response_lost
     with pytest.raises(UnknownOutcomeError):
         store.put_new(key, b"ours")
-    wire.switch.fault = None
+    faulty.switch.fault = None
     assert durable(store).create(key, b"ours") == b"ours"
 
 
-def test_200_with_an_error_inside_is_unknown(wire: Wire, key: str) -> None:
+def test_200_with_an_error_inside_is_unknown(faulty: FaultyStore, key: str) -> None:
     """Complete may begin with 200 and end with an error; then the outcome is unknown."""
-    store = wire.store()
+    store = faulty.store()
     upload_id = store.create_upload(key)
     part = store.upload_part(key, upload_id, 1, b"x")
     body = b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>try again</Message></Error>"
-    wire.switch.fault = answering("200 OK", body, Content_Type="application/xml")
+    faulty.switch.fault = answering("200 OK", body, Content_Type="application/xml")
     assert durable(store).complete(key, upload_id, [part]) is CompleteResult.UNKNOWN
 
 
@@ -204,25 +204,25 @@ def without_conditions(
 
 
 def test_complete_goes_without_a_condition_where_the_store_has_none(
-    wire: Wire, key: str, caplog: pytest.LogCaptureFixture
+    faulty: FaultyStore, key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If the store does not implement the condition of Complete, it is left out of all requests, with one warning."""
-    wire.switch.fault = without_conditions
-    store = wire.store()
+    faulty.switch.fault = without_conditions
+    store = faulty.store()
     for n in range(2):
         upload_id = store.create_upload(f"{key}/{n}")
         part = store.upload_part(f"{key}/{n}", upload_id, 1, b"body")
-        wire.switch.seen.clear()
+        faulty.switch.seen.clear()
         assert durable(store).complete(f"{key}/{n}", upload_id, [part]) is CompleteResult.DONE
-        assert wire.switch.seen == ["POST"] * (2 - n)
+        assert faulty.switch.seen == ["POST"] * (2 - n)
         assert store.get(f"{key}/{n}").body == b"body"  # type: ignore[union-attr]
     assert caplog.text.count("does not implement If-None-Match on Complete") == 1
 
 
-def test_conditions_of_puts_are_never_left_out(wire: Wire, key: str) -> None:
+def test_conditions_of_puts_are_never_left_out(faulty: FaultyStore, key: str) -> None:
     """Without create-only PUTs runs could lose records, so a store that has none is refused, whatever Complete does."""
-    wire.switch.fault = without_conditions
-    store = wire.store()
+    faulty.switch.fault = without_conditions
+    store = faulty.store()
     upload_id = store.create_upload(key)
     store.complete_upload(key, upload_id, [store.upload_part(key, upload_id, 1, b"body")])
     with pytest.raises(UnsupportedStoreError):
@@ -230,17 +230,17 @@ def test_conditions_of_puts_are_never_left_out(wire: Wire, key: str) -> None:
     assert store.get(key).body == b"body"  # type: ignore[union-attr]
 
 
-def test_store_without_complete_is_refused(wire: Wire, key: str) -> None:
+def test_store_without_complete_is_refused(faulty: FaultyStore, key: str) -> None:
     """If the store does not implement the request itself, it is sent once more, and not again."""
-    store = wire.store()
-    wire.switch.fault = NOT_IMPLEMENTED
-    wire.switch.seen.clear()
+    store = faulty.store()
+    faulty.switch.fault = NOT_IMPLEMENTED
+    faulty.switch.seen.clear()
     with pytest.raises(UnsupportedStoreError):
         store.complete_upload(key, "u", [])
-    assert wire.switch.seen == ["POST"] * 2
+    assert faulty.switch.seen == ["POST"] * 2
 
 
-def test_requests_wait_for_a_free_connection(wire: Wire, key: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_wait_for_a_free_connection(faulty: FaultyStore, key: str, caplog: pytest.LogCaptureFixture) -> None:
     """The client opens no more than it keeps, so none is discarded with a warning; every request gets a response."""
     lock, under_way, most = threading.Lock(), 0, 0
 
@@ -255,15 +255,15 @@ def test_requests_wait_for_a_free_connection(wire: Wire, key: str, caplog: pytes
             with lock:
                 under_way -= 1
 
-    wire.switch.fault = counting
-    store = wire.store(max_connections=2)
+    faulty.switch.fault = counting
+    store = faulty.store(max_connections=2)
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(store.get, [key] * 40)) == [None] * 40
     assert most <= 2
     assert caplog.messages == []
 
 
-def test_names_of_metadata_are_lower_case_whatever_the_response(wire: Wire, key: str) -> None:
+def test_names_of_metadata_are_lower_case_whatever_the_response(faulty: FaultyStore, key: str) -> None:
     """A store or proxy that changes the case of header names does not make objects look foreign."""
 
     def canonicalising(
@@ -274,17 +274,17 @@ def test_names_of_metadata_are_lower_case_whatever_the_response(wire: Wire, key:
 
         return app(environ, titled)
 
-    wire.switch.fault = canonicalising
-    store = wire.store()
+    faulty.switch.fault = canonicalising
+    store = faulty.store()
     store.put_new(key, b"body", metadata={"kafka-s3-batch": "Seven"})
     results = [store.head(key), store.get(key), store.get(key, start=1, end=2), store.get(key, start=9)]
     assert [result and result.metadata for result in results] == [{"kafka-s3-batch": "Seven"}] * 4
 
 
 @pytest.mark.parametrize("ranged", [False, True])
-def test_truncated_response_is_not_taken_for_the_object(wire: Wire, key: str, ranged: bool) -> None:
+def test_truncated_response_is_not_taken_for_the_object(faulty: FaultyStore, key: str, ranged: bool) -> None:
     """A GET that ends early is an error, never a shorter object."""
-    store = wire.store()
+    store = faulty.store()
     store.put_new(key, b"0123456789")
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -293,42 +293,42 @@ def test_truncated_response_is_not_taken_for_the_object(wire: Wire, key: str, ra
 
         return [b"".join(app(environ, closing))[:5]]  # type: ignore[arg-type]
 
-    wire.switch.fault = fault
+    faulty.switch.fault = fault
     with pytest.raises(UnknownOutcomeError):
         store.get(key, start=0 if ranged else None, end=9 if ranged else None)
 
 
-def test_corrupt_response_is_not_taken_for_the_object(wire: Wire, key: str) -> None:
+def test_corrupt_response_is_not_taken_for_the_object(faulty: FaultyStore, key: str) -> None:
     """If the store has a checksum, a flipped byte of a GET is detected."""
-    store = wire.store()
+    store = faulty.store()
     store.put_new(key, b"0123456789")
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         return [b"".join(app(environ, start_response)).replace(b"5", b"6")]
 
-    wire.switch.fault = fault
+    faulty.switch.fault = fault
     with pytest.raises(TransientError, match="corrupted in transit"):
         store.get(key)
 
 
-def test_corrupt_body_is_refused_by_the_store(wire: Wire, key: str) -> None:
+def test_corrupt_body_is_refused_by_the_store(faulty: FaultyStore, key: str) -> None:
     """The store verifies the checksum of a body; a repetition may succeed."""
-    store = wire.store()
+    store = faulty.store()
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         environ["wsgi.input"].getbuffer()[0] ^= 1
         return app(environ, start_response)
 
     upload_id = store.create_upload(key)
-    wire.switch.fault = fault
+    faulty.switch.fault = fault
     for call in (lambda: store.put_new(key, b"body"), lambda: store.upload_part(key, upload_id, 1, b"body")):
         with pytest.raises(TransientError, match="BadDigest"):
             call()
-    wire.switch.fault = None
+    faulty.switch.fault = None
     assert store.head(key) is None
 
 
-def test_request_that_hangs_is_unknown_and_may_be_applied_later(wire: Wire, key: str) -> None:
+def test_request_that_hangs_is_unknown_and_may_be_applied_later(faulty: FaultyStore, key: str) -> None:
     """After a read timeout the write may still be applied: a delayed request, released later."""
     held, applied = threading.Event(), threading.Event()
 
@@ -338,17 +338,17 @@ def test_request_that_hangs_is_unknown_and_may_be_applied_later(wire: Wire, key:
         applied.set()
         return response
 
-    wire.switch.fault = fault
+    faulty.switch.fault = fault
     with pytest.raises(UnknownOutcomeError, match="ReadTimeoutError"):
-        wire.store(read_timeout=0.2).put_new(key, b"late")
-    wire.switch.fault = None
-    assert wire.store().head(key) is None
+        faulty.store(read_timeout=0.2).put_new(key, b"late")
+    faulty.switch.fault = None
+    assert faulty.store().head(key) is None
     held.set()
     assert applied.wait(30)
-    assert wire.store().get(key).body == b"late"  # type: ignore[union-attr]
+    assert faulty.store().get(key).body == b"late"  # type: ignore[union-attr]
 
 
-def test_bodies_are_sent_unsigned_with_their_crc32(wire: Wire, key: str) -> None:
+def test_bodies_are_sent_unsigned_with_their_crc32(faulty: FaultyStore, key: str) -> None:
     """Hashing bodies for the signature would need three times the CPU time; their CRC32 is sent instead."""
     seen: list[tuple[str, str]] = []
 
@@ -356,9 +356,9 @@ def test_bodies_are_sent_unsigned_with_their_crc32(wire: Wire, key: str) -> None
         seen.append((environ["HTTP_X_AMZ_CONTENT_SHA256"], environ.get("HTTP_X_AMZ_CHECKSUM_CRC32", "")))
         return app(environ, start_response)
 
-    store = wire.store()
+    store = faulty.store()
     upload_id = store.create_upload(key)
-    wire.switch.fault = fault
+    faulty.switch.fault = fault
     store.put_new(key, b"abc")
     store.upload_part(key, upload_id, 1, b"abc")
     assert seen == [("UNSIGNED-PAYLOAD", "NSRBwg==")] * 2
@@ -393,9 +393,9 @@ def test_certificates_are_checked_against_the_bundle(tmp_path: Path, key: str, m
         assert store().get(key).body == b"secret"  # type: ignore[union-attr]
 
 
-def test_missing_bucket_is_named(wire: Wire, key: str) -> None:
+def test_missing_bucket_is_named(faulty: FaultyStore, key: str) -> None:
     """Every request but HEAD, whose response has no body, distinguishes a missing bucket from a missing key."""
-    store = wire.store("no-such-bucket")
+    store = faulty.store("no-such-bucket")
     calls: list[Callable[[], object]] = [
         lambda: store.get(key),
         lambda: store.get(key, start=1),
@@ -439,33 +439,33 @@ def two_uploads_a_page(
 
 
 @pytest.mark.parametrize("names", ["abcde", "abbbbbc", "bbbb", "ab"])
-def test_all_pages_of_pending_uploads_are_read(wire: Wire, key: str, names: str) -> None:
+def test_all_pages_of_pending_uploads_are_read(faulty: FaultyStore, key: str, names: str) -> None:
     """Also where a page ends between two uploads of one key."""
-    store = wire.store()
+    store = faulty.store()
     begun = sorted((f"{key}/{name}", store.create_upload(f"{key}/{name}")) for name in names)
-    wire.switch.fault = two_uploads_a_page
-    wire.switch.seen.clear()
+    faulty.switch.fault = two_uploads_a_page
+    faulty.switch.seen.clear()
     assert [(entry.key, entry.upload_id) for entry in store.pending_uploads(f"{key}/")] == begun
-    assert len(wire.switch.seen) == -(-len(names) // 2)
+    assert len(faulty.switch.seen) == -(-len(names) // 2)
 
 
-def test_no_credentials_is_access_denied(monkeypatch: pytest.MonkeyPatch, wire: Wire, key: str) -> None:
+def test_no_credentials_is_access_denied(monkeypatch: pytest.MonkeyPatch, faulty: FaultyStore, key: str) -> None:
     """Without any credentials the error contains how to configure them."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    settings = S3Settings(endpoint_url=wire.server.endpoint, region="us-east-1")
+    settings = S3Settings(endpoint_url=faulty.server.endpoint, region="us-east-1")
     with pytest.raises(AccessDeniedError, match="credentials"):
         S3Store(make_client(settings), BUCKET).get(key)
 
 
-def test_credentials_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, wire: Wire, key: str) -> None:
+def test_credentials_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, faulty: FaultyStore, key: str) -> None:
     """Executors use boto3's own chain."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any-secret")
-    settings = S3Settings(endpoint_url=wire.server.endpoint, region="us-east-1")
+    settings = S3Settings(endpoint_url=faulty.server.endpoint, region="us-east-1")
     assert S3Store(make_client(settings), BUCKET).get(key) is None
 
 

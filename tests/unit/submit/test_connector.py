@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from airflow_provider_kafka_s3.submit.connector import connector_packages
+from airflow_provider_kafka_s3.submit.settings import SparkSettings
 from airflow_provider_kafka_s3.submit.spark_command import find_spark_submit
 from airflow_provider_kafka_s3.submit.versions import installed_versions
 
@@ -33,16 +35,19 @@ def add_jars(folder: Path, *names: str) -> Path:
     return folder
 
 
-def packages(home: Path, environment: dict[str, str] | None = None, **said: Any) -> str | None:
-    """For a job of that Spark."""
-    return connector_packages(str(home / "bin" / "spark-submit"), environment or {}, **{"conf": {}, **said})
+JOB: Final = SparkSettings(conn_id="spark_default")
+
+
+def packages(home: Path, environment: dict[str, str] | None = None, **given: Any) -> str | None:
+    """For a job of that Spark with some settings."""
+    return connector_packages(str(home / "bin" / "spark-submit"), environment or {}, replace(JOB, **given))
 
 
 def test_the_connector_is_of_the_version_of_the_spark_that_is_started(home: Path) -> None:
     """By the command, or by ``SPARK_HOME``, which Spark's scripts use; without a vendor's suffix."""
     assert packages(home) == PACKAGE
-    assert connector_packages("spark-submit", {"SPARK_HOME": str(home), "PATH": ""}, conf={}) == PACKAGE
-    assert connector_packages("spark-submit", {"PATH": str(home / "bin")}, conf={}) == PACKAGE
+    assert connector_packages("spark-submit", {"SPARK_HOME": str(home), "PATH": ""}, JOB) == PACKAGE
+    assert connector_packages("spark-submit", {"PATH": str(home / "bin")}, JOB) == PACKAGE
     (home / "jars" / "spark-core_2.13-4.1.2.jar").rename(home / "jars" / "spark-core_2.12-3.5.6-vendor-1.jar")
     assert packages(home) == "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.6"
 
@@ -52,28 +57,29 @@ def test_the_spark_of_this_environment_gets_the_connector_of_pyspark() -> None:
     command = find_spark_submit(local=True)
     assert command is not None
     version = installed_versions()["pyspark"]
-    assert connector_packages(command, {}, conf={}) == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
+    assert connector_packages(command, {}, JOB) == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "given",
     [
-        {"named": ("/opt/connector.jar", None)},
-        {"named": (None, "g:a:1")},
+        {"jars": "/opt/connector.jar"},
+        {"packages": "g:a:1"},
+        {"driver_class_path": "/opt/*"},
         {"conf": {"spark.jars": "/opt/connector.jar"}},
         {"conf": {"spark.jars.packages": "g:a:1"}},
         {"conf": {"spark.driver.extraClassPath": "/opt/*"}},
     ],
 )
-def test_settings_of_the_job_have_precedence(home: Path, said: dict[str, Any]) -> None:
+def test_settings_of_the_job_have_precedence(home: Path, given: dict[str, Any]) -> None:
     """Jars, packages and class paths, as parameters and in the configuration."""
-    assert packages(home, **said) is None
+    assert packages(home, **given) is None
 
 
 def test_empty_or_other_settings_are_ignored(home: Path) -> None:
     """A parameter that was not given, and the repositories of packages."""
     conf = {"spark.jars": "", "spark.jars.ivy": "/tmp/ivy", "spark.executor.extraClassPath": "/opt/*"}
-    assert packages(home, named=(None, ""), conf=conf) == PACKAGE
+    assert packages(home, jars=None, driver_class_path="", conf=conf) == PACKAGE
 
 
 @pytest.mark.parametrize(
@@ -110,5 +116,5 @@ def test_a_spark_of_an_unknown_version_gets_none(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     script = tmp_path / "bin" / "spark-submit"
     script.touch(mode=0o755)
-    assert connector_packages(str(script), {}, conf={}) is None
-    assert connector_packages("no-such-submit", {"PATH": ""}, conf={}) is None
+    assert connector_packages(str(script), {}, JOB) is None
+    assert connector_packages("no-such-submit", {"PATH": ""}, JOB) is None

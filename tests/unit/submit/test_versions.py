@@ -13,8 +13,8 @@ from airflow_provider_kafka_s3.submit.versions import (
     connector_flaw,
     coordinates,
     pyspark_flaw,
+    raise_flaw,
     reinstall,
-    require,
 )
 
 PIP = "pip uninstall --yes pyspark pyspark-client && pip install 'pyspark=={0}' 'pyspark-client=={0}'"
@@ -42,7 +42,7 @@ def test_an_unequal_pair_is_refused_with_the_line_that_mends_it(pyspark: str, cl
     """The command installs a tested version: an installed one, else the newest."""
     flaw = pyspark_flaw({"pyspark": pyspark, "pyspark-client": client})
     with pytest.raises(ConfigurationError) as refused:
-        require(flaw)
+        raise_flaw(flaw)
     told = str(refused.value)
     assert told.startswith(f"pyspark {pyspark} and pyspark-client {client} are incompatible")
     assert told.endswith(f"`{PIP.format(wanted)}`")
@@ -52,7 +52,7 @@ def test_an_unequal_pair_is_refused_with_the_line_that_mends_it(pyspark: str, cl
 def test_a_version_that_is_not_supported_is_refused_with_the_line_that_mends_it(version: str) -> None:
     """Even if both are equal."""
     with pytest.raises(ConfigurationError) as refused:
-        require(pyspark_flaw({"pyspark": version, "pyspark-client": version}))
+        raise_flaw(pyspark_flaw({"pyspark": version, "pyspark-client": version}))
     assert f"pyspark {version} and pyspark-client {version}: only Spark from 4.0.0 to below 4.3" in str(refused.value)
     assert str(refused.value).endswith(f"`{PIP.format('4.2.0')}`")
 
@@ -67,7 +67,7 @@ def test_a_version_that_is_not_supported_is_refused_with_the_line_that_mends_it(
 def test_a_connector_package_of_another_version_is_refused_with_the_right_one(wrong: str) -> None:
     """Of another Spark, or of another Scala."""
     with pytest.raises(ConfigurationError) as refused:
-        require(connector_flaw("4.2.0", packages=["g:b:1", wrong]))
+        raise_flaw(connector_flaw("4.2.0", packages=["g:b:1", wrong]))
     told = str(refused.value)
     assert told.startswith(f"packages='{wrong.rpartition(' ')[2]}' is the Kafka connector of another Spark")
     assert told.endswith("use packages='org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0'")
@@ -86,7 +86,7 @@ def test_a_connector_jar_of_another_version_is_refused_by_name(wrong: str) -> No
     """In any folder."""
     for place in ("", "/opt/jars/", "hdfs://lake/jars/", "local:///opt/"):
         with pytest.raises(ConfigurationError, match=f"^{wrong} among the jars is of another Spark: pyspark 4.2.0"):
-            require(connector_flaw("4.2.0", jars=[f"/opt/kafka-clients-3.9.2.jar,{place}{wrong}"]))
+            raise_flaw(connector_flaw("4.2.0", jars=[f"/opt/kafka-clients-3.9.2.jar,{place}{wrong}"]))
 
 
 def test_what_fits_or_has_no_version_in_its_name_is_not_refused() -> None:

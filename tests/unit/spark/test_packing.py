@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.spark.wire import PIECE_BYTES, Wire
+from airflow_provider_kafka_s3.spark.packing import PIECE_BYTES, RecordPacking
 from tests.unit.spark.test_slice_ranks import plan_of
 
 PARTITION = 5
@@ -43,15 +43,15 @@ def batch_of(rows: list[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["position", "timestamp", "value"])
 
 
-def wire(end: int = 10_000) -> Wire:
-    """The wire of one slice."""
-    return Wire([plan_of("a", [(PARTITION, 0, end)])])
+def packing(end: int = 10_000) -> RecordPacking:
+    """The packing of one slice."""
+    return RecordPacking([plan_of("a", [(PARTITION, 0, end)])])
 
 
 def arrived(*batches: pa.RecordBatch) -> list[Row]:
     """The unpacked records, with milliseconds."""
     found: list[Row] = []
-    for batch in wire().records(batches):
+    for batch in packing().records(batches):
         assert batch.schema == RECORD_SCHEMA
         batch.validate(full=True)
         found += zip(*(batch.column(name).to_pylist() for name in batch.schema.names), strict=True)
@@ -85,7 +85,7 @@ def test_a_small_record_that_came_twice_stays_two() -> None:
 def test_small_values_are_not_copied() -> None:
     """The usual batch is not copied."""
     batch = batch_of([(n, 0, b"small") for n in range(10)])
-    (out,) = wire().records([batch])
+    (out,) = packing().records([batch])
     assert out.column("value").buffers()[2].address == batch.column("value").buffers()[2].address
 
 
@@ -105,18 +105,18 @@ def test_partition_and_offset_share_a_number(partition: int) -> None:
     largest = (1 << shift) - 1
     number = np.int64(partition << shift | largest)
     batch = pa.RecordBatch.from_arrays([pa.array([number], pa.int64())], names=["position"])
-    assert Wire([plan_of("a", [(partition, 0, largest)])]).place(batch) == (None, partition, largest)
+    assert RecordPacking([plan_of("a", [(partition, 0, largest)])]).place(batch) == (None, partition, largest)
 
 
 def test_an_offset_that_does_not_fit_is_refused() -> None:
     """Rather than taken for one of another partition."""
     with pytest.raises(ConfigurationError, match=r"'a' partition 5: offset 1152921504606846977"):
-        wire((1 << SHIFT) + 1)
+        packing((1 << SHIFT) + 1)
 
 
 def test_every_column_is_quoted_in_sql() -> None:
     """Which names are words of SQL differs from version to version of Spark: from 4.2 on ``offset`` is one."""
-    both = Wire([plan_of("a", [(PARTITION, 0, 9)]), plan_of("b", [(PARTITION, 0, 9)])])
+    both = RecordPacking([plan_of("a", [(PARTITION, 0, 9)]), plan_of("b", [(PARTITION, 0, 9)])])
     columns = r"\b(partition|offset|timestamp|value|topic|piece|position)\b"
     for sql in (*both.pieces, *both.columns):
         bare = re.sub(r"`\w+`", "", sql)

@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.frames import bounds
 
-__all__ = ["FAITHFUL_FROM", "PIECE_BYTES", "Wire"]
+__all__ = ["FAITHFUL_FROM", "PIECE_BYTES", "RecordPacking"]
 
 PIECE_BYTES: Final = 4096
 """Bytes of one row's value at most: with 10,000 rows in a batch, 40 MB of a worker's memory."""
@@ -31,7 +31,7 @@ FAITHFUL_FROM: Final = -2_208_988_800_000
 JVM, and shifts it by seconds up to months."""
 
 
-class Wire:
+class RecordPacking:
     """Both sides of the transfer: SQL that packs records, and Arrow kernels that unpack them.
 
     Kafka partition and offset share one number, the *position*: the partition in its upper bits, the offset below.
