@@ -13,7 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["NO_TIMESTAMP", "RECORD_SCHEMA", "Array", "Int64Array", "binary_array", "int64_array", "int64_values"]
+__all__ = [
+    "NO_TIMESTAMP",
+    "RECORD_SCHEMA",
+    "WHOLE_RECORD_SCHEMA",
+    "Array",
+    "Int64Array",
+    "binary_array",
+    "int64_array",
+    "int64_values",
+    "valid_rows",
+]
 
 Array: TypeAlias = "pa.Array[Any]"
 Int64Array: TypeAlias = npt.NDArray[np.int64]
@@ -30,6 +40,16 @@ RECORD_SCHEMA: Final = pa.schema(_FIELDS)
 """Of a batch of records of one Kafka partition: ``offset``, strictly increasing; ``timestamp``, in milliseconds since
 the epoch, or :data:`NO_TIMESTAMP`; ``value``, null for a tombstone."""
 
+_HEADER: Final[list[pa.Field[Any]]] = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
+_WHOLE: Final[list[pa.Field[Any]]] = [
+    *_FIELDS,
+    pa.field("key", pa.binary()),
+    pa.field("headers", pa.list_(pa.field("element", pa.struct(_HEADER)))),
+]
+WHOLE_RECORD_SCHEMA: Final = pa.schema(_WHOLE)
+"""Of a batch of whole records: those of :data:`RECORD_SCHEMA`, ``key``, and ``headers``, in their order; null for
+none."""
+
 
 def int64_values(column: Array) -> Int64Array:
     """The values of an int64 column without nulls as NumPy array: read-only, not copied."""
@@ -38,6 +58,17 @@ def int64_values(column: Array) -> Int64Array:
         return np.zeros(0, np.int64)
     whole = np.frombuffer(memoryview(buffer).toreadonly(), np.int64)
     return whole[column.offset : column.offset + len(column)]
+
+
+def valid_rows(column: Array) -> npt.NDArray[np.bool_]:
+    """Whether each value of a column is not null."""
+    bits = column.buffers()[0]
+    if bits is None:
+        return np.ones(len(column), np.bool_)
+    first = column.offset // 8
+    bytes_ = np.frombuffer(memoryview(bits).toreadonly(), np.uint8)[first : (column.offset + len(column) + 7) // 8]
+    skipped = column.offset - 8 * first
+    return np.unpackbits(bytes_, bitorder="little")[skipped : skipped + len(column)].astype(np.bool_)
 
 
 def int64_array(values: Int64Array) -> pa.Int64Array:

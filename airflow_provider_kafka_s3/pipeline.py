@@ -110,9 +110,16 @@ class TopicPipeline:
             now=self._now,
         )
 
-    def execute(self, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail") -> Manifest:
-        """See :func:`~airflow_provider_kafka_s3.batch.execute.execute`."""
-        return execute_plan(self.committer, plan, run=run, on_data_loss=on_data_loss)
+    def execute(
+        self,
+        plan: Plan,
+        *,
+        run: str,
+        on_data_loss: Literal["fail", "skip"] = "fail",
+        max_dead_letters: int | None = None,
+    ) -> Manifest:
+        """See :func:`~airflow_provider_kafka_s3.batch.execute.execute_plan`."""
+        return execute_plan(self.committer, plan, run=run, on_data_loss=on_data_loss, max_dead_letters=max_dead_letters)
 
     def land(self, request: RunRequest) -> TopicResult:
         """Run to the end without Spark: this process executes the plans.

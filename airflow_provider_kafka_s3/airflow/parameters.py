@@ -48,6 +48,7 @@ _BUCKET: Final = re.compile("[a-zA-Z0-9._-]{1,255}")
 _SECONDS: Final = Annotated[float, Meta(ge=0, description="seconds")]
 
 _TYPES: Final[Mapping[str, Any]] = {
+    "max_dead_letters": Annotated[int, Meta(ge=0, description="dead letters")] | None,
     "on_bad_timestamp": str,
     "adopt_wait": _SECONDS,
     "unsafe_single_writer": bool,

@@ -50,6 +50,7 @@ class RunContext:
         retry: of every request.
         upload: how tasks upload.
         on_data_loss: see the operator.
+        max_dead_letters: see the operator.
         connection_options: by which the command line reaches the same store and cluster.
     """
 
@@ -64,6 +65,7 @@ class RunContext:
     retry: RetryPolicy
     upload: Upload
     on_data_loss: Literal["fail", "skip"]
+    max_dead_letters: int | None
     connection_options: tuple[str, ...]
 
     def job(self, plans: Mapping[str, Plan], *, result_path: str, connect: ConnectServer | None = None) -> JobSpec:
@@ -87,6 +89,7 @@ class RunContext:
             retry=self.retry,
             upload=self.upload,
             on_data_loss=self.on_data_loss,
+            max_dead_letters=self.max_dead_letters,
             connection_options=self.connection_options,
             result_path=result_path,
             connect=connect,
@@ -171,6 +174,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
         retry=settings.request_retry,
         upload=settings.upload,
         on_data_loss=settings.on_data_loss,
+        max_dead_letters=settings.max_dead_letters,
         connection_options=connection_options,
     )
 

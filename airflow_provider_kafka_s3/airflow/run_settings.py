@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from airflow_provider_kafka_s3.config import Format, Layout, Limits, Naming, Partitioner, Rotation, Upload
+from airflow_provider_kafka_s3.config import Format, Layout, Limits, Naming, OnError, Partitioner, Rotation, Upload
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.retry import RetryPolicy
 
@@ -38,6 +38,8 @@ class RunSettings:
     naming: Naming
     limits: Limits
     upload: Upload
+    errors: OnError
+    max_dead_letters: int | None
     on_bad_timestamp: str
     isolation: Isolation
     on_data_loss: Literal["fail", "skip"]
@@ -59,6 +61,7 @@ class RunSettings:
             rotation=self.rotation,
             naming=self.naming,
             part_size=self.upload.part_size,
+            errors=self.errors,
             on_bad_timestamp=self.on_bad_timestamp,
             zone_database=zone_database,
         )

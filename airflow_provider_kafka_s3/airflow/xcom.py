@@ -33,19 +33,20 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
          "topics": {"orders": {
              "status": "ok",        # or "empty"
              "batches": [{"batch": 7, "manifest": "s3://…/0000000007.manifest.json", "planned_here": true,
-                          "landed_here": true, "objects": 12, "records": 40000, "size": 5242880,
+                          "landed_here": true, "objects": 12, "records": 40000, "dead_letters": 0,
+                          "size": 5242880,
                           "offsets": {"0": [[100, 150]]}}],
-             "records": 40000, "objects": 12, "size": 5242880,
+             "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880,
                                     # of the batches that this run has decided:
-             "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
+             "landed": {"batches": 1, "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880},
              "shared": false,       # whether another run planned some of the batches
              "skipped": {},         # offsets that are recorded as lost
              "verified": 0,         # objects that a repeated run looked at and found
              "wrote": true,         # whether this try wrote anything to the bucket
              "verification": null}},  # of "verify" and "restore": {"objects": 12, "size": 5242880, "missing": [],
                                     # "restored": [], "accepted": [], "uncovered": {}}
-         "batches": 1, "records": 40000, "objects": 12, "size": 5242880,
-         "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880}, "wrote": true}
+         "batches": 1, "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880,
+         "landed": {"batches": 1, "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880}, "wrote": true}
 
     ``size`` is in bytes as stored. A batch that covers the targets of two runs is reported by both,
     and is ``landed`` by one.
@@ -74,6 +75,7 @@ def _topic(result: TopicResult) -> dict[str, Any]:
                 "landed_here": b.landed,
                 "objects": b.objects,
                 "records": b.records,
+                "dead_letters": b.dead_letters,
                 "size": b.size,
                 "offsets": b.offsets.to_json(),
             }
@@ -90,7 +92,7 @@ def _topic(result: TopicResult) -> dict[str, Any]:
 
 def _counts(batches: Iterable[BatchSummary]) -> dict[str, int]:
     counted = list(batches)
-    names = ("records", "objects", "size")
+    names = ("records", "dead_letters", "objects", "size")
     return {"batches": len(counted), **{name: sum(getattr(b, name) for b in counted) for name in names}}
 
 
@@ -114,6 +116,8 @@ def summary(results: Iterable[TopicResult]) -> str:
             f"{count(landed['batches'], 'batch')}, {count(landed['records'], 'record')} in "
             f"{count(landed['objects'], 'object')} ({size(landed['size'])}) landed"
         )
+        if landed["dead_letters"]:
+            parts.append(f"{count(landed['dead_letters'], 'dead letter')} below _dead_letters")
     if any(result.wrote for result in results) and (others := len(batches) - landed["batches"]):
         parts.append(f"{count(others, 'batch')} landed by other runs")
     if skipped:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 
@@ -17,15 +17,16 @@ import numpy as np
 from isal import isal_zlib
 
 from airflow_provider_kafka_s3.arrays import Int64Array, int64_values
+from airflow_provider_kafka_s3.batch.dead_letters import dead_letters, too_many_dead_letters
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
 from airflow_provider_kafka_s3.config import MIB, ByTime, Layout, Upload
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
-from airflow_provider_kafka_s3.formats.port import ObjectWriter
+from airflow_provider_kafka_s3.formats.port import ObjectWriter, Rejected, record_error
 from airflow_provider_kafka_s3.formats.registry import make_format
-from airflow_provider_kafka_s3.layout.keys import validate_key
+from airflow_provider_kafka_s3.layout.keys import dead_letters_key, validate_key
 from airflow_provider_kafka_s3.layout.split import Append, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
 from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
@@ -60,7 +61,14 @@ OpenObject = Callable[[str, Mapping[str, str]], ObjectSink]
 """(key, metadata of the object) -> destination of its bytes."""
 
 
-def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], open_object: OpenObject) -> SliceRows:
+def write_slice(
+    plan: Plan,
+    slice_: Slice,
+    batches: Iterable[pa.RecordBatch],
+    open_object: OpenObject,
+    *,
+    max_dead_letters: int | None = None,
+) -> SliceRows:
     """Write all records of a slice to objects.
 
     Names and bytes depend on the plan and the records alone, not on the boundaries of the Arrow batches or the number
@@ -69,14 +77,16 @@ def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], op
     Args:
         plan: of the batch; gives layout, topic and generation.
         slice_: one of its slices.
-        batches: all records of the slice, see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`.
+        batches: all records of the slice, see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`; whole records
+            if the layout needs them.
         open_object: opens an object for writing, such as ``UploadPool.open``.
+        max_dead_letters: of the slice at most; None: no limit.
 
     Returns:
         The result of the slice, and its objects in the order of their first records. All their bytes are stored.
 
     Raises:
-        RecordError: a record cannot be written with the layout.
+        RecordError: a record cannot be written with the layout, or there are too many dead letters.
         ConfigurationError: an object's key is unsafe, there are more than ``MAX_OBJECTS``, or the plan was made with
             another time zone database.
         SparkJobError: the batches are not the records of this slice.
@@ -92,7 +102,7 @@ def write_slice(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], op
         opened.append((stats, nonce, sink))
         return stats
 
-    result = _encode(plan, slice_, batches, begin)
+    result = _encode(plan, slice_, batches, begin, max_dead_letters)
     opened.sort(key=lambda item: item[0].min_offset)
     return SliceRows(result=result, objects=tuple(_entry(slice_, *item) for item in opened))
 
@@ -146,7 +156,11 @@ class _ObjectStats:
 
 
 def _encode(
-    plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch], begin: Callable[[str], _ObjectStats | None]
+    plan: Plan,
+    slice_: Slice,
+    batches: Iterable[pa.RecordBatch],
+    begin: Callable[[str], _ObjectStats | None],
+    max_dead_letters: int | None = None,
 ) -> SliceResult:
     """Encode the objects of a slice, except those for which ``begin`` returns None."""
     layout, topic, partition = _layout(plan), plan.topic, slice_.partition
@@ -154,6 +168,7 @@ def _encode(
     record_format = make_format(layout.format)
     splitter = Splitter(layout, topic=topic, partition=partition, generation=plan.generation)
     open_objects: dict[str, tuple[_ObjectStats, ObjectWriter] | None] = {}
+    dead = _DeadLetters(plan, layout, slice_, begin, max_dead_letters)
     records = ignored = 0
 
     def close(key: str) -> None:
@@ -164,7 +179,11 @@ def _encode(
             stats.seal()
 
     for batch in _checked(plan, slice_, batches):
-        prepared = record_format.prepare(batch, topic=topic, partition=partition)
+        prepared = record_format.prepare(batch)
+        if prepared.rejected:
+            if layout.errors == "fail":
+                raise record_error(batch, prepared.rejected[0], topic=topic, partition=partition)
+            dead.add(batch, prepared.rejected)
         records += prepared.records.num_rows
         ignored += prepared.ignored
         for event in splitter.feed(prepared.records, prepared.sizes):
@@ -182,7 +201,57 @@ def _encode(
                     stats.write(piece)
     for event in splitter.finish():
         close(event.object.key)
-    return SliceResult(id=slice_.id, records=records, ignored=ignored, next_offset=slice_.end)
+    dead.close()
+    return SliceResult(id=slice_.id, records=records, ignored=ignored, dead_letters=dead.count, next_offset=slice_.end)
+
+
+class _DeadLetters:
+    """The object with the dead letters of a slice, which is opened for the first one."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        layout: Layout,
+        slice_: Slice,
+        begin: Callable[[str], _ObjectStats | None],
+        limit: int | None,
+    ) -> None:
+        self.count = 0
+        self._plan = plan
+        self._layout = layout
+        self._partition = slice_.partition
+        self._begin = begin
+        self._limit = limit
+        self._object: _ObjectStats | None = None
+
+    def add(self, batch: pa.RecordBatch, rejected: Sequence[Rejected]) -> None:
+        """Append dead letters.
+
+        Raises:
+            RecordError: there are too many.
+        """
+        topic, offsets = self._plan.topic, int64_values(batch.column("offset"))[[r.row for r in rejected]]
+        if self._limit is not None and self.count + len(rejected) > self._limit:
+            last = record_error(batch, rejected[self._limit - self.count], topic=topic, partition=self._partition)
+            raise too_many_dead_letters(self._plan, self._limit, str(last))
+        if not self.count:
+            key = dead_letters_key(
+                self._layout,
+                topic=topic,
+                partition=self._partition,
+                first_offset=int(offsets[0]),
+                generation=self._plan.generation,
+            )
+            self._object = self._begin(key)
+        self.count += len(rejected)
+        if self._object is not None:
+            self._object.add(offsets)
+            self._object.write(dead_letters(batch, rejected, topic=topic, partition=self._partition))
+
+    def close(self) -> None:
+        """End the object."""
+        if self._object is not None:
+            self._object.seal()
 
 
 def _layout(plan: Plan) -> Layout:

@@ -27,7 +27,12 @@ _THREADS: Final = 4
 
 
 def execute_plan(
-    committer: Committer, plan: Plan, *, run: str, on_data_loss: Literal["fail", "skip"] = "fail"
+    committer: Committer,
+    plan: Plan,
+    *,
+    run: str,
+    on_data_loss: Literal["fail", "skip"] = "fail",
+    max_dead_letters: int | None = None,
 ) -> Manifest:
     """Read a plan's slices, upload their objects, decide, and apply the stored decision.
 
@@ -36,6 +41,7 @@ def execute_plan(
         plan: that is not decided yet.
         run: key of the run that executes.
         on_data_loss: policy for offsets that are gone: ``skip`` abandons the batch, and the rest is planned again.
+        max_dead_letters: of the batch at most; None: no limit.
 
     Raises:
         DataLossError: offsets are gone and ``on_data_loss`` is ``fail``; nothing was decided.
@@ -43,14 +49,16 @@ def execute_plan(
     """
     if plan.layout is None:
         raise ConfigurationError(f"batch {plan.batch} of topic {plan.topic!r} is a {plan.type}: it has no records")
-    part_size, store = plan.layout.part_size, committer.store
+    layout, store = plan.layout, committer.store
     done: list[SliceRows] = []
 
     def read(s: Slice) -> None:
-        records = committer.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
-        with UploadPool(store, part_size=part_size) as pool:
+        records = committer.source.read(
+            plan.topic, s.partition, s.start, s.end, plan.isolation, whole=layout.whole_records
+        )
+        with UploadPool(store, part_size=layout.part_size) as pool:
             try:
-                done.append(write_slice(plan, s, records, pool.open))
+                done.append(write_slice(plan, s, records, pool.open, max_dead_letters=max_dead_letters))
             except BaseException:
                 pool.abort_all()
                 raise
@@ -74,6 +82,6 @@ def execute_plan(
         log.warning("%s; the batch is abandoned, and its remaining offsets are planned again", e)
         decision = committer.abandon(plan, release="debt", reason=str(e), operator="on_data_loss=skip", run=run)
     else:
-        decision = committer.decide(plan, done, run=run)
+        decision = committer.decide(plan, done, run=run, max_dead_letters=max_dead_letters)
     committer.carry_out(plan, decision)
     return decision

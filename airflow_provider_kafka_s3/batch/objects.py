@@ -282,7 +282,9 @@ class BatchObjects:
     def _read_again(self, plan: Plan, s: Slice, wanted: Sequence[str]) -> Mapping[str, BuiltObject]:
         topic_id = topic_id_of(self.log, plan)
         require_topic_id(self._source, self.log, topic_id)
-        built = self._build(plan, s, wanted, self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation))
+        whole = plan.layout is not None and plan.layout.whole_records
+        records = self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation, whole=whole)
+        built = self._build(plan, s, wanted, records)
         require_topic_id(self._source, self.log, topic_id)
         return built
 

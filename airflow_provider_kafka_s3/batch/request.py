@@ -121,8 +121,9 @@ class BatchSummary:
         mine: whether this run planned it.
         landed: whether this run decided it. Of all runs that report a batch, exactly one has.
         objects: of the whole batch, as the next two.
-        records: in them.
-        size: their bytes.
+        records: in its data objects.
+        dead_letters: records that could not be written, in objects of their own.
+        size: bytes of all its objects.
         offsets: that the batch claims.
     """
 
@@ -132,6 +133,7 @@ class BatchSummary:
     landed: bool
     objects: int
     records: int
+    dead_letters: int
     size: int
     offsets: Offsets
 

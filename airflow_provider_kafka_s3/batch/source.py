@@ -52,6 +52,12 @@ class Source(Protocol):
         """The first offset whose record is not older, and its timestamp, per partition; None if there is none."""
         ...
 
-    def read(self, topic: str, partition: int, start: int, end: int, isolation: Isolation) -> Iterator[pa.RecordBatch]:
-        """All records of ``[start, end)``, never fewer: DataLossError if some of the range is gone."""
+    def read(
+        self, topic: str, partition: int, start: int, end: int, isolation: Isolation, *, whole: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """All records of ``[start, end)``, never fewer: DataLossError if some of the range is gone.
+
+        Batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`; with ``whole``, of
+        :data:`~airflow_provider_kafka_s3.arrays.WHOLE_RECORD_SCHEMA`.
+        """
         ...

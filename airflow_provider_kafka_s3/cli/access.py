@@ -270,6 +270,8 @@ class _NoKafka:
         start: int,  # noqa: ARG002
         end: int,  # noqa: ARG002
         isolation: Isolation,  # noqa: ARG002
+        *,
+        whole: bool = False,  # noqa: ARG002
     ) -> Iterator[pa.RecordBatch]:
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._refuse(topic)

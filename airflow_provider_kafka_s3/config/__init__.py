@@ -1,7 +1,7 @@
 """Frozen settings: how records become objects, and how a run works. Each checks itself."""
 
 from airflow_provider_kafka_s3.config.formats import CompressionName, Format, JsonLines, OnNull, RawBytes, parse_format
-from airflow_provider_kafka_s3.config.layout import Layout, Naming, PartSize, Rotation
+from airflow_provider_kafka_s3.config.layout import Layout, Naming, OnError, PartSize, Rotation
 from airflow_provider_kafka_s3.config.partitioners import (
     ByPartition,
     ByTime,
@@ -29,6 +29,7 @@ __all__ = [
     "Layout",
     "Limits",
     "Naming",
+    "OnError",
     "OnNull",
     "PartSize",
     "Partitioner",

@@ -7,7 +7,7 @@ has by then. Field names are those of Kafka Connect's S3 sink where it has the s
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -16,7 +16,9 @@ from airflow_provider_kafka_s3.config.partitioners import ByPartition, ByTime, P
 from airflow_provider_kafka_s3.config.sizes import MAX_PART_SIZE, MAX_PARTS, MIB, MIN_PART_SIZE
 from airflow_provider_kafka_s3.config.values import Value, reject_control_characters, require
 
-__all__ = ["Layout", "Naming", "PartSize", "Rotation"]
+__all__ = ["Layout", "Naming", "OnError", "PartSize", "Rotation"]
+
+OnError = Literal["fail", "dead_letter"]
 
 PartSize = Annotated[
     int,
@@ -98,6 +100,9 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         rotation: where one object ends and the next begins.
         naming: how the parts of a key are put together.
         part_size: bytes of one part of an upload, 5 MiB at least and 512 MiB at most.
+        errors: what happens to a record that cannot be written: ``fail`` names it, and nothing of its batch is landed;
+            ``dead_letter`` writes it, as it is in Kafka, to an object below ``_dead_letters`` of the topic's folder,
+            with the reason.
         on_bad_timestamp: what a time partitioner does with a record whose timestamp is no time (none, or outside the
             years 1 to 9999): ``fail`` names the record; any other text is the name of the partition that such records
             go to, in each of its folders: ``year=NAME/month=NAME/day=NAME``.
@@ -110,6 +115,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rotation: Rotation = Rotation()
     naming: Naming = Naming()
     part_size: PartSize = 8 * MIB
+    errors: OnError = "fail"
     on_bad_timestamp: str = "fail"
     zone_database: str = ""
 
@@ -132,6 +138,11 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             f"max_bytes={self.rotation.max_bytes} does not fit into {MAX_PARTS} parts of {self.part_size} bytes; "
             f"use max_bytes of at most {limit} or a larger part_size",
         )
+
+    @property
+    def whole_records(self) -> bool:
+        """Whether keys and headers are read as well."""
+        return self.errors == "dead_letter"
 
     def _check_on_bad_timestamp(self) -> None:
         name = self.on_bad_timestamp

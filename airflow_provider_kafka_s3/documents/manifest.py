@@ -13,7 +13,7 @@ import msgspec
 from airflow_provider_kafka_s3.config import MAX_PARTS
 from airflow_provider_kafka_s3.documents.codec import Document
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.layout.keys import data_key_parser, validate_key
+from airflow_provider_kafka_s3.layout.keys import data_key_parser, dead_letters_prefix, validate_key
 from airflow_provider_kafka_s3.storage.port import Part
 
 __all__ = ["MAX_OBJECTS", "Amend", "ContentHash", "Manifest", "ObjectEntry", "SliceResult", "SliceRows"]
@@ -34,17 +34,22 @@ class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         id: of the slice.
         records: number of records written.
         ignored: number of null values skipped, as configured in the layout.
+        dead_letters: number of records that could not be written and are dead letters.
         next_offset: one past the last offset that was read; equal to the slice's end.
     """
 
     id: int
     records: int
     ignored: int
+    dead_letters: int = 0
     next_offset: int
 
     def __post_init__(self) -> None:
-        if self.records < 0 or self.ignored < 0:
-            raise ValueError(f"slice {self.id} cannot have {self.records} records and {self.ignored} ignored ones")
+        if self.records < 0 or self.ignored < 0 or self.dead_letters < 0:
+            raise ValueError(
+                f"slice {self.id} cannot have {self.records} records, {self.ignored} ignored ones and "
+                f"{self.dead_letters} dead letters"
+            )
 
 
 class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,8 +143,13 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def records(self) -> int:
-        """Records in all its objects."""
+        """Records in its data objects."""
         return sum(s.records for s in self.slices)
+
+    @property
+    def dead_letters(self) -> int:
+        """Records in its objects of dead letters."""
+        return sum(s.dead_letters for s in self.slices)
 
     @property
     def size(self) -> int:
@@ -166,6 +176,7 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             if result.next_offset != by_id[result.id].end:
                 raise ValueError(f"slice {result.id} was read to {result.next_offset}, not to {by_id[result.id].end}")
         parse = data_key_parser(plan.layout, plan.topic)
+        dead = dead_letters_prefix(plan.layout, plan.topic)
         for entry in self.objects:
             # The driver completes, checks and may write every listed object, so each key has to follow from this plan.
             key = validate_key(entry.key)
@@ -182,12 +193,16 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
                     f"object {key} is not named as one of topic {plan.topic!r}, partition {s.partition}, offset "
                     f"{entry.min_offset}, generation {plan.generation} would be"
                 )
-        records: Counter[int] = Counter()
+        records: Counter[tuple[int, bool]] = Counter()
         for entry in self.objects:
-            records[entry.slices[0]] += entry.records
+            records[entry.slices[0], entry.key.startswith(dead)] += entry.records
         for result in self.slices:
-            if result.records != records[result.id]:
+            if result.records != records[result.id, False]:
                 raise ValueError(f"the objects of slice {result.id} do not add up to its {result.records} records")
+            if result.dead_letters != records[result.id, True]:
+                raise ValueError(
+                    f"the objects of slice {result.id} do not add up to its {result.dead_letters} dead letters"
+                )
 
 
 class Amend(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,47 +5,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, int64_array, valid_rows
 from airflow_provider_kafka_s3.config import OnNull
-from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.formats.compression import Compression, Compressor
-from airflow_provider_kafka_s3.formats.port import Buffer, Payload, Prepared
+from airflow_provider_kafka_s3.formats.port import Buffer, Payload, Prepared, Rejected
 
-__all__ = ["FrameWriter", "bounds", "contents", "handle_nulls", "join", "prepared", "record_error"]
-
-
-def record_error(batch: pa.RecordBatch, row: int, *, topic: str, partition: int, what: str) -> RecordError:
-    """A RecordError about one row; ``what`` is the cause and what to do, without any content of the record."""
-    offset = batch.column("offset")[row].as_py()
-    return RecordError(f"topic {topic!r}, partition {partition}, offset {offset}: {what}")
+__all__ = ["FrameWriter", "Kept", "bounds", "contents", "join", "without_nulls"]
 
 
-def handle_nulls(batch: pa.RecordBatch, on_null: OnNull, *, topic: str, partition: int) -> tuple[pa.RecordBatch, int]:
-    """The batch without null values, and their number.
+@dataclass(frozen=True)
+class Kept:
+    """The records of a batch whose values are not null.
 
-    Raises:
-        RecordError: there is a null value, and ``on_null`` is ``fail``.
+    Attributes:
+        records: these records.
+        rows: their rows in the batch; None: all of them.
+        ignored: number of null values that are left out.
+        rejected: the null values, if they are invalid.
     """
+
+    records: pa.RecordBatch
+    rows: Int64Array | None
+    ignored: int
+    rejected: Sequence[Rejected]
+
+    def prepared(self, frames: Array, invalid: Sequence[tuple[int, str, str]] = ()) -> Prepared:
+        """A prepared batch whose payload are its frames.
+
+        Args:
+            frames: of the kept records that are valid.
+            invalid: row among the kept records, reason and remedy of each that cannot be written.
+        """
+        records, rejected = self.records, [*self.rejected]
+        if invalid:
+            good = np.ones(records.num_rows, np.bool_)
+            for row, reason, remedy in invalid:
+                good[row] = False
+                rejected.append(Rejected(row if self.rows is None else int(self.rows[row]), "value", reason, remedy))
+            records = records.take(int64_array(np.flatnonzero(good)))
+        return Prepared(
+            records=records,
+            sizes=np.diff(bounds(frames)),
+            payload=frames,
+            ignored=self.ignored,
+            rejected=sorted(rejected, key=lambda r: r.row),
+        )
+
+
+def without_nulls(batch: pa.RecordBatch, on_null: OnNull) -> Kept:
+    """The records whose values are not null; the others are ignored or rejected."""
     values = batch.column("value")
     if values.null_count == 0:
-        return batch, 0
-    if on_null == "fail":
-        first = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
-        raise record_error(
-            batch,
-            first,
-            topic=topic,
-            partition=partition,
-            what="the value is null (a tombstone), and on_null='fail'; use on_null='ignore' to leave null values out",
-        )
-    return batch.filter(values.is_valid()), values.null_count
+        return Kept(batch, None, 0, ())
+    valid = valid_rows(values)
+    records, rows = batch.filter(values.is_valid()), np.flatnonzero(valid)
+    if on_null == "ignore":
+        return Kept(records, rows, values.null_count, ())
+    reason = "the value is null (a tombstone), and on_null='fail'"
+    remedy = "use on_null='ignore' to leave null values out"
+    return Kept(records, rows, 0, [Rejected(int(row), "value", reason, remedy) for row in np.flatnonzero(~valid)])
 
 
 def join(values: Array, separator: bytes) -> Array:
@@ -73,11 +99,6 @@ def contents(values: Array) -> memoryview:
     """The bytes of all values, one after another; not copied."""
     at, data = bounds(values), values.buffers()[2]
     return memoryview(b"") if data is None else memoryview(data)[at[0] : at[-1]].cast("B")
-
-
-def prepared(batch: pa.RecordBatch, frames: Array, ignored: int) -> Prepared:
-    """A prepared batch whose payload are its frames."""
-    return Prepared(records=batch, sizes=np.diff(bounds(frames)), payload=frames, ignored=ignored)
 
 
 class FrameWriter:

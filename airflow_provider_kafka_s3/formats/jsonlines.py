@@ -21,21 +21,14 @@ import pyarrow as pa
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import Array, binary_array
 from airflow_provider_kafka_s3.formats.compression import make_compression
-from airflow_provider_kafka_s3.formats.frames import (
-    FrameWriter,
-    bounds,
-    contents,
-    handle_nulls,
-    join,
-    prepared,
-    record_error,
-)
+from airflow_provider_kafka_s3.formats.frames import FrameWriter, bounds, contents, join, without_nulls
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
 
 __all__ = ["JsonLinesFormat"]
 
 _NEWLINE: Final = b"\n"
 _SPACE: Final = 0x20
+_LAND_AS_BYTES: Final = "land the topic with format='bytes', since correcting its producer helps later records only"
 # Checks the grammar without making objects: Raw does not decode the document.
 _DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^"\s]+')
@@ -58,31 +51,21 @@ class JsonLinesFormat:
         self._on_null = settings.on_null
         self._compression = make_compression(settings.compression, settings.compression_level)
 
-    def prepare(self, batch: pa.RecordBatch, *, topic: str, partition: int) -> Prepared:
-        """Check every value, and make its frame.
-
-        Raises:
-            RecordError: a value is null and nulls are not ignored, or it is not one JSON document in UTF-8.
-        """
-        records, ignored = handle_nulls(batch, self._on_null, topic=topic, partition=partition)
-        values = records.column("value")
+    def prepare(self, batch: pa.RecordBatch) -> Prepared:
+        """Check every value, and make its frame; a value that is not one JSON document in UTF-8 is rejected."""
+        kept = without_nulls(batch, self._on_null)
+        values = kept.records.column("value")
         frames = join(values, _NEWLINE)
-        if not _all_are_lines(values, frames):
-            lines = []
-            for row, value in enumerate(values.to_pylist()):
-                try:
-                    lines.append(_line(value))
-                except ValueError as e:
-                    raise record_error(
-                        records,
-                        row,
-                        topic=topic,
-                        partition=partition,
-                        what=f"the value is not a JSON document ({e}); land the topic with format='bytes', "
-                        f"since correcting its producer helps later records only",
-                    ) from None
-            frames = join(binary_array(lines, large=pa.types.is_large_binary(values.type)), _NEWLINE)
-        return prepared(records, frames, ignored)
+        if _all_are_lines(values, frames):
+            return kept.prepared(frames)
+        lines, invalid = [], []
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                lines.append(_line(value))
+            except ValueError as e:
+                invalid.append((row, f"the value is not a JSON document ({e})", _LAND_AS_BYTES))
+        frames = join(binary_array(lines, large=pa.types.is_large_binary(values.type)), _NEWLINE)
+        return kept.prepared(frames, invalid)
 
     def open(self) -> ObjectWriter:
         """Begin an object."""

@@ -7,15 +7,16 @@ of frames for line formats, a record batch for columnar formats.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+from airflow_provider_kafka_s3.exceptions import RecordError
 
-__all__ = ["Buffer", "ObjectWriter", "Payload", "Prepared", "RecordFormat", "Rows"]
+__all__ = ["Buffer", "ObjectWriter", "Payload", "Prepared", "RecordFormat", "Rejected", "Rows", "Stage", "record_error"]
 
 Buffer: TypeAlias = bytes | memoryview
 """Encoded bytes; a memoryview holds a reference to its Arrow buffer."""
@@ -24,21 +25,50 @@ Rows: TypeAlias = slice | Int64Array
 Payload: TypeAlias = "Array | pa.RecordBatch"
 
 
+Stage = Literal["key", "value", "format"]
+"""What failed: the converter of the key, the converter of the value, or the format."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A record that cannot be written.
+
+    Attributes:
+        row: in the batch that was prepared.
+        stage: what failed.
+        reason: the cause, without any content of the record.
+        remedy: what the user can do; begins with a verb.
+    """
+
+    row: int
+    stage: Stage
+    reason: str
+    remedy: str
+
+
+def record_error(batch: pa.RecordBatch, rejected: Rejected, *, topic: str, partition: int) -> RecordError:
+    """The error of a record of a batch that cannot be written."""
+    offset = batch.column("offset")[rejected.row].as_py()
+    return RecordError(f"topic {topic!r}, partition {partition}, offset {offset}: {rejected.reason}; {rejected.remedy}")
+
+
 @dataclass(frozen=True)
 class Prepared:
-    """A batch all of whose records can be written.
+    """The records of a batch that can be written.
 
     Attributes:
         records: the records that will be written (see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`).
         sizes: bytes of each record in its object before compression, parallel to ``records``.
         payload: argument of the format's writers, parallel to ``records``.
         ignored: number of null values that were left out.
+        rejected: the records that cannot be written, in the order of their rows.
     """
 
     records: pa.RecordBatch
     sizes: Int64Array
     payload: Payload
     ignored: int
+    rejected: Sequence[Rejected] = ()
 
     def take(self, rows: Rows) -> Payload:
         """The payload of some rows; a slice is not copied."""
@@ -62,12 +92,8 @@ class ObjectWriter(Protocol):
 class RecordFormat(Protocol):
     """Encodes the records of objects."""
 
-    def prepare(self, batch: pa.RecordBatch, *, topic: str, partition: int) -> Prepared:
-        """Check a batch of one Kafka partition and encode its records.
-
-        Raises:
-            RecordError: a record cannot be written; with topic, partition, offset and what to do.
-        """
+    def prepare(self, batch: pa.RecordBatch) -> Prepared:
+        """Check the records of a batch of one Kafka partition, and encode those that can be written."""
         ...
 
     def open(self) -> ObjectWriter:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.compression import make_compression
-from airflow_provider_kafka_s3.formats.frames import FrameWriter, handle_nulls, join, prepared
+from airflow_provider_kafka_s3.formats.frames import FrameWriter, join, without_nulls
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
 
 __all__ = ["RawFormat"]
@@ -30,10 +30,10 @@ class RawFormat:
                 f"separator={settings.separator!r} cannot be encoded as UTF-8; use text without lone surrogates"
             ) from e
 
-    def prepare(self, batch: pa.RecordBatch, *, topic: str, partition: int) -> Prepared:
-        """Make the frame of every value; RecordError for a null value unless nulls are ignored."""
-        records, ignored = handle_nulls(batch, self._on_null, topic=topic, partition=partition)
-        return prepared(records, join(records.column("value"), self._separator), ignored)
+    def prepare(self, batch: pa.RecordBatch) -> Prepared:
+        """Make the frame of every value; a null value is rejected unless nulls are ignored."""
+        kept = without_nulls(batch, self._on_null)
+        return kept.prepared(join(kept.records.column("value"), self._separator))
 
     def open(self) -> ObjectWriter:
         """Begin an object."""

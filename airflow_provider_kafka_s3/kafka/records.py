@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, RECORD_SCHEMA
+from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, RECORD_SCHEMA, WHOLE_RECORD_SCHEMA
 from airflow_provider_kafka_s3.exceptions import DataLossError, KafkaS3Error, KafkaUnavailableError
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, consumer, to_error
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
@@ -47,6 +47,7 @@ def read_records(
     *,
     isolation: Isolation,
     timeout: float = 60.0,
+    whole: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Read all records in ``[start, end)`` that are visible at an isolation level.
 
@@ -61,10 +62,12 @@ def read_records(
         end: offset after the last one.
         isolation: level of the reader.
         timeout: seconds without any progress until the read fails.
+        whole: whether to return keys and headers as well.
 
     Yields:
-        Batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`, each of some 10,000 records or 8 MiB, none
-        of them empty.
+        Batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`, or of
+        :data:`~airflow_provider_kafka_s3.arrays.WHOLE_RECORD_SCHEMA`, each of some 10,000 records or 8 MiB, none of
+        them empty.
 
     Raises:
         DataLossError: offsets of the range are gone from Kafka. Batches yielded before are correct, but incomplete.
@@ -78,7 +81,14 @@ def read_records(
         raise ValueError(f"[{start}, {end}) is no range of offsets")
     if start < end:
         reader = _Reader(
-            config, topic=topic, partition=partition, start=start, end=end, isolation=isolation, timeout=timeout
+            config,
+            topic=topic,
+            partition=partition,
+            start=start,
+            end=end,
+            isolation=isolation,
+            timeout=timeout,
+            whole=whole,
         )
         yield from reader.batches()
 
@@ -96,6 +106,7 @@ class _Reader:
         end: int,
         isolation: Isolation,
         timeout: float,
+        whole: bool,
     ) -> None:
         self._config = config
         self._topic = topic
@@ -105,8 +116,12 @@ class _Reader:
         self._timeout = timeout
         self._position = start
         """Lowest possible offset of the next record."""
-        self._rows: list[tuple[int, int, bytes | None]] = []
+        self._schema = WHOLE_RECORD_SCHEMA if whole else RECORD_SCHEMA
+        self._rows: list[tuple[Any, ...]] = []
+        """As in the schema."""
         self._bytes = 0
+        self._largest = 1
+        """Bytes of the largest of these records."""
         self._events = ClientEvents()
         settings: dict[str, Any] = {
             # Up to 16 MiB are queued in the client; a single larger message is still delivered.
@@ -140,7 +155,7 @@ class _Reader:
                 for message in self._consumer.consume(limit, timeout=_WAIT):
                     self._take(message)
                 if self._rows:
-                    largest = max(1, *(len(value or b"") for _, _, value in self._rows))
+                    largest = self._largest
                 if len(self._rows) >= _BATCH_RECORDS or self._bytes >= _BATCH_BYTES:
                     yield self._batch()
                 if self._position > before:
@@ -156,9 +171,15 @@ class _Reader:
         error: KafkaError | None = message.error()
         if error is None and message.offset() < self._end:
             kind, timestamp = message.timestamp()
-            value = message.value()
-            self._rows.append((message.offset(), timestamp if kind else NO_TIMESTAMP, value))
-            self._bytes += len(value or b"")
+            row: tuple[Any, ...] = (message.offset(), timestamp if kind else NO_TIMESTAMP, message.value())
+            size = len(message)
+            if self._schema is WHOLE_RECORD_SCHEMA:
+                headers = [{"key": name, "value": value} for name, value in message.headers() or ()]
+                row = (*row, message.key(), headers or None)
+                size += len(message.key() or b"")
+            self._rows.append(row)
+            self._bytes += size
+            self._largest = max(self._largest, size)
             self._position = message.offset() + 1
         elif error is None or error.name() == "_PARTITION_EOF":
             # There are no more records below this offset: the range may end with a gap or with transaction markers.
@@ -170,10 +191,9 @@ class _Reader:
             raise to_error(error, self._events, what=self._what)
 
     def _batch(self) -> pa.RecordBatch:
-        offsets, timestamps, values = zip(*self._rows, strict=True)
-        self._rows, self._bytes = [], 0
-        columns = {"offset": list(offsets), "timestamp": list(timestamps), "value": list(values)}
-        return pa.RecordBatch.from_pydict(columns, schema=RECORD_SCHEMA)
+        columns = dict(zip(self._schema.names, map(list, zip(*self._rows, strict=True)), strict=True))
+        self._rows, self._bytes, self._largest = [], 0, 1
+        return pa.RecordBatch.from_pydict(columns, schema=self._schema)
 
     def _standstill(self) -> KafkaS3Error:
         """The error of a read without progress."""

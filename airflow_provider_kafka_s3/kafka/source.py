@@ -62,6 +62,10 @@ class KafkaSource:
         """See :meth:`KafkaCluster.at_timestamp`."""
         return self._cluster.at_timestamp(topic, partitions, timestamp_ms)
 
-    def read(self, topic: str, partition: int, start: int, end: int, isolation: Isolation) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, topic: str, partition: int, start: int, end: int, isolation: Isolation, *, whole: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """See :func:`read_records`."""
-        return read_records(self._config, topic, partition, start, end, isolation=isolation, timeout=self._read_timeout)
+        return read_records(
+            self._config, topic, partition, start, end, isolation=isolation, timeout=self._read_timeout, whole=whole
+        )

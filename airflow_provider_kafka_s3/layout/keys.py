@@ -19,11 +19,14 @@ from airflow_provider_kafka_s3.storage.port import check_key
 
 __all__ = [
     "CONTROL_DIR",
+    "DEAD_LETTERS_DIR",
     "amend_key",
     "control_prefix",
     "data_key",
     "data_key_parser",
     "data_prefix",
+    "dead_letters_key",
+    "dead_letters_prefix",
     "encode_part",
     "is_hidden",
     "manifest_key",
@@ -44,6 +47,11 @@ __all__ = [
 
 CONTROL_DIR: Final = "_kafka_s3"
 """Folder of the control documents; Spark, Hive and Athena skip names that begin with an underscore."""
+
+DEAD_LETTERS_DIR: Final = "_dead_letters"
+"""Folder of the dead letters, in the folder of a topic."""
+
+_DEAD_LETTERS_EXTENSION: Final = ".json"
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # No topic_prefix ends in one of these.
@@ -150,16 +158,35 @@ def data_key(
     Raises:
         ConfigurationError: see :func:`validate_key`, :func:`validate_topic`, :func:`validate_delimiters`.
     """
+    if encoded_partition.startswith(DEAD_LETTERS_DIR):
+        raise ConfigurationError(
+            f"the folder {encoded_partition!r} begins with {DEAD_LETTERS_DIR!r}, the folder of dead letters; change "
+            f"path_format"
+        )
+    folder = f"{data_prefix(layout, topic)}{encoded_partition}{layout.naming.directory_delim}"
+    name = _file_name(layout, topic, partition, first_offset, generation)
+    return validate_key(f"{folder}{name}{layout.format.object_extension}")
+
+
+def dead_letters_key(layout: Layout, *, topic: str, partition: int, first_offset: int, generation: int) -> str:
+    """The key of an object of dead letters; arguments and errors as of :func:`data_key`."""
+    name = _file_name(layout, topic, partition, first_offset, generation)
+    return validate_key(f"{dead_letters_prefix(layout, topic)}{name}{_DEAD_LETTERS_EXTENSION}")
+
+
+def dead_letters_prefix(layout: Layout, topic: str) -> str:
+    """The prefix of the dead letters of a topic; readers skip it, as its folder begins with an underscore."""
+    return f"{data_prefix(layout, topic)}{DEAD_LETTERS_DIR}{layout.naming.directory_delim}"
+
+
+def _file_name(layout: Layout, topic: str, partition: int, first_offset: int, generation: int) -> str:
+    """The name of a file without its extension."""
     validate_topic(topic)
     validate_delimiters(layout)
     naming = layout.naming
     named = f"{naming.topic_prefix}{topic}"
     name = naming.file_delim.join((named, str(partition), str(first_offset).zfill(naming.offset_pad_width)))
-    if generation:
-        name = f"{name}{naming.file_delim}g{generation}"
-    return validate_key(
-        f"{data_prefix(layout, topic)}{encoded_partition}{naming.directory_delim}{name}{layout.format.object_extension}"
-    )
+    return f"{name}{naming.file_delim}g{generation}" if generation else name
 
 
 def data_prefix(layout: Layout, topic: str) -> str:
@@ -193,15 +220,16 @@ def parse_data_key(layout: Layout, topic: str, key: str) -> tuple[int, int, int]
 
 def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, int, int] | None]:
     """See :func:`parse_data_key`, for many keys."""
-    delim, extension = re.escape(layout.naming.file_delim), re.escape(layout.format.object_extension)
-    digits = "([0-9]{1,20})"
+    delim, digits = re.escape(layout.naming.file_delim), "([0-9]{1,20})"
     named = re.escape(f"{layout.naming.topic_prefix}{topic}")
-    name = f"{named}{delim}{digits}{delim}{digits}(?:{delim}g{digits})?{extension}"
+    name = f"{re.escape(layout.naming.directory_delim)}{named}{delim}{digits}{delim}{digits}(?:{delim}g{digits})?"
     # The delimiter of folders may also be a part of names, so the key is parsed from its end.
-    ending = re.compile(f"{re.escape(layout.naming.directory_delim)}{name}\\Z")
-    prefix = data_prefix(layout, topic)
+    data = re.compile(f"{name}{re.escape(layout.format.object_extension)}\\Z")
+    dead = re.compile(f"{name}{re.escape(_DEAD_LETTERS_EXTENSION)}\\Z")
+    prefix, dead_prefix = data_prefix(layout, topic), dead_letters_prefix(layout, topic)
 
     def parse(key: str) -> tuple[int, int, int] | None:
+        ending = dead if key.startswith(dead_prefix) else data
         found = ending.search(key) if key.startswith(prefix) else None
         return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
 

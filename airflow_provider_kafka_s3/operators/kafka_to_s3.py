@@ -28,6 +28,7 @@ from airflow_provider_kafka_s3.config import (
     Format,
     Limits,
     Naming,
+    OnError,
     Partitioner,
     Rotation,
     Upload,
@@ -119,6 +120,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         window: what a window of time may be: :class:`~airflow_provider_kafka_s3.config.Window` or a mapping of its
             fields.
         on_empty: nothing to do for any topic is a ``"success"``, or makes the task ``"skip"``.
+        errors: what happens to a record that cannot be written. ``"fail"`` names it, and nothing of its batch is
+            landed. ``"dead_letter"`` writes it, with its key, its headers and the reason, to an object of the same
+            batch in the folder ``_dead_letters`` of the topic.
+        max_dead_letters: of one batch; more are an error, and nothing of the batch is landed. None: no limit.
         on_bad_timestamp: a record whose timestamp is no time (none, or outside the years 1 to 9999) for a partitioner
             that looks at it: ``"fail"``, or the name of the partition for such records, which stands in each of its
             folders. ``"__HIVE_DEFAULT_PARTITION__"`` is null for readers of the table.
@@ -182,6 +187,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         upload: Upload | Mapping[str, Any] | None = None,
         window: Window | Mapping[str, Any] | None = None,
         on_empty: Literal["success", "skip"] = "success",
+        errors: OnError = "fail",
+        max_dead_letters: int | None = None,
         on_bad_timestamp: str = "fail",
         on_data_loss: Literal["fail", "skip"] = "fail",
         on_future_timestamp: Literal["fail", "read_to_end"] = "fail",
@@ -222,6 +229,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.upload = make_value("upload", (Upload,), upload)
         self.window = make_value("window", (Window,), window)
         self.on_empty = on_empty
+        self.errors = errors
+        self.max_dead_letters = max_dead_letters
         self.on_bad_timestamp = on_bad_timestamp
         self.on_data_loss = on_data_loss
         self.on_future_timestamp = on_future_timestamp
@@ -245,6 +254,12 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_types(vars(self))
         parameters.require_choice("offsets", self.offsets, ("incremental", "data_interval"))
         parameters.require_choice("isolation", self.isolation, get_args(Isolation))
+        parameters.require_choice("errors", self.errors, get_args(OnError))
+        if self.max_dead_letters is not None and self.errors == "fail":
+            raise ConfigurationError(
+                "max_dead_letters has no effect with errors='fail', which lands no dead letters. Remove it, or use "
+                "errors='dead_letter'"
+            )
         parameters.require_choice("on_data_loss", self.on_data_loss, ("fail", "skip"))
         parameters.require_choice("on_future_timestamp", self.on_future_timestamp, ("fail", "read_to_end"))
         parameters.require_choice("on_missing", self.on_missing, ("fail", "ignore"))

@@ -90,7 +90,8 @@ def record_frame(
         ConfigurationError: an offset is too large to share a number with its partition.
     """
     packing = RecordPacking(plans)
-    return slice_frame(spark, plans, options, packing.pieces).selectExpr(*packing.columns)
+    given = {isolation: {**of_level, **packing.source_options} for isolation, of_level in options.items()}
+    return slice_frame(spark, plans, given, packing.pieces).selectExpr(*packing.columns)
 
 
 def slice_frame(

@@ -194,6 +194,7 @@ class Job:
             credentials=spec.credentials,
             retry=spec.retry,
             upload=spec.upload,
+            max_dead_letters=spec.max_dead_letters,
             written=action.written,
         )
         log.info("Spark plans the read of %d slices", sum(len(plan.slices) for plan in plans))
@@ -218,15 +219,16 @@ class Job:
             if type(found) in (RecordError, ConfigurationError):
                 found.add_note(topic.committer.log.remedies.abandon_or_leave_out(plan.batch))
             raise found
-        decision = topic.committer.decide(plan, found, run=self._spec.run)
+        decision = topic.committer.decide(plan, found, run=self._spec.run, max_dead_letters=self._spec.max_dead_letters)
         topic.committer.carry_out(plan, decision)
         log.info(
-            "topic %s: batch %d is %s: %d objects, %d records, %d bytes",
+            "topic %s: batch %d is %s: %d objects, %d records, %d dead letters, %d bytes",
             plan.topic,
             plan.batch,
             "committed" if decision.status == "commit" else decision.status,
             len(decision.objects),
             decision.records,
+            decision.dead_letters,
             decision.size,
         )
 
@@ -239,7 +241,13 @@ class Job:
             error,
             topic.plan.read.count,
         )
-        execute_plan(topic.committer, topic.plan, run=self._spec.run, on_data_loss=self._spec.on_data_loss)
+        execute_plan(
+            topic.committer,
+            topic.plan,
+            run=self._spec.run,
+            on_data_loss=self._spec.on_data_loss,
+            max_dead_letters=self._spec.max_dead_letters,
+        )
 
     def _fail(self, topic: _Topic, error: KafkaS3Error) -> None:
         """Raise what the failure of a topic's action means, or abandon the batch if that is the policy."""

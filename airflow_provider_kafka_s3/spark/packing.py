@@ -14,7 +14,14 @@ from typing import Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA, Array, int64_array, int64_values
+from airflow_provider_kafka_s3.arrays import (
+    RECORD_SCHEMA,
+    WHOLE_RECORD_SCHEMA,
+    Array,
+    Int64Array,
+    int64_array,
+    int64_values,
+)
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.frames import bounds
@@ -47,6 +54,7 @@ class RecordPacking:
         slices = [(plan.topic, s) for plan in plans for s in plan.slices]
         self._shift = 63 - max((s.partition for _, s in slices), default=0).bit_length()
         self._topics = len(plans) > 1
+        self._whole = any(plan.layout is not None and plan.layout.whole_records for plan in plans)
         for topic, s in slices:
             if s.end > 1 << self._shift:
                 raise ConfigurationError(
@@ -59,26 +67,40 @@ class RecordPacking:
         """First step, in SQL: from the columns of Spark's Kafka source to one row per piece, numbered by ``piece``."""
         # Names are quoted: some of them are SQL keywords, and every version adds more.
         # A small value, and null, get a constant array: it costs nothing per record.
-        number = (
-            f"if(coalesce(octet_length(`value`), 0) <= {PIECE_BYTES}, array(0L), "
-            f"sequence(0L, (octet_length(`value`) - 1L) div {PIECE_BYTES}))"
-        )
-        return ["`partition`", "`offset`", "`timestamp`", "`value`", *self._topic, f"explode({number}) AS `piece`"]
+        # greatest() ignores nulls.
+        size = "greatest(octet_length(`value`), octet_length(`key`))" if self._whole else "octet_length(`value`)"
+        number = f"if(coalesce({size}, 0) <= {PIECE_BYTES}, array(0L), sequence(0L, ({size} - 1L) div {PIECE_BYTES}))"
+        names = ["partition", "offset", "timestamp", "value", *self._names]
+        return [*(f"`{name}`" for name in names), f"explode({number}) AS `piece`"]
 
     @property
     def columns(self) -> list[str]:
-        """Second step, in SQL: ``position``, ``timestamp``, ``value``, and, with several plans, ``topic``."""
-        piece = f"substring(`value`, CAST(`piece` * {PIECE_BYTES} + 1 AS INT), {PIECE_BYTES})"
-        return [
+        """Second step, in SQL: ``position``, ``timestamp``, ``value``, and, with several plans, ``topic``.
+
+        Of whole records also ``key``, in pieces like the value, and ``headers``, in the row of the first piece.
+        """
+        # With a key of several pieces, a small value is in the row of the first one.
+        small = "if(`piece` = 0, `value`, NULL)" if self._whole else "`value`"
+        columns = [
             f"shiftleft(CAST(`partition` AS BIGINT), {self._shift}) | `offset` AS `position`",
             "`timestamp`",
-            f"if(octet_length(`value`) <= {PIECE_BYTES}, `value`, {piece}) AS `value`",
-            *self._topic,
+            f"if(octet_length(`value`) <= {PIECE_BYTES}, {small}, {_piece('value')}) AS `value`",
         ]
+        if self._whole:
+            columns += [
+                f"if(octet_length(`key`) <= {PIECE_BYTES}, if(`piece` = 0, `key`, NULL), {_piece('key')}) AS `key`",
+                "if(`piece` = 0, `headers`, NULL) AS `headers`",
+            ]
+        return [*columns, *(["`topic`"] if self._topics else [])]
 
     @property
-    def _topic(self) -> list[str]:
-        return ["`topic`"] if self._topics else []
+    def source_options(self) -> dict[str, str]:
+        """Options of Spark's Kafka source."""
+        return {"includeHeaders": "true"} if self._whole else {}
+
+    @property
+    def _names(self) -> list[str]:
+        return [*(["key", "headers"] if self._whole else []), *(["topic"] if self._topics else [])]
 
     def place(self, batch: pa.RecordBatch) -> tuple[str | None, int, int]:
         """Topic (None if there is only one), partition and offset of the first record of a batch."""
@@ -87,7 +109,7 @@ class RecordPacking:
         return topic, position >> self._shift, position & ((1 << self._shift) - 1)
 
     def records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Unpack batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`.
+        """Unpack batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`, or of whole records.
 
         A piece is joined only to a full one before it: a small record that occurs twice stays two records, which the
         check of the offsets finds.
@@ -100,8 +122,10 @@ class RecordPacking:
             if batch.num_rows == 0:
                 continue
             rows = batch if held is None else _concatenated(held, batch)
-            position, length = int64_values(rows.column("position")), np.diff(bounds(_values(rows)))
-            full = length == PIECE_BYTES
+            position = int64_values(rows.column("position"))
+            full = np.diff(bounds(rows.column("value"))) == PIECE_BYTES
+            if self._whole:
+                full |= np.diff(bounds(rows.column("key"))) == PIECE_BYTES
             begins = np.concatenate(([True], (position[1:] != position[:-1]) | ~full[:-1]))
             whole = rows.num_rows
             if full[-1]:  # the next batch may continue it
@@ -113,30 +137,40 @@ class RecordPacking:
             yield self._joined(held, np.arange(held.num_rows) == 0)
 
     def _joined(self, rows: pa.RecordBatch, begins: Any) -> pa.RecordBatch:
-        positions, times, values = (
-            int64_values(rows.column("position")),
-            int64_values(rows.column("timestamp")),
-            _values(rows),
-        )
-        if not begins.all():
-            first = np.flatnonzero(begins)
-            ends = bounds(values)
-            kept = np.append(ends[first], ends[-1]).astype(np.int32)
-            valid = values.is_valid().take(int64_array(first)) if values.null_count else None
-            buffers = [None if valid is None else valid.buffers()[1], pa.py_buffer(kept.data), values.buffers()[2]]
-            values = cast("Array", pa.Array.from_buffers(pa.binary(), len(first), buffers))
+        positions, times = int64_values(rows.column("position")), int64_values(rows.column("timestamp"))
+        first = None if begins.all() else np.flatnonzero(begins)
+        if first is not None:
             positions, times = positions[first], times[first]
         # Spark counts microseconds. A record without a timestamp has -1 ms, one millisecond before the epoch.
         columns = [
             int64_array(positions & ((1 << self._shift) - 1)),
             int64_array(np.floor_divide(times, _MICROSECONDS)),
-            values,
+            _joined_pieces(rows.column("value"), first),
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+        if not self._whole:
+            return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+        headers = rows.column("headers") if first is None else rows.column("headers").take(int64_array(first))
+        columns += [
+            _joined_pieces(rows.column("key"), first),
+            headers.cast(WHOLE_RECORD_SCHEMA.field("headers").type),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=WHOLE_RECORD_SCHEMA)
 
 
-def _values(rows: pa.RecordBatch) -> Array:
-    return rows.column("value")
+def _piece(column: str) -> str:
+    """The SQL of one piece of a column."""
+    return f"substring(`{column}`, CAST(`piece` * {PIECE_BYTES} + 1 AS INT), {PIECE_BYTES})"
+
+
+def _joined_pieces(pieces: Array, first: Int64Array | None) -> Array:
+    """Values of which the pieces begin at some rows; None: each has one piece. The data is not copied."""
+    if first is None:
+        return pieces
+    ends = bounds(pieces)
+    kept = np.append(ends[first], ends[-1]).astype(np.int32)
+    valid = pieces.is_valid().take(int64_array(first)) if pieces.null_count else None
+    buffers = [None if valid is None else valid.buffers()[1], pa.py_buffer(kept.data), pieces.buffers()[2]]
+    return cast("Array", pa.Array.from_buffers(pa.binary(), len(first), buffers))
 
 
 def _concatenated(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:

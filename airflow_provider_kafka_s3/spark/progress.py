@@ -131,7 +131,7 @@ class RemoteAction:
                     self._size += msgspec.json.decode(row.body, type=ObjectEntry).size
                 elif row.kind == "slice":
                     ended = msgspec.json.decode(row.body, type=SliceResult)
-                    self._records += ended.records + ended.ignored
+                    self._records += ended.records + ended.ignored + ended.dead_letters
         finally:
             self._spark.removeProgressHandler(self._on_progress)
         return rows

@@ -64,6 +64,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         upload: how tasks upload; the size of parts is that of each plan.
         on_data_loss: what to do with a batch whose offsets are gone from Kafka: ``fail``, or ``skip``: abandon it, so
             that the run plans again from what is left.
+        max_dead_letters: of a batch at most; None: no limit.
         result_path: where the driver writes its :class:`JobResult`.
         connect: the server whose session executes the plans; None: the session of the process.
         connection_options: see :class:`~airflow_provider_kafka_s3.batch.log.TopicLog`.
@@ -80,6 +81,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     retry: RetryPolicy = RetryPolicy()
     upload: Upload = Upload()
     on_data_loss: Literal["fail", "skip"] = "fail"
+    max_dead_letters: int | None = None
     connect: ConnectServer | None = None
     connection_options: tuple[str, ...] = ()
 

@@ -50,6 +50,7 @@ class SliceTask:
         credentials: None: boto3's default chain on the executor.
         retry: policy of the requests.
         upload: threads and memory.
+        max_dead_letters: of a slice at most; None: no limit.
         written: accumulator for the bytes of ended slices, for the progress; None: not counted.
     """
 
@@ -62,6 +63,7 @@ class SliceTask:
         credentials: S3Credentials | None,
         retry: RetryPolicy,
         upload: Upload,
+        max_dead_letters: int | None = None,
         written: Accumulator[int] | None = None,
     ) -> None:
         self._plans = tuple(plans)
@@ -71,6 +73,7 @@ class SliceTask:
         self._credentials = credentials
         self._retry = retry
         self._upload = upload
+        self._max_dead_letters = max_dead_letters
         self._written = written
 
     def __repr__(self) -> str:
@@ -134,7 +137,7 @@ class SliceTask:
             spill_dir=self._upload.spill_dir,
         ) as pool:
             try:
-                rows = write_slice(plan, slice_, records, pool.open)
+                rows = write_slice(plan, slice_, records, pool.open, max_dead_letters=self._max_dead_letters)
             except BaseException:
                 pool.abort_all()
                 raise

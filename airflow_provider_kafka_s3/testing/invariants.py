@@ -17,8 +17,10 @@ checks the control documents alone. Both compute the expected state independentl
 
 from __future__ import annotations
 
+import base64
 import collections
 import gzip
+import json
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -177,42 +179,17 @@ def check_bucket(
     for plan, manifest in state.committed():
         batches += 1
         folders |= {keys.data_prefix(plan.layout, topic)} if plan.layout is not None else set()
-        values: dict[int, list[tuple[ObjectEntry, Sequence[bytes]]]] = {s.id: [] for s in plan.slices}
-        absent: list[ObjectEntry] = []
         for entry in manifest.objects:
             if entry.key in listed:
                 findings.append(f"I1 object {entry.key} belongs to batches {listed[entry.key]} and {plan.batch}")
             listed[entry.key] = plan.batch
-            stored = store.get(entry.key)
-            if stored is None:
-                absent.append(entry)
-                if state.is_resolved(plan.batch) and entry.key not in (
-                    state.amended.get(plan.batch, frozenset()) | set(deleted)
-                ):
-                    findings.append(f"I4 object {entry.key} of resolved batch {plan.batch} is absent")
-                continue
-            if entry.key in deleted:
-                findings.append(f"I7 object {entry.key} of batch {plan.batch} was deleted and came back")
-            findings += _check_object(stored, plan, entry)
-            try:
-                decoded = decoder(entry.key, stored.body)
-            except (ValueError, OSError, EOFError) as e:
-                findings.append(f"I3 object {entry.key} cannot be decoded: {e}")
-                continue
-            if len(decoded) != entry.records:
-                findings.append(f"I1 object {entry.key} has {len(decoded)} records, its manifest has {entry.records}")
-            values.setdefault(entry.slices[0], []).append((entry, decoded))
-            objects, size, read = objects + 1, size + len(stored.body), read + len(decoded)
-        if source is not None and plan.topic_id in source and (state.is_resolved(plan.batch) or not absent):
-            for s in plan.slices:
-                offsets = range(s.start, s.end)
-                records = source[plan.topic_id].get(s.partition, {})
-                expected = {o: as_written(v) for o in offsets if (v := records.get(o)) is not None}
-                excused = {o for o in offsets if is_optional(plan.topic_id, s.partition, o)}
-                for entry in absent:
-                    if entry.slices[0] == s.id:
-                        excused |= set(range(entry.min_offset, entry.max_offset + 1))
-                findings += _check_slice(plan, s, expected, excused, values[s.id])
+        found = _BatchContents(plan)
+        findings += found.read(store, manifest.objects, state, decoder=decoder, deleted=deleted)
+        objects, size, read = objects + found.objects, size + found.size, read + found.records
+        if source is not None and plan.topic_id in source:
+            findings += found.check_dead_letters(source[plan.topic_id])
+            if state.is_resolved(plan.batch) or not found.absent:
+                findings += found.check_records(source[plan.topic_id], as_written, is_optional)
     for folder in sorted(folders):
         present = [info.key for info in store.list(folder)]
         # Another pipeline's topics_dir may lie in the folder.
@@ -230,6 +207,89 @@ def check_bucket(
     if findings:
         raise InvariantViolation(findings)
     return BucketSummary(batches=batches, objects=objects, records=read, size=size)
+
+
+class _BatchContents:
+    """What the objects of a batch hold."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.objects = self.size = self.records = 0
+        self.absent: list[ObjectEntry] = []
+        self._plan = plan
+        self._values: dict[int, list[tuple[ObjectEntry, Sequence[bytes]]]] = {s.id: [] for s in plan.slices}
+        self._dead: dict[int, dict[int, bytes | None]] = {s.id: {} for s in plan.slices}
+        dead = None if plan.layout is None else keys.dead_letters_prefix(plan.layout, plan.topic)
+        self._is_dead = lambda key: dead is not None and key.startswith(dead)
+
+    def read(
+        self,
+        store: ObjectStore,
+        entries: Sequence[ObjectEntry],
+        state: TopicState,
+        *,
+        decoder: RecordDecoder,
+        deleted: Collection[str],
+    ) -> Iterable[str]:
+        """Read all objects; yields findings."""
+        batch = self._plan.batch
+        for entry in entries:
+            stored = store.get(entry.key)
+            if stored is None:
+                self.absent.append(entry)
+                accepted = state.amended.get(batch, frozenset()) | set(deleted)
+                if state.is_resolved(batch) and entry.key not in accepted:
+                    yield f"I4 object {entry.key} of resolved batch {batch} is absent"
+                continue
+            if entry.key in deleted:
+                yield f"I7 object {entry.key} of batch {batch} was deleted and came back"
+            yield from _check_object(stored, self._plan, entry)
+            try:
+                count = self._add(entry, stored.body, decoder)
+            except (ValueError, OSError, EOFError, KeyError) as e:
+                yield f"I3 object {entry.key} cannot be decoded: {e}"
+                continue
+            if count != entry.records:
+                yield f"I1 object {entry.key} has {count} records, its manifest has {entry.records}"
+            self.objects, self.size, self.records = self.objects + 1, self.size + len(stored.body), self.records + count
+
+    def _add(self, entry: ObjectEntry, body: bytes, decoder: RecordDecoder) -> int:
+        if not self._is_dead(entry.key):
+            values = decoder(entry.key, body)
+            self._values.setdefault(entry.slices[0], []).append((entry, values))
+            return len(values)
+        letters = [json.loads(line) for line in body.splitlines()]
+        self._dead[entry.slices[0]] |= {
+            letter["offset"]: None if letter["value"] is None else base64.b64decode(letter["value"])
+            for letter in letters
+        }
+        return len(letters)
+
+    def check_dead_letters(self, in_kafka: Mapping[int, Mapping[int, bytes | None]]) -> Iterable[str]:
+        """Compare dead letters with Kafka; yields findings."""
+        for s in self._plan.slices:
+            records, letters = in_kafka.get(s.partition, {}), self._dead[s.id]
+            if wrong := [o for o, value in letters.items() if o not in records or records[o] != value]:
+                yield (
+                    f"I1 batch {self._plan.batch}, partition {s.partition}: the dead letters {wrong[:10]} are not the "
+                    f"records in Kafka"
+                )
+
+    def check_records(
+        self,
+        in_kafka: Mapping[int, Mapping[int, bytes | None]],
+        as_written: Callable[[bytes], bytes],
+        is_optional: Callable[[str, int, int], bool],
+    ) -> Iterable[str]:
+        """Compare the data objects with Kafka; yields findings."""
+        for s in self._plan.slices:
+            offsets = [o for o in range(s.start, s.end) if o not in self._dead[s.id]]
+            records = in_kafka.get(s.partition, {})
+            expected = {o: as_written(v) for o in offsets if (v := records.get(o)) is not None}
+            excused = {o for o in offsets if is_optional(self._plan.topic_id, s.partition, o)}
+            for entry in self.absent:
+                if entry.slices[0] == s.id:
+                    excused |= set(range(entry.min_offset, entry.max_offset + 1))
+            yield from _check_slice(self._plan, s, expected, excused, self._values[s.id])
 
 
 def _check_object(stored: StoredObject, plan: Plan, entry: ObjectEntry) -> Iterable[str]:

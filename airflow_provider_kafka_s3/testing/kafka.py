@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, RECORD_SCHEMA
+from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, RECORD_SCHEMA, WHOLE_RECORD_SCHEMA
 from airflow_provider_kafka_s3.batch.source import Isolation, TimedOffset
 from airflow_provider_kafka_s3.exceptions import DataLossError, TopicNotFoundError
 
@@ -27,6 +27,8 @@ class SimulatedRecord:
     offset: int
     timestamp: int
     value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass
@@ -104,10 +106,19 @@ class SimulatedKafka:
         """Add ``count`` partitions to a topic."""
         self._topic(topic).partitions.extend(_Partition() for _ in range(count))
 
-    def append(self, topic: str, partition: int, value: bytes | None, timestamp: int = NO_TIMESTAMP) -> int:
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        timestamp: int = NO_TIMESTAMP,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> int:
         """Append a record and return its offset."""
         log = self._partition(topic, partition).log
-        log.append(SimulatedRecord(len(log), timestamp, value))
+        log.append(SimulatedRecord(len(log), timestamp, value, key, tuple(headers)))
         return len(log) - 1
 
     def append_marker(self, topic: str, partition: int) -> int:
@@ -215,7 +226,9 @@ class SimulatedKafka:
             found[p] = next((TimedOffset(r.offset, r.timestamp) for r in young), None)
         return found
 
-    def read(self, topic: str, partition: int, start: int, end: int, isolation: Isolation) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, topic: str, partition: int, start: int, end: int, isolation: Isolation, *, whole: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         at = start
         while at < end:
@@ -228,7 +241,7 @@ class SimulatedKafka:
                     f"topic {topic!r}, partition {partition}: offsets [{at}, {until}) cannot be read, the log holds "
                     f"[{log.start}, {readable})"
                 )
-            yield _to_arrow([r for r in log.log[at:until] if r is not None and r.offset not in log.compacted])
+            yield _to_arrow([r for r in log.log[at:until] if r is not None and r.offset not in log.compacted], whole)
             at = until
 
     def _end(self, topic: str, partition: int, isolation: Isolation) -> int:
@@ -250,10 +263,12 @@ class SimulatedKafka:
         return partitions[partition]
 
 
-def _to_arrow(records: list[SimulatedRecord]) -> pa.RecordBatch:
+def _to_arrow(records: list[SimulatedRecord], whole: bool) -> pa.RecordBatch:
     columns: dict[str, list[Any]] = {
         "offset": [r.offset for r in records],
         "timestamp": [r.timestamp for r in records],
         "value": [r.value for r in records],
+        "key": [r.key for r in records],
+        "headers": [[{"key": k, "value": v} for k, v in r.headers] or None for r in records],
     }
-    return pa.RecordBatch.from_pydict(columns, schema=RECORD_SCHEMA)
+    return pa.RecordBatch.from_pydict(columns, schema=WHOLE_RECORD_SCHEMA if whole else RECORD_SCHEMA)

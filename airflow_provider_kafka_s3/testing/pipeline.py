@@ -182,7 +182,9 @@ class _SimulatedJob:
             pipeline = self._simulated.topic_pipeline(ref.pipeline, ref.topic, topics_dir=ref.topics_dir)
             try:
                 plan, _ = pipeline.log.require_plan(ref.batch)
-                pipeline.execute(plan, run=spec.run, on_data_loss=spec.on_data_loss)
+                pipeline.execute(
+                    plan, run=spec.run, on_data_loss=spec.on_data_loss, max_dead_letters=spec.max_dead_letters
+                )
             except KafkaS3Error as e:
                 outcomes.append(TopicOutcome.failed(ref.topic, e))
             else:

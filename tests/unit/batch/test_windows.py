@@ -65,9 +65,11 @@ class ReadOnce(SimulatedKafka):
         super().__init__(records_per_poll=2)
         self.read_offsets: list[tuple[int, int]] = []
 
-    def read(self, topic: str, partition: int, start: int, end: int, isolation: Isolation) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, topic: str, partition: int, start: int, end: int, isolation: Isolation, *, whole: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         self.read_offsets += [(partition, offset) for offset in range(start, end)]
-        return super().read(topic, partition, start, end, isolation)
+        return super().read(topic, partition, start, end, isolation, whole=whole)
 
 
 # -- windows of time --------------------------------------------------------------------------------------------------

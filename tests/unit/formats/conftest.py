@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
 from airflow_provider_kafka_s3.formats.registry import make_format
 from airflow_provider_kafka_s3.layout.split import Append, Event, Splitter
+from tests.unit.formats.preparing import prepare
 
 # Other test processes share the machine: how long an example takes says nothing.
 settings.register_profile("no-deadline", deadline=None)
@@ -88,7 +89,7 @@ def _write_objects(
                 objects[key].closed = True
 
     for batch in batches:
-        prepared = record_format.prepare(batch, topic=topic, partition=partition)
+        prepared = prepare(record_format, batch, topic=topic, partition=partition)
         follow(splitter.feed(prepared.records, prepared.sizes), prepared)
     follow(splitter.finish())
     assert not writers

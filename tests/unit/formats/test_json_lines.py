@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.config import JsonLines
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.formats.frames import contents
 from airflow_provider_kafka_s3.formats.jsonlines import _TOKENS, JsonLinesFormat
+from tests.unit.formats.preparing import prepare
 
 FORMAT = JsonLinesFormat(JsonLines())
 GOOD = b'{"good":1}'
@@ -81,7 +82,7 @@ INVALID = [
 
 def frames(batch: Any, fmt: JsonLinesFormat = FORMAT) -> bytes:
     """The encoded records of a batch."""
-    return bytes(contents(fmt.prepare(batch, topic="flights", partition=3).payload))  # type: ignore[arg-type]
+    return bytes(contents(prepare(fmt, batch).payload))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", VALID, ids=lambda v: v[:20].decode())
@@ -95,7 +96,7 @@ def test_valid_json_is_written_byte_for_byte(value: bytes, make_batch: Any) -> N
 def test_anything_else_is_refused_by_topic_partition_and_offset(value: bytes, why: str, make_batch: Any) -> None:
     """The message names the record, the cause and what to do; it never quotes the record."""
     with pytest.raises(RecordError, match=rf"topic 'flights', partition 3, offset 43: .*JSON.*\(.*{why}") as e:
-        FORMAT.prepare(make_batch([GOOD, value, GOOD], first=42), topic="flights", partition=3)
+        prepare(FORMAT, make_batch([GOOD, value, GOOD], first=42))
     assert "land the topic with format='bytes'" in str(e.value)
     assert "good" not in str(e.value)
     assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)
@@ -240,7 +241,7 @@ def test_null_values_are_refused_by_name(make_batch: Any) -> None:
 def test_ignored_null_values_are_left_out_and_counted(make_batch: Any) -> None:
     """Records, sizes and payload stay parallel."""
     fmt = JsonLinesFormat(JsonLines(on_null="ignore"))
-    prepared = fmt.prepare(make_batch([None, b"1", None, b"[2]", None]), topic="t", partition=0)
+    prepared = prepare(fmt, make_batch([None, b"1", None, b"[2]", None]))
     assert prepared.records.column("offset").to_pylist() == [1, 3]
     assert prepared.sizes.tolist() == [2, 4]
     assert prepared.ignored == 3
@@ -250,7 +251,7 @@ def test_ignored_null_values_are_left_out_and_counted(make_batch: Any) -> None:
 def test_a_batch_of_null_values_alone_has_no_frames(make_batch: Any) -> None:
     """It is no error."""
     fmt = JsonLinesFormat(JsonLines(on_null="ignore"))
-    prepared = fmt.prepare(make_batch([None, None]), topic="t", partition=0)
+    prepared = prepare(fmt, make_batch([None, None]))
     assert (prepared.records.num_rows, prepared.sizes.tolist(), prepared.ignored) == (0, [], 2)
 
 
@@ -263,7 +264,7 @@ def test_an_empty_batch_is_prepared(make_batch: Any) -> None:
 def test_slices_of_batches_are_read_at_their_offset(make_batch: Any, large: bool) -> None:
     """A slice shares the buffers of the whole batch; only its own records are checked."""
     batch = make_batch([b"{", b"1", b"[2]", '"é"'.encode(), b"}"], large=large)
-    prepared = FORMAT.prepare(batch.slice(1, 3), topic="t", partition=0)
+    prepared = prepare(FORMAT, batch.slice(1, 3))
     assert bytes(contents(prepared.payload)) == '1\n[2]\n"é"\n'.encode()  # type: ignore[arg-type]
     assert prepared.sizes.tolist() == [2, 4, 5]
     assert bytes(contents(prepared.take(np.array([0, 2])))) == '1\n"é"\n'.encode()  # type: ignore[arg-type]

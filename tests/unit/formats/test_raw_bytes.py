@@ -12,11 +12,12 @@ from airflow_provider_kafka_s3.config import RawBytes
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.formats.frames import contents
 from airflow_provider_kafka_s3.formats.registry import make_format
+from tests.unit.formats.preparing import prepare as prepared_or_error
 
 
 def prepare(batch: Any, **settings: Any) -> Any:
     """Prepare a batch with some settings."""
-    return make_format(RawBytes(**settings)).prepare(batch, topic="flights", partition=3)
+    return prepared_or_error(make_format(RawBytes(**settings)), batch)
 
 
 @given(st.lists(st.binary(max_size=5), max_size=6), st.sampled_from(["\n", "", "SEPARATOR", "é", "\r\n"]))

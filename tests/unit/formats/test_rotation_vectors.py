@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.formats.registry import make_format
+from tests.unit.formats.preparing import prepare
 
 CASES = json.loads((Path(__file__).parents[2] / "vectors" / "rotation.json").read_text())["cases"]
 SUPPORTED_KEYS = {"id", "values", "flush_size", "behavior_on_null_values", "expect", "expect_starts", "note", "source"}
@@ -29,4 +30,4 @@ def test_ignored_null_values_leave_no_object(case: dict[str, Any], make_batch: A
     settings = JsonLines(on_null=case["behavior_on_null_values"])
     batch = make_batch(case["values"])
     assert write_objects(Layout(format=settings), [batch]) == {}
-    assert make_format(settings).prepare(batch, topic="t", partition=0).ignored == len(case["values"])
+    assert prepare(make_format(settings), batch).ignored == len(case["values"])

@@ -25,7 +25,7 @@ json = make_format(layout.format)
 splitter = Splitter(layout, topic="t", partition=0, generation=0)
 size = 0
 for batch in pa.ipc.open_stream(sys.stdin.buffer):
-    prepared = json.prepare(batch, topic="t", partition=0)
+    prepared = json.prepare(batch)
     for event in splitter.feed(prepared.records, prepared.sizes):
         if isinstance(event, Append):
             size += sum(len(data) for data in json.open().write(prepared.take(event.rows)))
