@@ -26,8 +26,8 @@ from airflow_provider_kafka_s3.inspect.lag import lag
 from airflow_provider_kafka_s3.inspect.status import TopicStatus, topic_status
 from airflow_provider_kafka_s3.inspect.verify import VerifyRun
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
-from airflow_provider_kafka_s3.maintenance.accept_loss import accept_deleted, accept_gone, accept_loss
-from airflow_provider_kafka_s3.maintenance.gc import Garbage, find_garbage
+from airflow_provider_kafka_s3.maintenance.accept_loss import Absent, absent, accept_deleted, accept_gone, accept_loss
+from airflow_provider_kafka_s3.maintenance.gc import Garbage, collect, find_garbage
 from airflow_provider_kafka_s3.maintenance.recover import recover
 from airflow_provider_kafka_s3.maintenance.repair import GoneRule, Repaired, repair
 from airflow_provider_kafka_s3.maintenance.reset import reset
@@ -47,7 +47,7 @@ class TopicPipeline:
 
     Attributes:
         log: its control documents.
-        source: Kafka.
+        source: the Kafka cluster.
         committer: decides batches and rolls them forward.
     """
 
@@ -70,13 +70,14 @@ class TopicPipeline:
 
         Args:
             store: the bucket.
-            source: Kafka.
+            source: the Kafka cluster.
             topics_dir: prefix of all keys.
             pipeline: name of the pipeline.
             topic: name of the topic.
-            connection_options: of the commands that errors print, such as ``("--kafka-conn-id", "kafka_default")``.
+            connection_options: options with which the command line reaches the same store and cluster, such as
+                ``("--kafka-conn-id", "kafka_default")``, for the commands in error messages.
             build: builds missing objects again; None: with the default limits.
-            parallel: maps over objects, several at a time.
+            parallel: maps a function over objects, several at a time.
             sleep: sleeps for a number of seconds.
             monotonic: monotonic clock, in seconds.
             now: wall clock, in seconds since the epoch.
@@ -96,7 +97,7 @@ class TopicPipeline:
         """One attempt of a run. Its ``advance()`` returns a plan that has to be executed, or the result.
 
         Args:
-            request: what the run does.
+            request: action and target of the run.
             task_has_ended: whether the Airflow task that planned a batch has ended; None if Airflow is not available.
         """
         if request.action != "land":
@@ -122,7 +123,7 @@ class TopicPipeline:
         return execute_plan(self.committer, plan, run=run, on_data_loss=on_data_loss, max_dead_letters=max_dead_letters)
 
     def land(self, request: RunRequest) -> TopicResult:
-        """Run to the end without Spark: this process executes the plans.
+        """Run to the end without Spark; this process executes the plans.
 
         Raises:
             KafkaS3Error: see :meth:`~airflow_provider_kafka_s3.batch.run.TopicRun.advance` and :meth:`execute`.
@@ -134,9 +135,14 @@ class TopicPipeline:
 
     # -- status -------------------------------------------------------------------------------------------------------
 
-    def status(self, *, last: int = 0) -> TopicStatus | None:
-        """See :func:`~airflow_provider_kafka_s3.inspect.status.topic_status`."""
-        return topic_status(self.log, self.source, last=last)
+    def status(self, *, last: int = 0, use_kafka: bool = True) -> TopicStatus | None:
+        """See :func:`~airflow_provider_kafka_s3.inspect.status.topic_status`.
+
+        Args:
+            last: number of the latest batches to read.
+            use_kafka: whether to request the topic's offsets from Kafka; without them there is no lag.
+        """
+        return topic_status(self.log, self.source if use_kafka else None, last=last)
 
     def lag(self, isolation: Isolation = "read_committed") -> int:
         """See :func:`~airflow_provider_kafka_s3.inspect.lag.lag`."""
@@ -155,6 +161,10 @@ class TopicPipeline:
     def abandon(self, batch: int, *, release: Literal["debt", "lost"], reason: str, operator: str) -> Manifest:
         """See :func:`~airflow_provider_kafka_s3.maintenance.abandon.abandon`."""
         return abandon(self.committer, batch, release=release, reason=reason, operator=operator)
+
+    def absent(self, batch: int) -> Absent:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.accept_loss.absent`."""
+        return absent(self.committer, batch)
 
     def accept_loss(self, batch: int, *, reason: str, operator: str, other_cluster: bool = False) -> tuple[str, ...]:
         """See :func:`~airflow_provider_kafka_s3.maintenance.accept_loss.accept_loss`."""
@@ -181,3 +191,7 @@ class TopicPipeline:
     def find_garbage(self, *, older_than: float) -> Garbage:
         """See :func:`~airflow_provider_kafka_s3.maintenance.gc.find_garbage`."""
         return find_garbage(self.log, now=self._now(), older_than=older_than)
+
+    def collect(self, garbage: Garbage) -> None:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.gc.collect`."""
+        collect(self.log, garbage)

@@ -1,1 +1,1 @@
-"""What the operator and the sensors share and Airflow is needed for: connections, windows of runs, links, XCom."""
+"""Modules of the operator and the sensors that need Airflow: connections, windows of runs, links, XCom."""

@@ -1,6 +1,6 @@
-"""Events of the assets that a successful run fills: "this hour is complete", with counts and offsets.
+"""Events of the outlet assets of a successful run: its window is complete, with counts and offsets.
 
-Whoever is scheduled by such an asset (a dataset, in Airflow 2) reads it as ``extra`` of the asset's event.
+A DAG that is scheduled by such an asset (a dataset, in Airflow 2) reads them as ``extra`` of the asset's event.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
     ::
 
         {"bucket": "lake", "pipeline": "orders-to-lake",
-         "action": "land",           # or "verify", "restore": what the run did
-         # None: a run that goes on from the stored offsets
+         "action": "land",           # or "verify", "restore"
+         # None: a run that continues from the stored offsets
          "window": {"source": "data interval", "start": "2026-01-01T00:00:00+00:00", "end": "2026-01-01T01:00:00+0…"},
          "status": "ok",             # "empty" if there was nothing to do for any topic
-         # What this run landed, which no other run counts:
+         # Batches that this run landed; no other run counts them:
          "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
-         # What covers the window, whichever run landed it, and how much of it was this one:
+         # Batches that cover the window, whichever run landed them, and those that this run landed:
          "topics": {"orders": {"status": "ok", "records": 40000, "objects": 12, "size": 5242880,
                                "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
                                "batches": [7], "offsets": {"0": [[100, 150]]}, "skipped": {}}}}
 
     Args:
         run: of the task.
-        returned: what the task returns, see :func:`airflow_provider_kafka_s3.airflow.xcom.to_xcom`.
+        returned: XCom of the task, see :func:`airflow_provider_kafka_s3.airflow.xcom.to_xcom`.
     """
     topics = {}
     for topic, result in returned["topics"].items():
@@ -52,22 +52,23 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
         }
     return {
         "bucket": run.bucket,
-        "pipeline": run.pipeline,
+        "pipeline": run.settings.pipeline,
         "action": returned["action"],
         "window": returned["window"],
         "status": returned["status"],
-        # No sums of what covers the window: two runs may be covered by one batch, and events are added up.
+        # No sums over the batches that cover the window: one batch may cover two runs, and a sum over events would
+        # count it twice.
         "landed": returned["landed"],
         "topics": topics,
     }
 
 
 def announce(context: Context, outlets: Sequence[Any], extra: Mapping[str, Any]) -> None:
-    """Attach an ``extra`` to the events that Airflow makes of a task's outlets when it succeeds.
+    """Attach an ``extra`` to the events of a task's outlets, which Airflow creates when the task succeeds.
 
     Args:
         context: of the task.
-        outlets: of the task. Aliases are left alone: which asset they stand for is not known here.
+        outlets: of the task. Aliases are skipped: their assets are unknown here.
         extra: JSON.
     """
     if not outlets:

@@ -1,7 +1,7 @@
 """Differences between versions of Airflow. Each branch has a comment with the version that makes it unnecessary.
 
-Everything else is imported through ``airflow.providers.common.compat.sdk``, which has one name for both generations,
-or read from the task's context by ``get``: what an Airflow does not know is absent there.
+Everything else is imported from ``airflow.providers.common.compat.sdk``, which has one name for Airflow 2 and 3, or is
+read from the task's context by ``get``: keys that a version of Airflow does not have are absent.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Final
 __all__ = ["RunPartition", "run_conf", "run_params", "run_partition", "task_is_running"]
 
 _RUNNING: Final = ("running", "restarting")
-"""States of a task instance that has a process; ``restarting``: it was cleared, and its process is being ended."""
+"""States of a task instance with a process; ``restarting``: it was cleared, and its process is being ended."""
 
 
 @dataclass(frozen=True)
 class RunPartition:
-    """The partition that a DAG run is about.
+    """The partition of a DAG run.
 
     Attributes:
-        date: when it begins, with a zone; None: unknown.
+        date: its start, with a time zone; None: unknown.
         key: its name.
     """
 
@@ -31,14 +31,14 @@ class RunPartition:
 
 
 def run_conf(context: Any) -> Mapping[str, Any]:
-    """What the run was triggered with, as JSON objects are; empty for a scheduled run."""
-    # Airflow 2.11 hands out its database row, 3.x a model; both may hold None.
+    """The ``conf`` that the run was triggered with; empty for a scheduled run."""
+    # The DAG run is a database row in Airflow 2.11 and a model in 3.x; in both, its conf may be None.
     conf = getattr(context.get("dag_run"), "conf", None)
     return conf if isinstance(conf, Mapping) else {}
 
 
 def run_params(context: Any) -> Mapping[str, Any]:
-    """The task's ``params``: those of DAG and task, under what the run was triggered with."""
+    """The task's ``params``: those of the DAG and the task, overridden by those that the run was triggered with."""
     params = context.get("params")
     return params if isinstance(params, Mapping) else {}
 
@@ -46,7 +46,7 @@ def run_params(context: Any) -> Mapping[str, Any]:
 def run_partition(context: Any) -> RunPartition | None:
     """The partition of the run; None if the DAG is not partitioned.
 
-    Before Airflow 3.2 there are no partitions, and the context has neither key: so no version is checked.
+    Before Airflow 3.2 there are no partitions, and the context has neither key, so no version is checked.
     """
     date, key = context.get("partition_date"), context.get("partition_key")
     if date is None and key is not None:
@@ -55,17 +55,17 @@ def run_partition(context: Any) -> RunPartition | None:
 
 
 def task_is_running(ti: Any, *, dag_id: str, task_id: str, run_id: str, map_index: int) -> bool | None:
-    """Whether Airflow has a task instance as running; None if it has no such task instance.
+    """Whether a task instance is running, by Airflow's state; None if there is no such task instance.
 
     Args:
-        ti: the task instance of the context, by which Airflow answers.
+        ti: the task instance of the context, through which the state is requested.
         dag_id: of the DAG.
         task_id: of the task.
         run_id: of the DAG run.
         map_index: of a mapped task; -1 of others.
 
     Raises:
-        Exception: of any kind; Airflow does not answer.
+        Exception: of any kind, if Airflow does not answer.
     """
     if (states_of := getattr(ti, "get_task_states", None)) is not None:
         # Airflow 3: by the API server.
@@ -81,9 +81,9 @@ def task_is_running(ti: Any, *, dag_id: str, task_id: str, run_id: str, map_inde
 
 
 def _decoded(key: str, timetable: Any) -> datetime | None:
-    """Read a key as the timetable wrote it.
+    """Parse a partition key by the format of the timetable.
 
-    Airflow 3.2 gives the worker the key alone; 3.3 reads it itself, by the same rule. This can go with 3.2.
+    Airflow 3.2 passes only the key to the worker; 3.3 parses it by the same rule. This can go with 3.2.
     """
     pattern, zone = getattr(timetable, "key_format", None), getattr(timetable, "timezone", None)
     if pattern is None or zone is None:

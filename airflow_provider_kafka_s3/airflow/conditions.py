@@ -1,7 +1,7 @@
-"""What the sensors wait for, polled with blocking clients: in a worker, or in a thread of the triggerer.
+"""Conditions of the sensors, polled with blocking clients: in a worker, or in a thread of the triggerer.
 
-A condition holds names only. Connections are looked up at every poll, so it can be stored in Airflow's database,
-a changed password counts at once, and credentials of a role cannot run out while a sensor waits.
+A condition has names only, so it can be stored in Airflow's database. Connections are looked up at every poll: a
+changed password takes effect at once, and credentials of a role cannot expire while a sensor waits.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["Condition", "LagCondition", "PollResult", "WindowCondition"]
 
 @dataclass(frozen=True)
 class PollResult:
-    """Whether a condition is met now.
+    """Result of one poll of a condition.
 
     Attributes:
-        done: whether the sensor has nothing more to wait for.
-        result: XCom of the sensor, if it is done; JSON.
-        summary: the same for the log.
+        done: whether the condition is met.
+        result: XCom of the sensor, if it is met; JSON.
+        summary: the result as a line of the log.
     """
 
     done: bool
@@ -36,33 +36,33 @@ class PollResult:
 
 
 class Condition(Protocol):
-    """Something a sensor polls until it is met."""
+    """A condition that a sensor polls until it is met."""
 
     def poll(self) -> PollResult:
-        """Poll once; it blocks.
+        """Poll once; this blocks.
 
         Raises:
-            TerminalError: trying again cannot help.
-            TransientError: it may.
+            TerminalError: a retry cannot succeed.
+            TransientError: a retry may succeed.
         """
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """The keyword arguments it was made of; JSON, and nothing secret."""
+        """The keyword arguments of its constructor; JSON, and nothing secret."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class LagCondition:
-    """At least ``min_records`` offsets wait to be landed, all topics together.
+    """The topics have a lag of at least ``min_records`` offsets, all topics together.
 
     Attributes:
-        topics: their names.
-        bucket: of the pipeline.
-        pipeline: its name.
-        topics_dir: of the pipeline.
-        min_records: how many offsets are enough.
-        isolation: of the operator that will read them.
+        topics: names of the topics.
+        bucket: name of the pipeline's bucket.
+        pipeline: name of the pipeline.
+        topics_dir: prefix of the pipeline's keys.
+        min_records: lag from which the condition is met.
+        isolation: isolation level of the operator that will read them.
         kafka_conn_id: connection of type ``kafka``.
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
     """
@@ -111,11 +111,11 @@ class WindowCondition:
     """Every partition of every topic has passed the end of a window.
 
     Attributes:
-        topics: their names.
-        start: of the window, in epoch milliseconds.
-        end: of the window, in epoch milliseconds.
-        grace: seconds after ``end`` from which a partition without a younger record counts as quiet.
-        isolation: of the operator that will read the window.
+        topics: names of the topics.
+        start: start of the window, in epoch milliseconds.
+        end: end of the window, excluded, in epoch milliseconds.
+        grace: seconds after ``end`` from which a partition without a later record counts as quiet.
+        isolation: isolation level of the operator that will read the window.
         kafka_conn_id: connection of type ``kafka``.
     """
 
@@ -131,7 +131,7 @@ class WindowCondition:
         return asdict(self) | {"topics": list(self.topics)}
 
     def poll(self) -> PollResult:
-        """See :class:`Condition`; the result is the window, and per topic which partitions have passed or are quiet."""
+        """See :class:`Condition`; the result has the window, and per topic the partitions that passed or are quiet."""
         from airflow_provider_kafka_s3.inspect.lag import window_state
 
         start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (self.start, self.end))

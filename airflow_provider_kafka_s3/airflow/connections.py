@@ -1,7 +1,7 @@
-"""Airflow connections, turned into the engine's settings.
+"""Airflow connections, converted to the engine's settings.
 
-Airflow itself answers a missing connection with a guess: Spark's hook with YARN, Amazon's with whatever credentials the
-machine has. Records in the wrong place are worse than a failed task, so here a missing connection is an error.
+Hooks of Airflow replace a missing connection by a default: Spark's by YARN, Amazon's by the credentials of the machine.
+Records in the wrong place are worse than a failed task, so here a missing connection is an error.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _SECRET_WORDS: Final = ("key", "pass", "pem", "secret", "token", "jaas")
-"""Parts of the names of librdkafka settings whose values do not belong into a log."""
+"""Parts of the names of librdkafka settings whose values are masked in logs."""
 
 _SHORTEST_LINE: Final = 8
-"""Characters of a line of a certificate. Masking shorter ones would blacken half of the log."""
+"""Minimum number of characters of a masked line of a certificate. Shorter ones occur in many log lines."""
 
 _SHORTEST_SECRET: Final = 5
-"""Characters of a secret of one line. Airflow itself masks none that is shorter, and logs a warning."""
+"""Minimum number of characters of a masked secret of one line. Airflow masks no shorter one, and logs a warning."""
 
-_SUCH_AS: Final = {
+_ARGUMENTS_TO_ADD: Final = {
     "kafka_conn_id": """--conn-type kafka --conn-extra '{"bootstrap.servers": "broker:9092"}'""",
     "aws_conn_id": "--conn-type aws --conn-login ACCESS_KEY_ID --conn-password SECRET_ACCESS_KEY",
     "spark_conn_id": "--conn-type spark --conn-host 'local[2]'",
 }
-"""What the command that adds a connection goes on with, by the parameter that names the connection."""
+"""Arguments of ``airflow connections add`` for an example connection, by the parameter that names the connection."""
 
 
 @dataclass(frozen=True)
 class S3Access:
-    """How to reach the store.
+    """Access to an S3 store.
 
     Attributes:
-        settings: nothing secret.
-        credentials: None: boto3's own chain.
+        settings: of the client; nothing secret.
+        credentials: keys or a role; None: boto3's own chain.
     """
 
     settings: S3Settings
@@ -69,7 +69,7 @@ class S3Access:
 
 
 def kafka_config(conn_id: str) -> dict[str, Any]:
-    """Settings of librdkafka: the extra of a connection of type ``kafka``. Its secrets are masked in logs from here on.
+    """Settings of librdkafka: the extra of a connection of type ``kafka``. Its secrets are masked in later logs.
 
     Raises:
         ConfigurationError: there is no such connection, or its extra is not a JSON object.
@@ -83,7 +83,7 @@ def kafka_config(conn_id: str) -> dict[str, Any]:
         )
     for name, value in config.items():
         harmless = name.endswith((".location", ".url"))
-        # JSON may hold a password as a number.
+        # A password may be a number in JSON.
         is_text = isinstance(value, str | int | float) and not isinstance(value, bool)
         if is_text and not harmless and any(word in name for word in _SECRET_WORDS):
             _mask(str(value))
@@ -91,7 +91,7 @@ def kafka_config(conn_id: str) -> dict[str, Any]:
 
 
 def mask_options(options: Mapping[str, str]) -> None:
-    """Mask what is secret in settings of Spark's Kafka source."""
+    """Mask the secrets in settings of Spark's Kafka source in later logs."""
     from airflow_provider_kafka_s3.kafka.options import SECRET_OPTIONS
 
     for name in SECRET_OPTIONS & options.keys():
@@ -99,11 +99,11 @@ def mask_options(options: Mapping[str, str]) -> None:
 
 
 def s3_access(conn_id: str | None) -> S3Access:
-    """Where the store is and how to log in: a connection of type ``aws``, or boto3's own chain for None.
+    """Address of the store and credentials for it: from a connection of type ``aws``, or boto3's own chain for None.
 
-    Explicit credentials of the connection (keys, a role, a profile) are handed to Spark, those of
-    a role together with how it is assumed again. A connection without any leaves it to boto3's chain, here and on every
-    executor.
+    Explicit credentials of the connection (keys, a role, a profile) are passed to Spark, those of a role together with
+    the arguments with which it is assumed again. Without explicit credentials, this process and every executor use
+    boto3's own chain.
 
     Raises:
         ConfigurationError: there is no such connection, or it gives no credentials.
@@ -117,18 +117,18 @@ def s3_access(conn_id: str | None) -> S3Access:
 
     hook = AwsBaseHook(aws_conn_id=conn_id, client_type="s3")
     aws = hook.conn_config
-    said = aws.extra_config.get("config_kwargs") or {}
+    config = aws.extra_config.get("config_kwargs") or {}
     verify = aws.verify if aws.verify is not None else True
     settings: dict[str, Any] = {
         "endpoint_url": aws.get_service_endpoint_url("s3"),
         "region": aws.region_name,
-        "addressing_style": (said.get("s3") or {}).get("addressing_style") or "auto",
+        "addressing_style": (config.get("s3") or {}).get("addressing_style") or "auto",
         "verify": bool(verify),
         "ca_bundle": verify if isinstance(verify, str) else None,
     }
-    settings.update({name: float(said[name]) for name in ("connect_timeout", "read_timeout") if said.get(name)})
+    settings.update({name: float(config[name]) for name in ("connect_timeout", "read_timeout") if config.get(name)})
     ignored = sorted(
-        {*said, *(f"s3.{name}" for name in said.get("s3") or {})}
+        {*config, *(f"s3.{name}" for name in config.get("s3") or {})}
         - {"s3", "s3.addressing_style", "connect_timeout", "read_timeout", "retries", "max_pool_connections"}
     )
     if ignored:
@@ -138,16 +138,16 @@ def s3_access(conn_id: str | None) -> S3Access:
 
 
 def connection_options(kafka_conn_id: str, aws_conn_id: str | None) -> tuple[str, ...]:
-    """Options by which ``kafka-s3`` uses the same connections, for the commands that errors print."""
+    """Options with which ``kafka-s3`` uses the same connections, for the commands in error messages."""
     aws = () if aws_conn_id is None else ("--aws-conn-id", aws_conn_id)
     return ("--kafka-conn-id", kafka_conn_id, *aws)
 
 
 def spark_target(conn_id: str) -> SparkTarget:
-    """The master that ``spark-submit`` gets, or the Spark Connect server, by the rules of Airflow's Spark hooks.
+    """The master for ``spark-submit``, or the Spark Connect server, by the rules of Airflow's Spark hooks.
 
     Raises:
-        ConfigurationError: there is no such connection, or it names neither.
+        ConfigurationError: there is no such connection, or it names neither a master nor a server.
     """
     connection = _require(conn_id, "spark_conn_id")
     extra = _extra(connection, "spark_conn_id")
@@ -184,8 +184,8 @@ def _connect_target(connection: Connection) -> SparkTarget:
         url = SparkConnectHook(connection.conn_id).get_connection_url()
     except ValueError as e:
         raise ConfigurationError(
-            f"spark_conn_id={connection.conn_id!r}: the host of a Spark Connect server has no path: put user and token "
-            f"into login and password, and use_ssl into the extra"
+            f"spark_conn_id={connection.conn_id!r}: the host of a Spark Connect server must not have a path: put user "
+            f"and token into login and password, and use_ssl into the extra"
         ) from e
     if connection.password:
         _mask(connection.password)
@@ -200,13 +200,13 @@ def _has_kubernetes() -> bool:
 
 
 def command_to_add(conn_id: str, parameter: str) -> str:
-    """The command that adds a connection, whole and in backticks.
+    """The complete command that adds a connection, in backticks.
 
     Args:
-        conn_id: of the connection.
-        parameter: that names it, such as ``kafka_conn_id``.
+        conn_id: id of the connection.
+        parameter: parameter of the operator that names it, such as ``kafka_conn_id``.
     """
-    return f"`airflow connections add {shlex.quote(conn_id)} {_SUCH_AS[parameter]}`"
+    return f"`airflow connections add {shlex.quote(conn_id)} {_ARGUMENTS_TO_ADD[parameter]}`"
 
 
 def _require(conn_id: str, parameter: str) -> Connection:
@@ -227,7 +227,7 @@ def _extra(connection: Connection, parameter: str) -> dict[str, Any]:
     except ValueError:
         extra = None
     if not isinstance(extra, dict):
-        # Neither the text nor the parser's error is quoted: secrets are in there.
+        # Neither the text nor the parser's error is quoted: they may contain secrets.
         raise ConfigurationError(f"{parameter}={connection.conn_id!r}: the connection's extra is not a JSON object")
     return extra
 
@@ -252,7 +252,7 @@ def _credentials(conn_id: str, hook: Any) -> S3Credentials:
     for secret in (frozen.secret_key, frozen.token, base and base.secret_access_key, base and base.session_token):
         if secret:
             _mask(str(secret))
-    # botocore has no public way to ask for it. Without it the store says when the session has ended.
+    # botocore has no public attribute for it. Without it, the end of the session shows as an error of the store.
     end = getattr(found, "_expiry_time", None)
     return S3Credentials(
         access_key_id=frozen.access_key,
@@ -264,10 +264,10 @@ def _credentials(conn_id: str, hook: Any) -> S3Credentials:
 
 
 def _role(aws: Any) -> AssumedRole | None:
-    """How Airflow's hook has assumed the role of the connection, if others can do it again."""
-    said = aws.extra_config
+    """The role that Airflow's hook has assumed, if executors can assume it again; else None."""
+    extra = aws.extra_config
     by_token = aws.assume_role_method == "assume_role_with_web_identity"
-    if by_token and said.get("assume_role_with_web_identity_federation") != "file":
+    if by_token and extra.get("assume_role_with_web_identity_federation") != "file":
         return None
     if not aws.role_arn or aws.assume_role_method not in ("assume_role", "assume_role_with_web_identity"):
         return None
@@ -287,7 +287,7 @@ def _role(aws: Any) -> AssumedRole | None:
         base = S3Credentials(
             access_key_id=frozen.access_key, secret_access_key=frozen.secret_key, session_token=frozen.token
         )
-    file = said.get("assume_role_with_web_identity_token_file") or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
+    file = extra.get("assume_role_with_web_identity_token_file") or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
     return AssumedRole(
         arn=aws.role_arn,
         session_name=re.sub(r"[^\w+=,.@-]+", "", f"Airflow_{aws.conn_id}"),
@@ -301,7 +301,7 @@ def _role(aws: Any) -> AssumedRole | None:
 def _mask(secret: str) -> None:
     from airflow.providers.common.compat.sdk import mask_secret
 
-    # Logs are masked line by line, and certificates have many.
+    # Logs are masked line by line, and a certificate has many lines.
     lines = secret.splitlines()
     shortest = _SHORTEST_SECRET if len(lines) == 1 else _SHORTEST_LINE
     for line in {secret, *lines}:

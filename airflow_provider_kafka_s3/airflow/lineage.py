@@ -1,6 +1,6 @@
-"""The OpenLineage of a run: topics in, prefixes out, and how much.
+"""OpenLineage events of a run: topics as inputs, prefixes as outputs, and counts.
 
-Nothing of it is needed to run: without the OpenLineage provider Airflow never calls it.
+Airflow calls this only if the OpenLineage provider is installed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["RunLineage"]
 
 @dataclass(frozen=True)
 class RunLineage:
-    """Where the records of a run came from and went to. Names follow OpenLineage's conventions.
+    """Lineage of a run. Names follow OpenLineage's conventions.
 
     Attributes:
-        broker: address of the cluster.
-        bucket: of the objects.
-        prefixes: per topic, what the keys of its objects begin with.
-        returned: what the task returns; None: it has not come that far.
+        broker: address of the first broker of the cluster.
+        bucket: name of the bucket.
+        prefixes: per topic, the prefix of the keys of its objects.
+        returned: XCom of the task; None: the task has not succeeded.
     """
 
     broker: str
@@ -38,7 +38,7 @@ class RunLineage:
     def of(cls, run: RunContext, returned: Mapping[str, Any] | None = None) -> RunLineage:
         """The lineage of a task."""
         return cls(
-            # A cluster has one name, and most clients name it by the first of its brokers.
+            # Most clients name a cluster by the first of its brokers, so the names agree.
             broker=str(run.kafka["bootstrap.servers"]).partition(",")[0].strip(),
             bucket=run.bucket,
             prefixes={
@@ -49,7 +49,7 @@ class RunLineage:
         )
 
     def to_openlineage(self) -> Any:
-        """As ``OperatorLineage`` of the OpenLineage provider, which is imported here only."""
+        """Convert to ``OperatorLineage`` of the OpenLineage provider."""
         from airflow.providers.common.compat.openlineage.facet import (
             Dataset,
             OutputDataset,
@@ -75,8 +75,8 @@ class RunLineage:
 
 
 def _run_facet(returned: Mapping[str, Any]) -> Any:
-    about = {name: returned[name] for name in ("action", "window", "status")}
-    return _facet_class()(**about, **returned["landed"])
+    fields = {name: returned[name] for name in ("action", "window", "status")}
+    return _facet_class()(**fields, **returned["landed"])
 
 
 @cache
@@ -86,7 +86,7 @@ def _facet_class() -> type:
 
     @attrs.define
     class KafkaToS3RunFacet(RunFacet):  # type: ignore[misc]  # Any without the client
-        """What a run has landed; the fields are those of the task's XCom, the counts those of its ``landed``."""
+        """Fields of the task's XCom; the counts are those of its ``landed``."""
 
         action: str
         window: dict[str, Any] | None

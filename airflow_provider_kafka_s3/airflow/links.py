@@ -1,8 +1,8 @@
 """Buttons of a task in Airflow's UI: its manifest, its marker, and its Spark application.
 
-Only the task has the addresses. Airflow 3 reads them when the task ends, in its own process, so the operator keeps
-them: an XCom that is not there is an ERROR in the log of Airflow 3. Airflow 2.11 reads them in the webserver whenever
-somebody looks, so they are XComs, too.
+Airflow 3 reads the URLs in the process of the task, when the task ends. There the operator keeps them, since reading an
+XCom that does not exist is logged as an ERROR. Airflow 2.11 reads them in the webserver whenever it shows the task, so
+they are also pushed as XComs.
 """
 
 from __future__ import annotations
@@ -36,66 +36,66 @@ _MARKER: Final = "marker_url"
 _SPARK: Final = "spark_url"
 
 _CONSOLES: Final = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
-"""Beginnings of the names of regions whose console is another one."""
+"""Prefix of the names of regions -> host of their console, for regions outside of the standard partition."""
 
 
 class _TaskLink(BaseOperatorLink):
-    """A link that the task has stored by :func:`push`."""
+    """A link whose URL the task stores with :func:`push`."""
 
     key: str
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """The address, or nothing while there is none; then Airflow greys the button out."""
+        """The URL, or an empty text if there is none; then Airflow disables the button."""
         kept: Mapping[str, str] | None = getattr(operator, "link_urls", None)
         if kept is not None:
             return kept.get(self.key, "")
-        # The webserver of Airflow 2.11 has a copy of the operator that has not run.
+        # The operator in the webserver of Airflow 2.11 is a deserialized one, without `link_urls`.
         from airflow.providers.common.compat.sdk import XCom
 
         return XCom.get_value(key=self.key, ti_key=ti_key) or ""
 
 
 class ManifestLink(_TaskLink):
-    """To the manifest of the last batch; of a task with several topics, to the folder of the pipeline."""
+    """Link to the manifest of the last batch; of a task with several topics, to the folder of the pipeline."""
 
     key = _MANIFEST
 
     @property
     def name(self) -> str:
-        """Of the button."""
+        """Text of the button."""
         return "Manifest"
 
 
 class MarkerLink(_TaskLink):
-    """To the marker with the stored offsets; of a task with several topics, to the folder of the pipeline."""
+    """Link to the marker with the stored offsets; of a task with several topics, to the folder of the pipeline."""
 
     key = _MARKER
 
     @property
     def name(self) -> str:
-        """Of the button."""
+        """Text of the button."""
         return "Stored offsets"
 
 
 class SparkHistoryLink(_TaskLink):
-    """To the last Spark application of the task, if the Spark connection names a history server."""
+    """Link to the last Spark application of the task, if the Spark connection names a history server."""
 
     key = _SPARK
 
     @property
     def name(self) -> str:
-        """Of the button."""
+        """Text of the button."""
         return "Spark"
 
 
 def push(kept: dict[str, str], context: Context, **urls: str | None) -> None:
-    """Store addresses where the links find them.
+    """Store URLs where the links read them.
 
     Args:
-        kept: ``link_urls`` of the operator, which is not the task of the context if a function of another task executes
-            it.
+        kept: ``link_urls`` of the operator. It may be another operator than the task of the context, if a function of
+            that task executes it.
         context: of the task.
-        urls: ``manifest_url``, ``marker_url`` and ``spark_url``, as far as they are known.
+        urls: ``manifest_url``, ``marker_url`` and ``spark_url``; None: unknown, not stored.
     """
     for key, url in urls.items():
         if url is not None:
@@ -104,16 +104,16 @@ def push(kept: dict[str, str], context: Context, **urls: str | None) -> None:
 
 
 def marker_url(run: RunContext) -> str:
-    """Where a person finds the stored offsets of a task."""
+    """URL of the stored offsets of a task, for a browser."""
     return _of_task(run, lambda topic: keys.marker_key(run.runs[topic].log.prefix))
 
 
 def manifest_url(run: RunContext, returned: Mapping[str, Any]) -> str | None:
-    """Where a person finds the last manifest of a task; None: it has no batch.
+    """URL of the last manifest of a task, for a browser; None: it has no batch.
 
     Args:
         run: of the task.
-        returned: what the task returns.
+        returned: XCom of the task.
     """
     last = {topic: t["batches"][-1]["batch"] for topic, t in returned["topics"].items() if t["batches"]}
     if not last:
@@ -122,15 +122,15 @@ def manifest_url(run: RunContext, returned: Mapping[str, Any]) -> str | None:
 
 
 def object_url(run: RunContext, key: str) -> str:
-    """Where a person finds a key: in the console of AWS, or at the endpoint of another store.
+    """URL of a key for a browser: in the AWS console, or at the endpoint of another store.
 
-    Airflow 3 shows no button for an ``s3://`` address. What an endpoint answers to a browser is its own affair: MinIO
-    leads to its console, others to the object, if they let anybody read it.
+    Airflow 3 shows no button for an ``s3://`` URL. The response of an endpoint to a browser depends on the store: MinIO
+    redirects to its console, others return the object, if it can be read without credentials.
     """
     settings = run.access.settings
     endpoint = urlsplit(settings.endpoint_url or "")
     if settings.endpoint_url and not (endpoint.hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
-        # Without a user and a password in the address.
+        # Without user and password.
         base = urlunsplit(endpoint._replace(netloc=endpoint.netloc.rpartition("@")[2], query="", fragment=""))
         path = quote(f"{run.bucket}/{key}")
         return f"{base.rstrip('/')}/{path}"
@@ -142,14 +142,13 @@ def object_url(run: RunContext, key: str) -> str:
 
 
 def spark_url(history_url: str | None, application_id: str | None) -> str | None:
-    """Where a person finds a Spark application after its end; None: unknown.
+    """URL of a Spark application on the history server; None: unknown.
 
-    The UI of a running application ends with it, and is rarely reachable from where people are; what the history server
-    shows is the same, and stays.
+    The application's own UI ends with it, and is often not reachable from a browser.
 
     Args:
-        history_url: address of the history server, if there is one.
-        application_id: of the application; None: it is not known.
+        history_url: URL of the history server; None: there is none.
+        application_id: id of the application; None: unknown.
     """
     if history_url is None or application_id is None:
         return None
@@ -160,5 +159,5 @@ def _of_task(run: RunContext, key: Callable[[str], str]) -> str:
     topics = list(run.runs)
     if len(topics) == 1:
         return object_url(run, key(topics[0]))
-    # What all topics have in common: `<topics_dir>/_kafka_s3/<pipeline>/`.
+    # The folder of the pipeline: `<topics_dir>/_kafka_s3/<pipeline>/`.
     return object_url(run, run.runs[topics[0]].log.prefix.rstrip("/").rpartition("/")[0] + "/")

@@ -1,4 +1,4 @@
-"""Parse the parameters of a DAG into settings of the engine; errors contain what to write instead."""
+"""Checks and parsers of the parameters of operators and sensors; errors have the right form."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ __all__ = [
 ]
 
 _MANY_GENERATIONS: Final = 9_999
-"""Resets of a topic that its keys have room for."""
-
+"""Number of resets up to which the length of keys is checked."""
 
 _BUCKET: Final = re.compile("[a-zA-Z0-9._-]{1,255}")
 
@@ -58,45 +57,47 @@ _TYPES: Final[Mapping[str, Any]] = {
     "min_records": Annotated[int, Meta(ge=1, description="records")],
     "grace": _SECONDS,
 }
-"""Of parameters."""
+"""Types of parameters, by name."""
 
 
 def has_template(value: object) -> bool:
-    """Whether a value is only known when the task runs: a template, the output of a task, a parameter of the DAG."""
+    """Whether a value is resolved when the task runs: a template, the output of a task, a parameter of the DAG."""
     if isinstance(value, str):
         return "{{" in value or "{%" in value
     if isinstance(value, list | tuple):
         return any(has_template(item) for item in value)
-    # XComArg, and DagParam of a function that makes a DAG: what Airflow resolves has this, by whatever class.
+    # Every class whose values Airflow resolves has this method, such as XComArg and DagParam.
     return hasattr(value, "iter_references")
 
 
 def require_text(name: str, value: object) -> str:
-    """Return a parameter that has to be text and not empty."""
+    """Return a parameter that must be text and not empty, stripped."""
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(f"{name}={value!r} must be text that is not empty")
     return value.strip()
 
 
 def require_bucket(value: object) -> str:
-    """Return the name of a bucket; a URL or a path is none."""
+    """Return the name of a bucket; a URL or a path is refused."""
     bucket = require_text("bucket", value)
-    # What boto3 takes; the ARN of an access point stands for a bucket.
+    # boto3 accepts the ARN of an access point in place of a name.
     if _BUCKET.fullmatch(bucket) or bucket.startswith("arn:"):
         return bucket
     if "/" in bucket:
         scheme, _, path = bucket.rpartition("://")
         name, _, folder = path.strip("/").partition("/")
         if scheme not in ("", "s3", "s3a", "s3n"):
-            # Where the name stands in the URL of a web server is known to that server.
+            # Which part of the URL of a web server is the name depends on that server.
             raise ConfigurationError(f"bucket={bucket!r} is not the name of a bucket; write the name, without its URL")
         below = f" and topics_dir={folder!r}" if folder else ""
         raise ConfigurationError(f"bucket={bucket!r} is not the name of a bucket; write bucket={name!r}{below}")
-    raise ConfigurationError(f"bucket={bucket!r} is not the name of a bucket: it has letters, digits, '.', '-' and '_'")
+    raise ConfigurationError(
+        f"bucket={bucket!r} is not the name of a bucket: use letters, digits, '.', '-' and '_', at most 255"
+    )
 
 
 def require_topics_dir(value: object) -> str:
-    """Return the prefix of all keys, whose parts the layout judges; it may be empty."""
+    """Return the prefix of all keys; it may be empty. The layout checks its parts."""
     require_type("topics_dir", value, str)
     return str(value)
 
@@ -108,11 +109,11 @@ def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def require_client_mode(deploy_mode: object, conf: object) -> None:
-    """Refuse a driver in the cluster, as far as it is known when the DAG is parsed.
+    """Refuse a driver in the cluster, as far as the deploy mode is known when the DAG is parsed.
 
     Args:
         deploy_mode: the operator's.
-        conf: the operator's settings of Spark; it counts if there is no ``deploy_mode``.
+        conf: the operator's settings of Spark, which apply if there is no ``deploy_mode``.
     """
     if not has_template(conf):
         require_conf(conf)
@@ -122,29 +123,29 @@ def require_client_mode(deploy_mode: object, conf: object) -> None:
 
 
 def require_conf(conf: object) -> None:
-    """Refuse settings of Spark that are no mapping."""
+    """Refuse settings of Spark that are not a mapping."""
     if conf is not None:
         require_type("conf", conf, dict)
 
 
 def require_plain_env(env_vars: Mapping[str, object] | None) -> None:
-    """Refuse environment variables of a job that are no mapping, or would have to be rendered."""
+    """Refuse environment variables of a job that are not a mapping, or contain templates."""
     require_type("env_vars", env_vars, dict | None)
     for name, value in (env_vars or {}).items():
         if has_template(str(value)):
             raise ConfigurationError(
-                f"env_vars: {name} holds a template, and env_vars are not rendered here: Airflow stores what it "
-                f"renders for everybody to see, and secrets are often in there. Use conf, which is rendered "
+                f"env_vars: {name} contains a template, and env_vars are not rendered here: Airflow's UI shows "
+                f"rendered values, and env_vars often contain secrets. Use conf, which is rendered "
                 f"(spark.executorEnv.{name} for executors), or set the variable on the worker"
             )
 
 
 def require_known(kind: type, kwargs: Mapping[str, object], groups: Mapping[str, type[Value]] | None = None) -> None:
-    """Refuse the name of a parameter that is a slip: Airflow would say that there is none, and not what is near.
+    """Refuse unknown parameters that resemble a known one; Airflow's own error has no suggestion.
 
     Args:
-        kind: of the operator.
-        kwargs: that are left for its base classes.
+        kind: class of the operator.
+        kwargs: parameters that are passed on to its base classes.
         groups: parameters whose values have fields.
     """
     makers = [vars(base)["__init__"] for base in kind.__mro__[:-1] if "__init__" in vars(base)]
@@ -158,10 +159,10 @@ def require_known(kind: type, kwargs: Mapping[str, object], groups: Mapping[str,
 
 
 def require_types(given: Mapping[str, object]) -> None:
-    """Refuse parameters of another type than they have to have, before anything counts or compares them.
+    """Refuse parameters of a wrong type, before they are used in arithmetic or comparisons.
 
     Args:
-        given: by name; parameters without a type here are not checked.
+        given: parameters by name; those without a type in ``_TYPES`` are not checked.
     """
     for name, value in given.items():
         if name in _TYPES:
@@ -169,7 +170,11 @@ def require_types(given: Mapping[str, object]) -> None:
 
 
 def parse_topics(topics: object) -> tuple[str, ...]:
-    """One topic, several separated by commas, or a list of them."""
+    """Parse one topic, several topics separated by commas, or a list of topics.
+
+    Raises:
+        ConfigurationError: it is none of these, a name is invalid, or a topic is named twice.
+    """
     names: Iterable[object]
     if isinstance(topics, str):
         names = [name.strip() for name in topics.split(",")]
@@ -187,7 +192,7 @@ def parse_topics(topics: object) -> tuple[str, ...]:
 
 
 def require_layout(layout: Layout) -> Layout:
-    """Return a layout if its delimiters and its pattern can name objects; imports nothing heavy."""
+    """Return a layout if its delimiters and its pattern are valid; imports nothing heavy."""
     validate_delimiters(layout)
     if isinstance(layout.partitioner, TimePattern):
         compile_pattern(layout.partitioner.path_format.removesuffix(layout.naming.directory_delim))
@@ -195,7 +200,7 @@ def require_layout(layout: Layout) -> Layout:
 
 
 def usable_layout(layout: Layout, topics: Sequence[str]) -> Layout:
-    """Return a layout if its time zone is known and the longest key that it can make is not too long.
+    """Return a layout if its time zone exists and its longest possible key is not too long.
 
     Raises:
         ConfigurationError: see :mod:`~airflow_provider_kafka_s3.layout.keys`.
@@ -216,15 +221,18 @@ def usable_layout(layout: Layout, topics: Sequence[str]) -> Layout:
 
 
 def parse_options(value: Mapping[str, str] | None) -> dict[str, str]:
-    """``kafka_options``: a mapping, whose names and values are looked at with those of the connection."""
+    """Return ``kafka_options`` if it is a mapping; its settings are checked together with those of the connection."""
     require_type("kafka_options", value, dict | None)
     return dict(value or {})
 
 
 def parse_starting_offsets(value: object) -> str | dict[int, int] | dict[str, dict[int, int]] | None:
-    """``"earliest"``, ``"latest"``, ``{partition: offset}`` or ``{topic: {partition: offset}}``.
+    """Parse ``"earliest"``, ``"latest"``, ``{partition: offset}`` or ``{topic: {partition: offset}}``.
 
-    Partitions may be written as text, as they are in JSON. None: the window of the first run says where.
+    Partitions may be text, as in JSON. None: the topic begins with the window of the first run.
+
+    Raises:
+        ConfigurationError: it is none of these.
     """
     if value is None:
         return None
@@ -236,7 +244,7 @@ def parse_starting_offsets(value: object) -> str | dict[int, int] | dict[str, di
         if not any(isinstance(offset, Mapping) for offset in value.values()):
             return _partition_offsets(value)
     raise ConfigurationError(
-        f"starting_offsets={value!r} is not understood; use 'earliest', 'latest', {{partition: offset}} or "
+        f"starting_offsets={value!r} is not valid; use 'earliest', 'latest', {{partition: offset}} or "
         f"{{topic: {{partition: offset}}}}"
     )
 
@@ -244,7 +252,11 @@ def parse_starting_offsets(value: object) -> str | dict[int, int] | dict[str, di
 def starting_of(
     starting: str | dict[int, int] | dict[str, dict[int, int]] | None, topic: str, topics: Sequence[str]
 ) -> Starting | None:
-    """What parsed ``starting_offsets`` say about one topic of the task."""
+    """The parsed ``starting_offsets`` of one topic of the task.
+
+    Raises:
+        ConfigurationError: they do not name the topic.
+    """
     if starting is None:
         return None
     if isinstance(starting, str):
@@ -252,7 +264,7 @@ def starting_of(
     if any(isinstance(key, int) for key in starting):
         if len(topics) > 1:
             raise ConfigurationError(
-                f"starting_offsets={starting} do not tell which of the topics {', '.join(topics)} they belong to; use "
+                f"starting_offsets={starting} do not name which of the topics {', '.join(topics)} they belong to; use "
                 f"{{topic: {{partition: offset}}}}"
             )
         return {int(partition): offset for partition, offset in starting.items() if isinstance(offset, int)}

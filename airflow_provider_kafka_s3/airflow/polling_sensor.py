@@ -1,4 +1,4 @@
-"""Base of the sensors: polls a condition in the worker, or in the triggerer while no worker is taken."""
+"""Base class of the sensors: polls a condition in the worker, or in the triggerer without occupying a worker."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = ["PollingSensor"]
 
 
 class PollingSensor(BaseSensorOperator):
-    """What the sensors of this package have in common; ``kwargs`` are those of Airflow's sensors.
+    """Base class of the sensors of this package; ``kwargs`` are those of Airflow's sensors.
 
     Args:
-        deferrable: whether to wait in the triggerer. There the first error ends the wait, whatever ``silent_fail``
-            says, and the time between two polls is always ``poke_interval``. Default: Airflow's setting
+        deferrable: whether to wait in the triggerer. There the first error ends the wait, also with ``silent_fail``,
+            and the time between two polls is always ``poke_interval``. Default: Airflow's setting
             ``[operators] default_deferrable``.
     """
 
@@ -50,7 +50,7 @@ class PollingSensor(BaseSensorOperator):
 
     @abstractmethod
     def _condition(self, context: Context) -> Condition | None:
-        """The condition that this run waits for; None: it has nothing to wait for.
+        """The condition that this run waits for; None: there is nothing to wait for.
 
         Raises:
             KafkaS3Error: a parameter is wrong, or this run has no window.
@@ -58,7 +58,7 @@ class PollingSensor(BaseSensorOperator):
 
     @abstractmethod
     def _trigger(self, condition: Condition) -> BaseTrigger:
-        """The trigger that polls it in the triggerer."""
+        """The trigger that polls the condition in the triggerer."""
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Poll once."""
@@ -66,13 +66,13 @@ class PollingSensor(BaseSensorOperator):
         return PokeReturnValue(is_done=polled.done, xcom_value=dict(polled.result))
 
     def execute(self, context: Context) -> Any:
-        """Wait; returns what the class documents."""
+        """Wait until the condition is met; returns its result, see the class."""
         if not self.deferrable:
             return super().execute(context)
         try:
             condition, polled = self._poll(context)
         except AirflowException as e:
-            # As Airflow's sensors do it while they poke.
+            # As Airflow's sensors do when they poke.
             if self.never_fail or (self.soft_fail and isinstance(e, AirflowFailException)):
                 raise AirflowSkipException(f"skipped instead of failed: {e}") from e
             raise
@@ -85,11 +85,11 @@ class PollingSensor(BaseSensorOperator):
         )
 
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:  # noqa: ARG002 - Airflow calls it so
-        """Go on with the event of the trigger.
+        """Continue with the event of the trigger.
 
         Raises:
-            AirflowFailException: trying again cannot help.
-            AirflowException: it may.
+            AirflowFailException: a retry cannot succeed.
+            AirflowException: a retry may succeed.
         """
         if event is None:
             raise AirflowException("the trigger ended without an event")
@@ -108,5 +108,5 @@ class PollingSensor(BaseSensorOperator):
 
     @property
     def _level(self) -> int:
-        """Of the log's lines about an error: one that does not fail the task is no ERROR."""
+        """Log level of errors: a WARNING if they do not fail the task."""
         return logging.WARNING if self.soft_fail or self.never_fail or self.silent_fail else logging.ERROR

@@ -1,4 +1,4 @@
-"""What one try of a task works with: the runs of its topics, the store, and the description of a Spark job."""
+"""State of one try of a task: the runs of its topics, the store, and the connections of its Spark jobs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import platform
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from airflow_provider_kafka_s3.airflow import compat, connections, parameters
-from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage import bucket as s3_bucket
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -39,37 +38,32 @@ class RunContext:
     """One try of a task; its repr shows nothing secret.
 
     Attributes:
+        settings: parameters of the operator, rendered.
         run: key of the run.
-        runs: per topic.
-        store: that all topics share.
-        bucket: of the store.
-        pipeline: name of the pipeline.
-        access: how the store is reached now.
-        kafka: librdkafka settings.
-        kafka_options: Java names for Spark's source.
-        retry: of every request.
-        upload: how tasks upload.
-        on_data_loss: see the operator.
-        max_dead_letters: see the operator.
-        connection_options: by which the command line reaches the same store and cluster.
+        runs: run of each topic.
+        store: the bucket, shared by all topics.
+        bucket: name of the bucket.
+        access: current access to the store; renewed after a Spark job.
+        kafka: settings of librdkafka.
     """
 
+    settings: RunSettings
     run: str
     runs: dict[str, Run]
     store: DurableStore
     bucket: str
-    pipeline: str
     access: connections.S3Access
     kafka: dict[str, Any] = field(repr=False)
-    kafka_options: dict[str, str] = field(repr=False)
-    retry: RetryPolicy
-    upload: Upload
-    on_data_loss: Literal["fail", "skip"]
-    max_dead_letters: int | None
-    connection_options: tuple[str, ...]
 
     def job(self, plans: Mapping[str, Plan], *, result_path: str, connect: ConnectServer | None = None) -> JobSpec:
-        """What the driver has to know to execute one plan per topic; secrets are in it."""
+        """Describe the Spark job that executes one plan per topic; the description contains secrets.
+
+        Args:
+            plans: per topic.
+            result_path: where the driver writes the result of the job.
+            connect: the Spark Connect server; None: the job is run by ``spark-submit``.
+        """
+        settings = self.settings
         return JobSpec(
             run=self.run,
             plans=tuple(
@@ -82,28 +76,35 @@ class RunContext:
                 for topic, plan in plans.items()
             ),
             kafka=self.kafka,
-            kafka_overrides=self.kafka_options,
+            kafka_overrides=settings.kafka_options,
             bucket=self.bucket,
             s3=self.access.settings,
             credentials=self.access.credentials,
-            retry=self.retry,
-            upload=self.upload,
-            on_data_loss=self.on_data_loss,
-            max_dead_letters=self.max_dead_letters,
-            connection_options=self.connection_options,
+            retry=settings.request_retry,
+            upload=settings.upload,
+            on_data_loss=settings.on_data_loss,
+            max_dead_letters=settings.max_dead_letters,
+            connection_options=connections.connection_options(settings.kafka_conn_id, settings.aws_conn_id),
             result_path=result_path,
             connect=connect,
         )
 
     def renew(self, access: connections.S3Access) -> None:
-        """Reach the store by new credentials: those of a role end, and a Spark job may take longer."""
+        """Replace the credentials for the store: those of a role may expire during a Spark job."""
         if access != self.access:
             self.access = access
             self.store.store = s3_bucket.open_bucket(self.bucket, access.settings, access.credentials).store
 
 
 def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) -> RunContext:
-    """Check what is left to check of a task, and put together what its topics need; nothing is read or written yet.
+    """Check the rendered parameters and the connections of a task, and create the runs of its topics.
+
+    Nothing is read from or written to the store or Kafka yet.
+
+    Args:
+        settings: parameters of the operator, rendered.
+        context: of the task.
+        resolved: window and action of the run.
 
     Raises:
         ConfigurationError: a connection, a rendered template or a setting is wrong.
@@ -127,7 +128,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
         parameters.require_layout(settings.layout(topics_dir, zone_database_version())), topics
     )
     window_of = {topic: resolved.of_topic(topic) for topic in topics}
-    # Settings that Spark does not accept are an error before anything is planned.
+    # Settings that Spark does not accept are refused before anything is planned.
     spark_options(kafka, isolation=settings.isolation, overrides=settings.kafka_options)
     retrier = Retrier(settings.request_retry)
     source = KafkaSource(kafka, retrier=retrier)
@@ -143,7 +144,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     runs = {}
     for topic, window in window_of.items():
         if isinstance(window, Mapping) and not window:
-            log.info("topic %s: left out, as %s says", topic, resolved.source)
+            log.info("topic %s: left out by %s", topic, resolved.source)
             continue
         request = settings.request(
             layout,
@@ -162,33 +163,22 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
             connection_options=connection_options,
             build=build,
         ).run(dataclasses.replace(request, task=planner), task_has_ended=has_ended)
-    return RunContext(
-        run=run,
-        runs=runs,
-        store=store,
-        bucket=bucket,
-        pipeline=pipeline,
-        access=access,
-        kafka=kafka,
-        kafka_options=settings.kafka_options,
-        retry=settings.request_retry,
-        upload=settings.upload,
-        on_data_loss=settings.on_data_loss,
-        max_dead_letters=settings.max_dead_letters,
-        connection_options=connection_options,
-    )
+    return RunContext(settings=settings, run=run, runs=runs, store=store, bucket=bucket, access=access, kafka=kafka)
 
 
 def _task_has_ended(ti: Any) -> TaskHasEnded:
-    """Ask Airflow about another task instance, by one thread at a time; what it does not answer is unknown."""
+    """A function that requests the state of another task instance from Airflow, one request at a time.
+
+    It returns None if Airflow does not answer.
+    """
     one_by_one = threading.Lock()
 
     def has_ended(task: PlannerTask) -> bool | None:
         try:
             with one_by_one:
                 running = compat.task_is_running(ti, **msgspec.structs.asdict(task))
-        except Exception as e:  # noqa: BLE001 - whatever it is, the batch is waited for
-            log.debug("Airflow does not say whether %s runs: %r", task, e)
+        except Exception as e:  # noqa: BLE001 - on any error, the run waits for the batch
+            log.debug("Airflow does not return the state of %s: %r", task, e)
             return None
         return None if running is None else not running
 

@@ -1,4 +1,4 @@
-"""The parameters of the operator that say what its runs land, and how."""
+"""The parameters of the operator that its runs depend on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ __all__ = ["RunSettings"]
 class RunSettings:
     """Parameters of :class:`~airflow_provider_kafka_s3.operators.kafka_to_s3.KafkaToS3Operator`, by the same names.
 
-    Those that may be templates (``topics``, ``bucket``, ``pipeline``, ``topics_dir``) are as the operator has them.
+    ``topics``, ``bucket``, ``pipeline`` and ``topics_dir`` may be templates until the operator has rendered them. They
+    are not checked here.
     """
 
     topics: str | Sequence[str]
@@ -53,7 +54,12 @@ class RunSettings:
     aws_conn_id: str | None
 
     def layout(self, topics_dir: str, zone_database: str = "") -> Layout:
-        """Of the objects; ``topics_dir`` and the release of the time zone database are known when the task runs."""
+        """The layout of the objects.
+
+        Args:
+            topics_dir: prefix of all keys, rendered.
+            zone_database: release of the time zone database, which is known when the task runs.
+        """
         return Layout(
             topics_dir=topics_dir,
             format=self.format,
@@ -78,12 +84,20 @@ class RunSettings:
     ) -> RunRequest:
         """The request of a run over one topic.
 
+        Args:
+            layout: of the objects.
+            starting: first offsets, if the topic has no stored offsets.
+            run: key of the run.
+            window: times or offsets of the run; None: all since the stored offsets.
+            action: of the run.
+            attempt: try and host of the task, for people.
+
         Raises:
             ConfigurationError: a parameter is invalid.
         """
         from airflow_provider_kafka_s3.batch.request import RunRequest
 
-        # A window is landed whole: a cap on it would leave a gap that no later run looks for.
+        # A window is landed as a whole: a limit would leave a gap that no later run fills.
         limits = self.limits
         if window is not None and self.offsets == "incremental":
             limits = msgspec.structs.replace(limits, records_per_run=None)

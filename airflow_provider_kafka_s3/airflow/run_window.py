@@ -1,7 +1,7 @@
-"""Which records a run is about, and what it does with them: one decision, made from the context of the run.
+"""Window and action of a run, resolved from its context.
 
-The order, and what each line means, is in ``docs/windows.md``. What a run is about never depends on its id, its
-type or its try: two runs over the same window are about the same offsets.
+``docs/windows.md`` has the order of the sources. Neither the id, the type nor the try of a run counts: two runs over
+the same window have the same offsets.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CLOCK_SKEW: Final = timedelta(seconds=5)
 """How far the scheduler's clock may be ahead of the worker's before a window counts as unfinished."""
 
 _CURED_BY_WAITING: Final = timedelta(seconds=60)
-"""How far it may be ahead before that is no matter of clocks any more, but of a run that was started too early."""
+"""Up to which distance of the window's end a retry may help. Beyond, the run was started too early."""
 
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,14 +63,15 @@ _SCHEDULE_WITH: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class RunWindow:
-    """What a run is about.
+    """Window and action of a run.
 
     Attributes:
-        action: what it does.
-        source: what decided it; ``stored offsets``: nothing, so that a run goes on from there, and one that verifies or
-            restores looks at what it has landed itself, or at all that is landed.
-        window: ``[start, end)`` in epoch milliseconds, by the timestamps of the records; None: no such window.
-        offsets: ``[start, end)`` per topic and Kafka partition; None: none were given.
+        action: ``land``, ``verify`` or ``restore``.
+        source: source of window or offsets. With ``stored offsets`` there are none: a run that lands continues from the
+            stored offsets; one that verifies or restores checks the batches that it landed itself or, if it is new, all
+            landed batches.
+        window: ``[start, end)`` in epoch milliseconds, by the timestamps of the records; None: no window of time.
+        offsets: ``[start, end)`` per topic and Kafka partition; None: no explicit offsets.
     """
 
     action: Action
@@ -81,20 +82,20 @@ class RunWindow:
     def __str__(self) -> str:
         if self.window is not None:
             start, end = _instants(self.window)
-            about = f"the records from {start.isoformat()} until {end.isoformat()} ({self.source})"
+            target = f"the records from {start.isoformat()} until {end.isoformat()} ({self.source})"
         elif self.offsets is not None:
-            about = f"given offsets ({self.source})"
+            target = f"explicit offsets ({self.source})"
         elif self.action == "land":
-            about = "all records since the stored offsets"
+            target = "all records since the stored offsets"
         else:
-            about = "what this run has landed; if it is a new run, all that is landed"
-        return f"{self.action} {about}"
+            target = "the batches that this run landed; if it is a new run, all landed batches"
+        return f"{self.action} {target}"
 
     def of_topic(self, topic: str) -> tuple[int, int] | OffsetRanges | None:
         """The window of one topic; None: all since its stored offsets.
 
         Raises:
-            ConfigurationError: offsets are given, and none of this topic.
+            ConfigurationError: explicit offsets are given, but none of this topic.
         """
         if self.offsets is None:
             return self.window
@@ -106,7 +107,7 @@ class RunWindow:
         return self.offsets[topic]
 
     def to_xcom(self) -> dict[str, Any] | None:
-        """As JSON; None for a run that goes on from the stored offsets."""
+        """Convert to JSON; None for a run that continues from the stored offsets."""
         if self.window is not None:
             start, end = _instants(self.window)
             return {"source": self.source, "start": start.isoformat(), "end": end.isoformat()}
@@ -125,23 +126,24 @@ def resolve_window(
     settings: Window | None = None,
     now: datetime | None = None,
 ) -> RunWindow:
-    """Decide what a run is about.
+    """Resolve window and action of a run.
 
     Explicit offsets or times of the run come first (``conf``, then ``params``), then, for ``data_interval``, the
     partition of the run, then its data interval.
 
     Args:
         context: of the task.
-        offsets: as the operator has it.
-        action: of the operator; one of the run (``conf``, then ``params``) wins over it.
-        partitioner: its duration is the length of a partition of the DAG, and its zone the one whose days count.
-        settings: what a window may be; None: the defaults.
-        now: the time, with a zone; None: the clock's.
+        offsets: parameter of the operator.
+        action: parameter of the operator; overridden by that of the run (``conf``, then ``params``).
+        partitioner: its duration is the default length of a partition of the DAG, and its time zone the default for
+            partitions of whole days.
+        settings: limits of windows; None: the defaults.
+        now: the current time, with a time zone; None: the clock's.
 
     Raises:
-        ConfigurationError: the run has no window that it could land, an empty one, one that has not ended yet, or what
-            was said about it cannot be understood; the message says what to write or to schedule with.
-        TransientError: the window ends within the next minute, so this clock may be slow.
+        ConfigurationError: the run has no window, an empty one, one that has not ended yet, or ``conf`` or ``params``
+            are invalid; the message has the right form, or a timetable.
+        TransientError: the window ends within the next minute, so this machine's clock may be slow.
     """
     conf, params = compat.run_conf(context), compat.run_params(context)
     settings = settings or Window()
@@ -164,7 +166,7 @@ def resolve_window(
         source, window = "partition", _partition_window(partition, partitioner, settings)
         hint = "CronPartitionTimetable(…, run_offset=-1) starts a run when its partition has ended"
     elif chosen != "land" and not _has_interval(context):
-        # All that is landed can be looked at, too.
+        # Without a window, all landed batches are checked.
         return RunWindow(action=chosen, source="stored offsets")
     else:
         source, window = "data interval", _data_interval(context)
@@ -175,11 +177,11 @@ def resolve_window(
 
 
 def parse_action(where: str, action: object) -> Action:
-    """``"land"``, ``"verify"`` or ``"restore"``.
+    """Parse ``"land"``, ``"verify"`` or ``"restore"``.
 
     Args:
-        where: what stands before its name in an error, such as ``conf: kafka_s3.``.
-        action: anything.
+        where: prefix of its name in an error, such as ``conf: kafka_s3.``.
+        action: any value.
 
     Raises:
         ConfigurationError: it is none of them.
@@ -191,10 +193,10 @@ def parse_action(where: str, action: object) -> Action:
 
 
 def parse_window(source: str, window: object) -> tuple[datetime, datetime]:
-    """Two times with UTC offsets, ``[start, end)``.
+    """Parse two times with UTC offsets, ``[start, end)``.
 
     Raises:
-        ConfigurationError: they are not, or the window is empty.
+        ConfigurationError: it is anything else, or the window is empty.
     """
     if not isinstance(window, list | tuple) or len(window) != 2:
         raise ConfigurationError(
@@ -211,7 +213,7 @@ def parse_window(source: str, window: object) -> tuple[datetime, datetime]:
 
 
 def parse_topic_offsets(source: str, offsets: object) -> dict[str, dict[int, tuple[int, int]]]:
-    """``{topic: {Kafka partition: [start, end)}}``; partitions may be text, as they are in JSON.
+    """Parse ``{topic: {Kafka partition: [start, end)}}``; partitions may be text, as in JSON.
 
     Raises:
         ConfigurationError: it is anything else.
@@ -224,18 +226,18 @@ def parse_topic_offsets(source: str, offsets: object) -> dict[str, dict[int, tup
         )
 
     if not isinstance(offsets, Mapping) or not offsets:
-        raise wrong(f"{offsets!r} is no mapping of topics")
+        raise wrong(f"{offsets!r} is not a mapping of topics")
     parsed: dict[str, dict[int, tuple[int, int]]] = {}
     for topic, ranges in offsets.items():
         if not isinstance(topic, str):
-            raise wrong(f"{topic!r} is no name of a topic")
+            raise wrong(f"{topic!r} is not the name of a topic")
         validate_topic(topic)
         if not isinstance(ranges, Mapping):
-            raise wrong(f"{ranges!r} is no mapping of the partitions of topic {topic!r}")
+            raise wrong(f"{ranges!r} is not a mapping of the partitions of topic {topic!r}")
         parsed[topic] = {}
         for partition, ends in ranges.items():
             text = str(partition)
-            # Kafka's partitions have 32 bits, and Python refuses to read thousands of digits.
+            # Kafka's partitions have 32 bits. The length is checked first, since int() refuses thousands of digits.
             if not (len(text) <= 10 and text.isascii() and text.isdigit() and text == str(int(text))) or (
                 int(text) >= 2**31
             ):
@@ -258,33 +260,33 @@ def _explicit(source: str, given: object) -> Mapping[str, Any]:
     """The settings of a run below ``kafka_s3``, without None; an unknown name is an error."""
     if given is None:
         return {}
-    known = ", ".join(map(repr, _KNOWN))
+    known = f"its settings are {', '.join(map(repr, _KNOWN))}"
     if not isinstance(given, Mapping):
-        raise ConfigurationError(f"{source}: kafka_s3={given!r} must be a mapping; it knows {known}")
+        raise ConfigurationError(f"{source}: kafka_s3={given!r} must be a mapping; {known}")
     unknown = sorted(str(name) for name in given if name not in _KNOWN)
     if unknown:
-        hint = or_nearest(unknown[0], _KNOWN, f"it knows {known}")
+        hint = or_nearest(unknown[0], _KNOWN, known)
         raise ConfigurationError(f"{source}: kafka_s3 has no {', '.join(map(repr, unknown))}{hint}")
     explicit = {name: value for name, value in given.items() if value is not None}
     if explicit.keys() >= {"window", "offsets"}:
-        raise ConfigurationError(f"{source}: kafka_s3 says both window and offsets; a run is about one of them")
+        raise ConfigurationError(f"{source}: kafka_s3 has both window and offsets; give one of them")
     return explicit
 
 
 def _refuse_misplaced(conf: Mapping[str, Any]) -> None:
-    """Refuse an action, a window or offsets beside ``kafka_s3``: the run would do something else and succeed.
+    """Refuse an action, a window or offsets beside ``kafka_s3``: the run would ignore them and succeed.
 
-    Keys of ``conf`` belong to all tasks of the DAG, so only what looks like ours counts.
+    ``conf`` is for all tasks of the DAG, so only values in the form of an action, a window or offsets are refused.
     """
     for name in conf:
         if name != _OURS and name.lower().replace("-", "_") == _OURS:
             raise ConfigurationError(f"conf: {name!r} is not known; did you mean {_OURS!r}?")
-    for name, looks_like in ((_ACTION, _is_action), ("window", _is_window), ("offsets", _is_offsets)):
-        if looks_like(value := conf.get(name)):
+    for name, has_its_form in ((_ACTION, _is_action), ("window", _is_window), ("offsets", _is_offsets)):
+        if has_its_form(value := conf.get(name)):
             corrected = json.dumps({_OURS: {name: value}}, default=str)
             raise ConfigurationError(
-                f"conf: {name!r} has to stand in {_OURS!r}: write {corrected}. If it is for another task of the DAG, "
-                f"give it another name"
+                f"conf: {name!r} has to be in {_OURS!r}: write {corrected}. If it is for another task of the DAG, give "
+                f"it another name"
             )
 
 
@@ -317,10 +319,8 @@ def _time(source: str, at: object) -> datetime:
     if not isinstance(at, datetime):
         raise ConfigurationError(f"{source}: kafka_s3.window: {at!r} is not a time; {help_}")
     if at.tzinfo is None:
-        raise ConfigurationError(
-            f"{source}: kafka_s3.window: {at.isoformat()!r} does not say in which time zone; {help_}"
-        )
-    # Far from the ends of the calendar: it is in UTC, too, and Kafka has no records from before 1970.
+        raise ConfigurationError(f"{source}: kafka_s3.window: {at.isoformat()!r} has no time zone; {help_}")
+    # A year of distance from the end of the calendar, for conversions to UTC. Kafka has no records from before 1970.
     if not 1970 <= at.year <= 9998 or at.utctimetuple().tm_year < 1970:
         raise ConfigurationError(
             f"{source}: kafka_s3.window: {at.isoformat()!r} is not in the years 1970 to 9998; {help_}"
@@ -348,14 +348,14 @@ def _data_interval(context: Context) -> tuple[datetime, datetime]:
 def _partition_window(
     partition: compat.RunPartition, partitioner: Partitioner | None, settings: Window
 ) -> tuple[datetime, datetime]:
-    """From the date of a partition on, for its length; whole days are days of the calendar, however long."""
+    """The window of a partition: from its date, for its length. Whole days are calendar days, of 23 to 25 hours."""
     from airflow_provider_kafka_s3.layout.zones import load_zone
 
     by_time = partitioner if isinstance(partitioner, ByTime) else None
     length = settings.partition_length or (timedelta(milliseconds=by_time.duration_ms) if by_time is not None else None)
     if length is None:
         raise ConfigurationError(
-            f"nothing says how long the partition {partition.key or partition.date} of this run is: the partitioner "
+            f"the length of the partition {partition.key or partition.date} of this run is unknown: the partitioner "
             f"has no duration. Set its length: window={{'partition_length': timedelta(hours=1)}}"
         )
     zone = load_zone(settings.timezone or (by_time.timezone if by_time is not None else "UTC"))
@@ -370,13 +370,13 @@ def _partition_window(
             ) from None
     if start.tzinfo is None:
         start = start.replace(tzinfo=zone)
-    # As datetimes of the standard library, which add days to what the clock in their zone shows, and hours in UTC.
+    # Airflow's times are pendulum's. Those of the standard library add days in local time, and hours in UTC.
     start = _EPOCH + timedelta(seconds=calendar.timegm(start.utctimetuple()), microseconds=start.microsecond)
     if length % _DAY:
         return start, start + length
     local = start.astimezone(zone)
     midnight = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-    # A day whose midnight the clocks skip begins later, and ends at midnight all the same.
+    # A day without midnight, when clocks are set forward, begins later, and ends at midnight like others.
     local = midnight if midnight.astimezone(UTC) == start else local
     return start, (local + length).astimezone(UTC)
 
@@ -386,11 +386,13 @@ def _require_past(source: str, end: datetime, now: datetime, hint: str) -> None:
         return
     early = (
         f"the window of this run ends in the future, at {end.isoformat()} ({source}; it is {now.isoformat()} now), so "
-        f"its records are not all there yet"
+        f"more records may follow"
     )
     if end <= now + _CURED_BY_WAITING:
-        raise TransientError(f"{early}; a retry will find it ended. Check the clocks of worker and scheduler")
-    raise ConfigurationError(f"{early}; {hint}, or let it read to the current end by window={{'allow_open': True}}")
+        raise TransientError(f"{early}; a retry will succeed after its end. Check the clocks of worker and scheduler")
+    raise ConfigurationError(
+        f"{early}; {hint}, or allow it to be read to the current end: window={{'allow_open': True}}"
+    )
 
 
 def _instants(window: tuple[int, int]) -> tuple[datetime, datetime]:
@@ -398,6 +400,6 @@ def _instants(window: tuple[int, int]) -> tuple[datetime, datetime]:
 
 
 def _milliseconds(when: datetime) -> int:
-    # Whole numbers all the way, and no timedelta: Airflow's times are pendulum's, which do not divide by one.
-    # Rounded up: a record belongs to the window that its whole milliseconds lie in.
+    # With integers, since differences of pendulum's times cannot be divided by a timedelta. Rounded up, since records
+    # have timestamps in whole milliseconds.
     return calendar.timegm(when.utctimetuple()) * 1000 - (-when.microsecond // 1000)

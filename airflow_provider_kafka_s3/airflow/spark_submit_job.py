@@ -1,4 +1,4 @@
-"""A job that Airflow's ``SparkSubmitHook`` submits, with its driver on the Airflow worker."""
+"""A Spark job that Airflow's ``SparkSubmitHook`` submits, with its driver on the Airflow worker."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["SparkSubmitJob", "spark_settings"]
 
 _OUTPUT: Final = 500
-"""Lines of the output of ``spark-submit`` that are kept."""
+"""Number of the last lines of the output of ``spark-submit`` that are kept."""
 
 _OF_THE_JOB: Final = ("application_args", "java_class")
-"""Parameters of the hook that say what is submitted, and not how."""
+"""Parameters of the hook that this package sets itself."""
 
 _NAMED: Final = (
     *("conn_id", "spark_binary", "deploy_mode"),
@@ -44,10 +44,10 @@ _NAMED: Final = (
 
 
 def spark_settings(operator: SparkSubmitOperator) -> SparkSettings:
-    """The Spark settings of an operator, whose templates are rendered.
+    """The Spark settings of an operator whose templates are rendered.
 
-    Every parameter that ``SparkSubmitOperator`` hands to its hook is an attribute of the operator: by the same name, or
-    by that name with an underscore before it. A setting of ``conf`` that is None is not set.
+    Every parameter that ``SparkSubmitOperator`` passes to its hook is an attribute of the operator, by the same name or
+    with an underscore before it. A setting of ``conf`` that is None is not set.
     """
     given = {}
     for name in signature(SparkSubmitHook).parameters:
@@ -68,9 +68,9 @@ class SparkSubmitJob:
     """One job that ``spark-submit`` runs.
 
     Args:
-        settings: of the task.
-        target: where Spark runs; no Spark Connect server.
-        log: a logger.
+        settings: Spark settings of the task.
+        target: the master; not a Spark Connect server.
+        log: logger of the task.
     """
 
     def __init__(self, settings: SparkSettings, target: SparkTarget, log: Any) -> None:
@@ -85,8 +85,8 @@ class SparkSubmitJob:
         """See :class:`~airflow_provider_kafka_s3.submit.job.SparkJob`.
 
         Raises:
-            ConfigurationError: there is no Java, no command, or the hook refuses the settings.
-            SparkJobError: no master answers.
+            ConfigurationError: there is no Java, no ``spark-submit``, or the hook refuses the settings.
+            SparkJobError: the master cannot be reached.
         """
         self._job_file = str(Path(spec.result_path).with_name("job.json"))
         application = Path(spec.result_path).with_name("application")
@@ -94,20 +94,20 @@ class SparkSubmitJob:
             output = self._submit(spec, application)
         except KafkaS3Error:
             raise
-        except Exception as e:  # noqa: BLE001 - whatever the hook raises, the job has failed
-            # Airflow keeps the lines from the first exception on, and the reason may stand above it.
+        except Exception as e:  # noqa: BLE001 - the job has failed, whatever the hook raises
+            # The hook's error has the output from the first exception on; the reason may be in the lines before.
             printed = self._hook.output if self._hook is not None else ()
             output = "\n".join([str(e).partition("\n")[0], *printed]) if printed else str(e)
         except BaseException:
-            # A timeout, or the end of a killed task on Airflow 2.11, which comes by here before or after on_kill: what
-            # that would look for is forgotten in a moment.
+            # A timeout, or a task killed by Airflow 2.11, before or after on_kill, which needs the job file's path. The
+            # file is deleted as soon as this returns.
             kill_job(self._job_file)
             raise
         application_id = application.read_text() if application.is_file() else None
         return JobOutcome(JobResult.read(spec.result_path), output, application_id)
 
     def _submit(self, spec: JobSpec, application: Path) -> str:
-        """Run ``spark-submit``; returns nothing, or why it was not called."""
+        """Run ``spark-submit``; returns why it was not called, or an empty text."""
         self._hook = self._make_hook(application)
         spec.write(self._job_file)
         if self._killed:
@@ -156,15 +156,15 @@ class SparkSubmitJob:
                 f"(spark_conn_id) or the parameters of the operator"
             ) from e
         if hook.master != target.master:
-            self._log.info("master %s becomes %s, so that tasks are tried again", target.master, hook.master)
+            self._log.info("master %s is replaced by %s, so that Spark tasks are retried", target.master, hook.master)
         return hook
 
     def kill(self) -> None:
-        """End the driver at once. What is committed stays; what is decided, the next try completes."""
+        """End the driver at once. Committed batches stay; the next try completes decided ones."""
         self._killed = True
         if self._hook is not None:
-            # Before anything that may take its time: Airflow 3 ends the task itself after five seconds. The hook would
-            # end the JVM alone; its Python driver could read nothing more, but would go on deciding.
+            # First, since Airflow 3 ends the task itself after five seconds. The hook ends only the JVM: its Python
+            # driver could read no more records, but would still decide batches.
             kill_job(self._job_file)
             self._hook.on_kill()
 
@@ -177,30 +177,31 @@ class _Hook(SparkSubmitHook):
         given: other keyword arguments of Airflow's hook.
 
     Attributes:
-        output: the end of what ``spark-submit`` printed; what the hook masks in its log is masked here, too.
+        output: last lines of the output of ``spark-submit``, masked as the hook masks its log.
     """
 
     def __init__(self, env: Mapping[str, str], given: Mapping[str, Any]) -> None:
         super().__init__(**given)
         self.output: collections.deque[str] = collections.deque(maxlen=_OUTPUT)
-        # There is no public way to give the hook a master. Without it all works, but no task is tried again.
+        # The hook has no public parameter for the master. A local master without a number of failures retries no Spark
+        # task.
         master = self._connection["master"]
         if spark_command.local_master(master) != master:
             self._connection["master"] = spark_command.local_master(master)
         elif not master.startswith("local"):
-            # It wins over what a file of properties, spark-defaults.conf or DEPLOY_MODE may say.
+            # This overrides a deploy mode in a properties file, spark-defaults.conf or DEPLOY_MODE.
             self._connection["deploy_mode"] = "client"
-        # For YARN and Kubernetes the hook would put its own env_vars, and what is secret in them, into the command line
-        # as well, for drivers on the cluster; for Kubernetes there alone. This driver is a process of this machine.
+        # For drivers on YARN or Kubernetes the hook would put its own env_vars, with their secrets, into the command
+        # line (for Kubernetes nowhere else). This driver is a process of this machine and gets them as its environment.
         self._env = dict(env) or None
 
     @property
     def master(self) -> str:
-        """As ``spark-submit`` gets it."""
+        """The master in the command line of ``spark-submit``."""
         return str(self._connection["master"])
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        # There is no public way to the whole output either.
+        # The hook has no public attribute for its output either.
         super()._process_spark_submit_log(self._kept(itr))
 
     def _kept(self, lines: Iterator[str]) -> Iterator[str]:

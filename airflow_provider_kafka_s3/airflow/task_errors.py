@@ -1,7 +1,7 @@
-"""How a task fails: Airflow's exception, by which a retry follows or not, and the message laid out in the log.
+"""Errors of a task: Airflow's exceptions, with or without a retry, and the message formatted for the log.
 
-Airflow's UI shows the head of an exception in one line and leaves the rest to a scroll bar, so the way out is logged in
-lines of its own before.
+Airflow's UI shows an exception on one line, of which only the beginning is visible, so the message is logged before, on
+several lines.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["as_task_error", "task_error"]
 
 
 def task_error(log: Any, message: str, *, terminal: bool, level: int = logging.ERROR) -> AirflowException:
-    """Log a message, and make the exception that a task fails with.
+    """Log a message, and return the exception that fails the task.
 
     Args:
-        log: of the task.
-        message: what happened, and how to mend it.
-        terminal: whether trying again cannot help.
-        level: of the log's lines.
+        log: logger of the task.
+        message: what happened, and what to do.
+        terminal: whether a retry cannot succeed.
+        level: level of the log lines.
 
     Returns:
         ``AirflowFailException`` or ``AirflowException``, to be raised.
@@ -37,7 +37,7 @@ def task_error(log: Any, message: str, *, terminal: bool, level: int = logging.E
 
 @contextlib.contextmanager
 def as_task_error(log: Any, *, level: int = logging.ERROR) -> Iterator[None]:
-    """Turn the errors of this package into those that Airflow knows, see :func:`task_error`."""
+    """Convert errors of this package to Airflow's exceptions, see :func:`task_error`."""
     try:
         yield
     except KafkaS3Error as e:

@@ -1,4 +1,4 @@
-"""How a run ended: the task's XCom, and the one error it fails with."""
+"""Result of a run: the XCom and the summary of the task, or the error that fails it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["failure", "summary", "to_xcom"]
 
 _STATES: Final = {
     "restored": "of these written again from Kafka",
-    "missing": "gone",
-    "accepted": "gone, as somebody accepted",
+    "missing": "missing",
+    "accepted": "missing, accepted as lost",
 }
 
 
 def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str, Any]:
-    """What the task returns; JSON, and nothing secret. ``docs/xcom.md`` describes every field.
+    """The XCom of the task; JSON, and nothing secret. ``docs/xcom.md`` describes every field.
 
     ::
 
@@ -37,19 +37,19 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
                           "size": 5242880,
                           "offsets": {"0": [[100, 150]]}}],
              "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880,
-                                    # of the batches that this run has decided:
+                                    # of the batches that this run decided:
              "landed": {"batches": 1, "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880},
              "shared": false,       # whether another run planned some of the batches
-             "skipped": {},         # offsets that are recorded as lost
-             "verified": 0,         # objects that a repeated run looked at and found
+             "skipped": {},         # offsets recorded as lost
+             "verified": 0,         # objects that a repeated run checked and found
              "wrote": true,         # whether this try wrote anything to the bucket
              "verification": null}},  # of "verify" and "restore": {"objects": 12, "size": 5242880, "missing": [],
                                     # "restored": [], "accepted": [], "uncovered": {}}
          "batches": 1, "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880,
          "landed": {"batches": 1, "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880}, "wrote": true}
 
-    ``size`` is in bytes as stored. A batch that covers the targets of two runs is reported by both,
-    and is ``landed`` by one.
+    ``size`` is in bytes as stored. A batch that covers the targets of two runs is in the XComs of both, and in
+    ``landed`` of one.
     """
     topics = {topic: _topic(result) for topic, result in sorted(results.items())}
     return {
@@ -97,7 +97,7 @@ def _counts(batches: Iterable[BatchSummary]) -> dict[str, int]:
 
 
 def summary(results: Iterable[TopicResult]) -> str:
-    """What a run did, for the last line of its log: of one topic, or of all."""
+    """Summary of the results of one topic or of several, as a line of the log."""
     results = list(results)
     inspected = [found for result in results if (found := result.verification) is not None]
     if inspected:
@@ -109,8 +109,8 @@ def summary(results: Iterable[TopicResult]) -> str:
     if not any(result.wrote for result in results):
         if not batches and not skipped:
             return "nothing to land, nothing written"
-        looked = f": {count(verified, 'object')} looked at" if batches else ""
-        parts.append(f"already landed{looked}, nothing written")
+        checked = f": {count(verified, 'object')} checked" if batches else ""
+        parts.append(f"already landed{checked}, nothing written")
     elif landed["batches"]:
         parts.append(
             f"{count(landed['batches'], 'batch')}, {count(landed['records'], 'record')} in "
@@ -148,20 +148,20 @@ def _verification(found: Verification) -> dict[str, Any]:
 
 
 def failure(errors: Mapping[str, Exception], done: Mapping[str, object]) -> tuple[str, bool, BaseException]:
-    """What a task fails with when topics failed.
+    """The error of a task of which topics failed.
 
     Args:
-        errors: per topic.
-        done: the topics that did not fail.
+        errors: the error of each failed topic.
+        done: the other topics.
 
     Returns:
-        The message, a line for each error with its topics and its kind at the end; whether trying again cannot help any
-        of them; the cause.
+        The message, with a line for each error that ends with its topics and its kind; whether a retry cannot succeed
+        for any of them; the cause.
     """
     topics_of: dict[tuple[str, str], list[str]] = {}
     for topic, error in sorted(errors.items()):
         topics_of.setdefault((message_of(error), type(error).__name__), []).append(topic)
-    # What happened comes first: Airflow's UI shows the first line, and of that the head.
+    # The message comes first: Airflow's UI shows the beginning of the first line.
     lines = [
         f"{text} [topic{'s' * (len(topics) > 1)} {', '.join(map(repr, topics))}: {kind}]"
         for (text, kind), topics in topics_of.items()

@@ -1,1 +1,1 @@
-"""``kafka-s3``: the command line for people, thin over :mod:`airflow_provider_kafka_s3.batch`."""
+"""The command line ``kafka-s3``: a thin layer over :class:`~airflow_provider_kafka_s3.pipeline.TopicPipeline`."""

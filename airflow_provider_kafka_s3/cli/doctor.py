@@ -1,4 +1,4 @@
-"""``kafka-s3 doctor``: whether store, Kafka, Spark and this machine are fit; each finding comes with its fix."""
+"""The command ``kafka-s3 doctor``: checks of the store, Kafka, Spark and this machine, each finding with a fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIGNS = {"ok": "ok     ", "unknown": "unknown", "warning": "WARNING", "error": 
 
 
 def doctor(access: Access) -> Answer:
-    """Check everything."""
+    """Run all checks."""
     found = [*check_store(access), *check_kafka(access), *check_machine(access.arguments.jars)]
     lines = [line for finding in found for line in _lines(finding)]
     wrong = any(finding.level == "error" for finding in found)

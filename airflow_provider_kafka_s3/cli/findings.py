@@ -1,4 +1,4 @@
-"""What a check of ``kafka-s3 doctor`` found, with what to do about it."""
+"""Findings of the checks of ``kafka-s3 doctor``."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Level = Literal["ok", "unknown", "warning", "error"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """Result of one check.
 
     Attributes:
-        check: what was looked at, in a word or two.
-        level: ``ok``; ``unknown``: it could not be looked at; ``warning``: it works, and may hurt later; ``error``:
-            runs fail, or may lose something.
-        message: what was seen.
+        check: name of the check, a word or two.
+        level: ``ok``; ``unknown``: it could not be checked; ``warning``: it works, and may cause trouble later;
+            ``error``: runs fail, or may lose records or documents.
+        message: what was found.
         fix: what to do about it; empty if nothing.
-        kind: of the error that ended the check; empty if none did.
+        kind: kind of the error that ended the check; empty if none did.
     """
 
     check: str
@@ -34,13 +34,13 @@ class Finding:
 
 
 def good(check: str, message: str) -> Finding:
-    """Nothing to do."""
+    """A finding that needs no action."""
     return Finding(check, "ok", message)
 
 
-def guarded(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """What a check finds; an error of ours is a finding, whose message says the fix."""
+def guarded(check: str, run: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """Findings of a check; an error of this package becomes a finding, whose message contains the fix."""
     try:
-        return list(look())
+        return list(run())
     except KafkaS3Error as e:
         return [Finding(check, "error", f"{type(e).__name__}: {message_of(e)}", kind=e.kind)]

@@ -1,4 +1,4 @@
-"""Checks of ``kafka-s3 doctor`` on this machine: pyspark, Java, Spark's connector, and Kafka seen from here."""
+"""Checks of ``kafka-s3 doctor`` on this machine: pyspark, Java, Spark's Kafka connector, and access to Kafka."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ _NAMED: Final = 3
 
 
 def check_machine(jars: str | None) -> list[Finding]:
-    """Everything that Spark needs here."""
+    """Check what Spark needs on this machine.
+
+    Args:
+        jars: paths of the operator's jars, separated by commas; None: it has none.
+    """
     return [
         *guarded(
             "pyspark",
@@ -39,10 +43,10 @@ def check_machine(jars: str | None) -> list[Finding]:
 
 
 def pyspark_findings(installed: list[importlib.metadata.Distribution]) -> Iterator[Finding]:
-    """Whether pyspark is there, and is one pyspark: two distributions install the same files.
+    """Check that pyspark is installed and complete: pyspark and pyspark-client install the same files.
 
     Args:
-        installed: those of pyspark and pyspark-client that are there.
+        installed: the installed distributions of pyspark and pyspark-client.
     """
     versions = {d.name: d.version for d in installed}
     if "pyspark" not in versions:
@@ -60,22 +64,22 @@ def pyspark_findings(installed: list[importlib.metadata.Distribution]) -> Iterat
     if changed:
         named = few(changed, most=_NAMED)
         yield Finding(
-            "pyspark", "error", f"files of pyspark are not those of its version: {named}", reinstall(versions)
+            "pyspark", "error", f"files of pyspark differ from those of its version: {named}", reinstall(versions)
         )
         return
     if versions["pyspark"] not in TESTED:
         yield Finding(
             "pyspark",
             "warning",
-            f"pyspark {versions['pyspark']} is whole, but this package is tested with {' and '.join(TESTED)} only",
+            f"pyspark {versions['pyspark']} is complete, but this package is tested with {' and '.join(TESTED)} only",
             reinstall(versions),
         )
         return
-    yield good("pyspark", f"pyspark {versions['pyspark']} is whole, and agrees with what shares its files")
+    yield good("pyspark", f"pyspark {versions['pyspark']} is complete, with its own files")
 
 
 def _changed(distribution: importlib.metadata.Distribution) -> Iterator[str]:
-    """Files that are not what the distribution says it installed."""
+    """Files that differ from those that the distribution installed, by its record."""
     for file in distribution.files or ():
         if file.suffix != ".py" or file.hash is None:
             continue
@@ -93,14 +97,14 @@ def _java() -> Iterator[Finding]:
 
     require_java({})
     command = find_spark_submit(local=True) or "spark-submit"
-    yield good("java", f"Java is found, and Spark is submitted by {command}")
+    yield good("java", f"Java was found, and Spark is submitted by {command}")
 
 
 def check_jars(jars: str | None) -> Iterator[Finding]:
-    """Whether the jars that the operator gets are those that this pyspark needs.
+    """Check that the operator's jars are those that the installed pyspark needs.
 
     Args:
-        jars: paths, separated by commas; None: it gets none.
+        jars: their paths, separated by commas; None: it has none.
     """
     from airflow_provider_kafka_s3.submit.connector import connector_packages
     from airflow_provider_kafka_s3.submit.jars import jars_of_spark, local_jars, missing_beside, unreadable_jars
@@ -110,14 +114,14 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
     version = installed_versions().get("pyspark")
     if version is None:
         yield Finding(
-            "connector", "unknown", "not looked at: which one fits is told by pyspark, which is not installed"
+            "connector", "unknown", "not checked: the right version depends on pyspark, which is not installed"
         )
         return
     command = find_spark_submit(local=True) or "spark-submit"
     if not jars:
         fetched = connector_packages(command, environment_of({}), SparkSettings(conn_id=""))
-        how = f"{fetched} is fetched by every job" if fetched else "this Spark or its settings may bring it"
-        yield good("connector", f"{how}; not looked at. To check jars of the operator, name them by --jars")
+        how = f"every job fetches {fetched}" if fetched else "this Spark or its settings may include it"
+        yield good("connector", f"{how}; not checked. To check jars of the operator, name them by --jars")
         return
     if unreadable := unreadable_jars(jars):
         yield Finding(
@@ -131,7 +135,7 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
             "connector",
             "error",
             f"{', '.join(missing)} is not among the jars",
-            "add it, or leave jars= out: it is fetched",
+            "add it, or leave jars= out: Spark then fetches all of them",
         )
     if (flaw := connector_flaw(version, jars=names)) is not None:
         yield Finding("connector", "error", flaw.what, flaw.fix)
@@ -140,15 +144,15 @@ def check_jars(jars: str | None) -> Iterator[Finding]:
 
 
 def check_kafka(access: Access) -> list[Finding]:
-    """Whether Kafka answers, and lets topics be described and read. Nothing is consumed: no group is joined."""
+    """Check that topics can be described and read. No consumer group is joined, and no offset is committed."""
     if not access.has_kafka:
         return [
-            Finding("kafka", "unknown", "not asked; name it by --kafka-conn-id, --kafka-config or --bootstrap-server")
+            Finding("kafka", "unknown", "not checked; name it by --kafka-conn-id, --kafka-config or --bootstrap-server")
         ]
     found = guarded("kafka options", lambda: _options(access))
-    topics = access.arguments.topic or sorted({log.topic for log in access.topic_logs()})
+    topics = access.arguments.topic or sorted({topic.log.topic for topic in access.topic_pipelines()})
     if not topics:
-        found.append(Finding("kafka", "unknown", "no topic to ask for; name one by --pipeline and --topic"))
+        found.append(Finding("kafka", "unknown", "no topic to check; name one by --pipeline and --topic"))
     for topic in topics:
         found += guarded(f"topic {topic}", lambda: _topic(access, topic))  # noqa: B023 - called at once
     return found
@@ -158,7 +162,7 @@ def _options(access: Access) -> Iterator[Finding]:
     from airflow_provider_kafka_s3.kafka.options import spark_options
 
     spark_options(access.kafka_config)
-    yield good("kafka options", "every setting has a translation for Spark")
+    yield good("kafka options", "every setting can be translated for Spark")
 
 
 def _topic(access: Access, topic: str) -> Iterator[Finding]:
@@ -168,18 +172,18 @@ def _topic(access: Access, topic: str) -> Iterator[Finding]:
         yield Finding(
             check,
             "warning",
-            "the brokers give no topic ids (before Kafka 2.8): a topic that is deleted and created again is only "
-            "noticed when it is shorter than the stored offsets",
+            "the brokers have no topic ids (before Kafka 2.8): a topic that is deleted and created again is detected "
+            "only while it is shorter than the stored offsets",
             "upgrade the brokers",
         )
     starts = source.earliest(topic, info.partitions)
     ends = source.ends(topic, info.partitions, "read_committed")
     with_records = [p for p in info.partitions if ends[p] > starts[p]]
     if not with_records:
-        yield good(check, f"{len(info.partitions)} partitions, no records; whether they may be read is not known")
+        yield good(check, f"{len(info.partitions)} partitions, without records; whether they can be read is unknown")
         return
-    # The last offset: the first one may be deleted any moment.
+    # The last offset: the first one may be deleted at any moment.
     partition = with_records[0]
     for _ in source.read(topic, partition, ends[partition] - 1, ends[partition], "read_committed"):
         pass
-    yield good(check, f"{len(info.partitions)} partitions, may be described and read")
+    yield good(check, f"{len(info.partitions)} partitions, can be described and read")

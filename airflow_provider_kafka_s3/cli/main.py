@@ -27,26 +27,26 @@ log = logging.getLogger(__name__)
 Command = Callable[[Access], Answer]
 
 _EPILOG: Final = (
-    "exit codes: 0 done; 1 done, and something was found; 2 an option, connection or setting is wrong; 3 a person has "
-    "to act first, as the error describes; 4 try again later. Secrets are no options: they come from Airflow "
-    "connections, from the file of --kafka-config and from boto3's own chain."
+    "exit codes: 0 done; 1 done, with findings; 2 an option, connection or setting is wrong; 3 a person has to act "
+    "first, as the error describes; 4 try again later. No option takes a secret: secrets come from Airflow "
+    "connections, from the file of --kafka-config and from boto3's own chain of credentials."
 )
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of all commands."""
+    """The parser with the options of all commands."""
     top = argparse.ArgumentParser(
-        prog="kafka-s3", description="Look at pipelines from Kafka to S3, and mend them.", epilog=_EPILOG
+        prog="kafka-s3", description="Inspect and repair pipelines from Kafka to S3.", epilog=_EPILOG
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def add(
-        name: str, run: Command, what: str, *, topics: str = "one", dry_run: bool = True
+        name: str, run: Command, summary: str, *, topics: str = "one", dry_run: bool = True
     ) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=what, description=what, epilog=_EPILOG)
+        command = commands.add_parser(name, help=summary, description=summary, epilog=_EPILOG)
         command.set_defaults(run=run)
-        which = command.add_argument_group("which log")
+        which = command.add_argument_group("pipeline and topic")
         which.add_argument("--topics-dir", default="topics", help="prefix of all keys (default: %(default)s)")
         which.add_argument("--pipeline", required=topics == "one", help="name of the pipeline")
         if topics == "one":
@@ -54,25 +54,25 @@ def parser() -> argparse.ArgumentParser:
         else:
             which.add_argument("--topic", action="append", help="name of a topic; repeatable; default: all")
         add_options(command)
-        command.add_argument("--json", action="store_true", help="answer with JSON on stdout")
-        command.add_argument("--verbose", "-v", action="store_true", help="tell on stderr what is being done")
+        command.add_argument("--json", action="store_true", help="print JSON on stdout")
+        command.add_argument("--verbose", "-v", action="store_true", help="log progress on stderr")
         if dry_run:
-            command.add_argument("--dry-run", action="store_true", help="write nothing; say what would be done")
+            command.add_argument("--dry-run", action="store_true", help="write nothing; print what would be done")
         return command
 
     def signed(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
-        command.add_argument("--reason", default="none given", help="why, for the record")
+        command.add_argument("--reason", default="none given", help="reason, for the record")
         command.add_argument(
             "--operator",
             default=_operator(),
-            help="who decides this, for the record (default: USER@HOST of this process)",
+            help="person who decides, for the record (default: USER@HOST of this process)",
         )
         return command
 
     status_parser = add(
         "status",
         status.status,
-        "How far topics are landed, what is open, how far behind.",
+        "Show landed offsets, open batches and lag of topics.",
         topics="many",
         dry_run=False,
     )
@@ -84,71 +84,90 @@ def parser() -> argparse.ArgumentParser:
         "verify", verify.verify, "Read objects back and compare them with their manifests.", topics="many"
     )
     verify_parser.add_argument("--batch", type=int, action="append", help="only this batch; repeatable")
-    verify_parser.add_argument("--offsets", help="only these, as PARTITION:START-END[,…], the end excluded")
-    verify_parser.add_argument("--restore", action="store_true", help="write again from Kafka what is missing")
+    verify_parser.add_argument("--offsets", help="only these offsets, as PARTITION:START-END[,…], the end excluded")
+    verify_parser.add_argument("--restore", action="store_true", help="write missing objects again from Kafka")
 
     recover = signed(
-        add("recover", maintenance.recover, "Finish every open batch, and land what abandoned ones owe, without Spark.")
+        add(
+            "recover",
+            maintenance.recover,
+            "Finish open batches, and land the offsets that abandoned ones released as debt, without Spark.",
+        )
     )
-    recover.add_argument("--decided-only", action="store_true", help="complete what is decided; read no records")
+    recover.add_argument("--decided-only", action="store_true", help="complete decided batches only; read no records")
     recover.add_argument(
-        "--on-data-loss", choices=("fail", "skip"), default="fail", help="offsets that are gone (default: %(default)s)"
+        "--on-data-loss",
+        choices=("fail", "skip"),
+        default="fail",
+        help="offsets that Kafka has deleted: fail, or skip them and record them as lost (default: %(default)s)",
     )
     recover.add_argument(
-        "--wait", type=float, default=0.0, metavar="SECONDS", help="let another run decide its batch (default: 0)"
+        "--wait",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="time to wait for another run to decide its batch (default: 0)",
     )
 
-    abandon = signed(add("abandon", maintenance.abandon, "Give an undecided batch up."))
+    abandon = signed(add("abandon", maintenance.abandon, "Abandon an undecided batch."))
     abandon.add_argument("--batch", type=int, required=True)
     abandon.add_argument(
         "--release",
         choices=("debt", "lost"),
         required=True,
-        help="debt: its offsets are planned again, with the settings of then; lost: they are never landed",
+        help="debt: its offsets are planned again, with the settings of that run; lost: they are never landed",
     )
 
     accept = signed(
-        add("accept-loss", maintenance.accept_loss, "Record what cannot be landed any more as lost, and go on.")
+        add(
+            "accept-loss",
+            maintenance.accept_loss,
+            "Record objects or offsets that cannot be landed any more as lost, so that runs continue.",
+        )
     )
-    accept.add_argument("--batch", type=int, action="append", help="complete it without what cannot be had; repeatable")
-    accept.add_argument("--deleted", action="store_true", help="of complete batches: what is gone stays away")
+    accept.add_argument(
+        "--batch", type=int, action="append", help="complete this batch without its lost objects; repeatable"
+    )
+    accept.add_argument(
+        "--deleted", action="store_true", help="with --batch: the batch is complete; record its deleted objects as lost"
+    )
     accept.add_argument(
         "--other-cluster",
         action="store_true",
-        help="with --batch: the cluster that was landed is gone for good, and the connection leads to another one",
+        help="with --batch: the landed cluster is gone for good, and the connection is to another one",
     )
     accept.add_argument(
         "--offsets", help="offsets that retention deleted, as PARTITION:START-END[,…], the end excluded"
     )
 
-    signed(add("reset", maintenance.reset, "Turn to the topic that was created again under the same name."))
+    signed(add("reset", maintenance.reset, "Continue with a topic that was created again under the same name."))
 
     repair_parser = signed(add("repair", repair.repair, "Build the marker again from the log."))
     repair_parser.add_argument(
         "--starting-offsets",
         metavar="OFFSETS",
-        help="where partitions begin, if there is no batch, whose plan has it: earliest, latest or "
-        "PARTITION:OFFSET[,…] (default: earliest if Kafka can be asked, else 0)",
+        help="first offsets of partitions, if there is no batch with a plan that has them: earliest, latest or "
+        "PARTITION:OFFSET[,…] (default: earliest if a Kafka cluster is named, else 0)",
     )
     repair_parser.add_argument(
         "--gone-before",
         metavar="TIME",
-        help="objects that are gone from batches decided before this time, such as 2026-01-01T00:00:00Z, stay gone",
+        help="accept missing objects of batches decided before this time, such as 2026-01-01T00:00:00Z, as lost",
     )
     repair_parser.add_argument(
-        "--batches", metavar="NUMBERS", help="--gone-before is only about these batches, such as 2,5-7 (default: all)"
+        "--batches", metavar="NUMBERS", help="batches of --gone-before, such as 2,5-7 (default: all)"
     )
     repair_parser.add_argument(
-        "--restore-gone", action="store_true", help="objects that are gone are written again by the next run"
+        "--restore-gone", action="store_true", help="let the next run write missing objects again"
     )
 
     collect = add("gc", maintenance.collect, "Abort uploads that no batch can complete.", topics="many")
     collect.add_argument(
-        "--older-than", type=float, default=7.0, metavar="DAYS", help="since S3 began them (default: %(default)s)"
+        "--older-than", type=float, default=7.0, metavar="DAYS", help="minimum age of an upload (default: %(default)s)"
     )
 
-    check = add("doctor", doctor.doctor, "Look whether store, Kafka, Spark and this machine are fit.", topics="many")
-    check.add_argument("--jars", help="the jars that the operator gets, separated by commas")
+    check = add("doctor", doctor.doctor, "Check the store, Kafka, Spark and this machine.", topics="many")
+    check.add_argument("--jars", help="jars of the operator, separated by commas")
     return top
 
 
@@ -156,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: its arguments; None: of the process.
+        argv: arguments; None: those of the process.
 
     Returns:
         The exit code, see :mod:`airflow_provider_kafka_s3.cli.output`.
@@ -169,15 +188,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     logging.getLogger("botocore").setLevel(logging.WARNING)
     try:
-        # Airflow 2 logs to standard output, which belongs to the answer.
+        # Airflow 2 logs to standard output, which is for the output of the command only.
         with contextlib.redirect_stdout(sys.stderr):
             answer = arguments.run(Access(arguments))
     except KafkaS3Error as e:
         return _fail(e, as_json=arguments.json)
     except KeyboardInterrupt:
-        print("kafka-s3: interrupted; the same command may be given again", file=sys.stderr)
+        print("kafka-s3: interrupted; the command may be repeated", file=sys.stderr)
         return INTERRUPTED
-    # What documents of the bucket say about themselves must not give orders to a terminal.
+    # Text of documents in the bucket may contain control sequences of a terminal.
     lines = (printable(line, shown=len(line)) for line in answer.lines)
     print(json.dumps(answer.data, indent=2) if arguments.json else "\n".join(lines))
     return int(answer.code)

@@ -1,50 +1,45 @@
-"""The commands that change something: ways out of dead ends, and cleaning up. Each may be repeated, beside any run."""
+"""The commands ``abandon``, ``accept-loss``, ``reset``, ``recover`` and ``gc``.
+
+Each may be repeated, and may run at the same time as any run of the pipeline.
+"""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from airflow_provider_kafka_s3.batch.planning import recovery_target
-from airflow_provider_kafka_s3.batch.roll_forward import roll_forward
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, table
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.maintenance import gc
-from airflow_provider_kafka_s3.maintenance.abandon import abandon as abandon_batch
-from airflow_provider_kafka_s3.maintenance.accept_loss import absent, accept_deleted, accept_gone
-from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss as accept_lost_objects
 from airflow_provider_kafka_s3.maintenance.named_batch import require_plan
-from airflow_provider_kafka_s3.maintenance.recover import recover as recover_topic
 from airflow_provider_kafka_s3.maintenance.reset import live_topic_id
-from airflow_provider_kafka_s3.maintenance.reset import reset as reset_topic
 
 __all__ = ["abandon", "accept_loss", "collect", "recover", "reset"]
 
 
 def abandon(access: Access) -> Answer:
-    """Give an undecided batch up."""
-    arguments, committer = access.arguments, access.committer()
-    plan = require_plan(committer, arguments.batch)
+    """Abandon an undecided batch."""
+    arguments, topic = access.arguments, access.landed_topic()
+    plan = require_plan(topic.committer, arguments.batch)
     data: dict[str, Any] = {"batch": plan.batch, "offsets": plan.claim.to_json(), "dry_run": arguments.dry_run}
     if arguments.dry_run:
-        decision = committer.log.read_manifest(plan.batch)
+        decision = topic.log.read_manifest(plan.batch)
         state = "not decided" if decision is None else decision.status
         return Answer(
             data | {"state": state},
             [
                 (
                     f"batch {plan.batch} is {state}; it claims {plan.claim}, planned by "
-                    f"{committer.log.planned_by(plan.batch)}"
+                    f"{topic.log.planned_by(plan.batch)}"
                 ),
                 f"would be abandoned, its offsets released as {arguments.release}"
                 if decision is None
                 else "nothing to do",
             ],
         )
-    decision = abandon_batch(
-        committer, plan.batch, release=arguments.release, reason=arguments.reason, operator=arguments.operator
+    decision = topic.abandon(
+        plan.batch, release=arguments.release, reason=arguments.reason, operator=arguments.operator
     )
     later = {
         "debt": "the next incremental run, or kafka-s3 recover, plans its offsets again"
@@ -54,27 +49,27 @@ def abandon(access: Access) -> Answer:
     }[decision.release or "lost"]
     lines = [f"batch {plan.batch} is abandoned ({decision.release}): {later}"]
     if decision.release != arguments.release:
-        lines.append(f"it was abandoned before, by {decision.operator}: that decision stays")
+        lines.append(f"it was abandoned before, by {decision.operator}: that decision stands")
     return Answer(data | {"release": decision.release, "reason": decision.reason, "operator": decision.operator}, lines)
 
 
 def accept_loss(access: Access) -> Answer:
-    """Record what cannot be landed any more as lost."""
+    """Record objects or offsets that cannot be landed any more as lost."""
     arguments = access.arguments
     if bool(arguments.offsets) == bool(arguments.batch):
         raise ConfigurationError("name either batches by --batch, or offsets by --offsets")
     if arguments.other_cluster and (arguments.offsets or arguments.deleted):
         raise ConfigurationError(
-            "--other-cluster is only about batches that are not complete: --batch without --deleted"
+            "--other-cluster applies only to batches that are not complete: --batch without --deleted"
         )
-    committer = access.committer()
+    topic = access.landed_topic()
     record = {"reason": arguments.reason, "operator": arguments.operator}
     if arguments.offsets:
         offsets = parse_offsets(arguments.offsets)
         if arguments.dry_run:
-            left = offsets - committer.log.view().marker.covered
+            left = offsets - topic.log.view().marker.covered
             return Answer({"offsets": left.to_json(), "dry_run": True}, [f"would be recorded as lost: {left}"])
-        lost = accept_gone(committer, offsets, **record)
+        lost = topic.accept_gone(offsets, **record)
         line = f"recorded as lost: {lost}" if lost else "these offsets are covered already; nothing was changed"
         return Answer({"offsets": lost.to_json(), "dry_run": False}, [line])
     keys: dict[str, list[str]] = {}
@@ -83,14 +78,16 @@ def accept_loss(access: Access) -> Answer:
     for batch in sorted(set(arguments.batch)):
         pending: tuple[str, ...] = ()
         if arguments.dry_run:
-            seen = absent(committer, batch)
-            # Of a complete batch, nobody completes an upload any more.
-            found, pending = ((*seen.gone, *seen.pending), ()) if arguments.deleted else (seen.gone, seen.pending)
+            absent = topic.absent(batch)
+            # No run completes the uploads of a batch that is complete.
+            found, pending = (
+                ((*absent.gone, *absent.pending), ()) if arguments.deleted else (absent.gone, absent.pending)
+            )
             lines += [f"batch {batch}: {count(len(found), 'object')} absent, with an upload that is gone"]
         elif arguments.deleted:
-            found = accept_deleted(committer, batch, **record)
+            found = topic.accept_deleted(batch, **record)
         else:
-            found = accept_lost_objects(committer, batch, **record, other_cluster=arguments.other_cluster)
+            found = topic.accept_loss(batch, **record, other_cluster=arguments.other_cluster)
         if not arguments.dry_run:
             lines += [f"batch {batch} is complete, {count(len(found), 'object')} accepted as lost"]
         lines += [f"  {access.store.url(key)}" for key in found]
@@ -108,15 +105,15 @@ def accept_loss(access: Access) -> Answer:
 
 
 def reset(access: Access) -> Answer:
-    """Turn to the topic that was created again."""
-    arguments, committer = access.arguments, access.committer()
-    view = committer.log.view()
-    live = live_topic_id(committer, view)
+    """Continue with a topic that was created again."""
+    arguments, topic = access.arguments, access.landed_topic()
+    view = topic.log.view()
+    live = live_topic_id(topic.committer, view)
     data: dict[str, Any] = {"stored_topic_id": view.topic_id, "live_topic_id": live, "dry_run": arguments.dry_run}
     if arguments.dry_run:
         if live == view.topic_id and view.open_reset is None:
-            return Answer(data, ["the topic is the one that was landed; nothing to do"])
-        undecided = [n for n in view.open_plans if committer.log.read_manifest(n) is None]
+            return Answer(data, ["the topic is the landed one; nothing to do"])
+        undecided = [n for n in view.open_plans if topic.log.read_manifest(n) is None]
         return Answer(
             data | {"undecided": undecided},
             [
@@ -124,27 +121,27 @@ def reset(access: Access) -> Answer:
                     f"would close generation {view.marker.generation} (topic id {view.marker.topic_id}) and begin the "
                     f"next one with {live}"
                 ),
-                f"batches that nobody decided would be recorded as lost: {undecided or 'none'}",
+                f"undecided batches would be recorded as lost: {undecided or 'none'}",
             ],
         )
-    done = reset_topic(committer, operator=arguments.operator)
-    generation = committer.log.require_marker()[0].generation
+    done = topic.reset(operator=arguments.operator)
+    generation = topic.log.require_marker()[0].generation
     line = (
         f"generation {generation} begins with topic id {live}; the next run starts with the topic's first record"
         if done
-        else "the topic is the one that is landed; nothing was changed"
+        else "the topic is the landed one; nothing was changed"
     )
     return Answer(data | {"reset": done, "generation": generation}, [line])
 
 
 def recover(access: Access) -> Answer:
-    """Finish what is open or owed."""
-    arguments, committer = access.arguments, access.committer()
-    view = committer.log.view()
+    """Finish open batches, and land the offsets that abandoned ones released as debt."""
+    arguments, topic = access.arguments, access.landed_topic()
+    view = topic.log.view()
     if arguments.dry_run:
         owed = recovery_target(view)
         rows = [
-            (n, "decided" if committer.log.read_manifest(n) else "planned", p.claim.count, committer.log.planned_by(n))
+            (n, "decided" if topic.log.read_manifest(n) else "planned", p.claim.count, topic.log.planned_by(n))
             for n, p in sorted(view.open_plans.items())
         ]
         return Answer(
@@ -155,14 +152,12 @@ def recover(access: Access) -> Answer:
             ],
         )
     if arguments.decided_only:
-        done = roll_forward(committer)
+        done = topic.roll_forward()
     else:
-        done = recover_topic(
-            committer, operator=arguments.operator, on_data_loss=arguments.on_data_loss, wait=arguments.wait
-        )
+        done = topic.recover(operator=arguments.operator, on_data_loss=arguments.on_data_loss, wait=arguments.wait)
     lines = [f"finished batches: {', '.join(map(str, done.batches)) or 'none'}"]
     if done.undecided:
-        lines.append(f"not decided, so left to a run or to kafka-s3 recover: {', '.join(map(str, done.undecided))}")
+        lines.append(f"undecided, left to a run or to kafka-s3 recover: {', '.join(map(str, done.undecided))}")
     return Answer(
         {"finished": list(done.batches), "undecided": list(done.undecided), "dry_run": False},
         lines,
@@ -175,12 +170,13 @@ def collect(access: Access) -> Answer:
     arguments = access.arguments
     topics: dict[str, Any] = {}
     rows = []
-    for topic_log in access.topic_logs():
-        found = gc.find_garbage(topic_log, now=time.time(), older_than=arguments.older_than * 86_400)
+    for topic in access.topic_pipelines():
+        found = topic.find_garbage(older_than=arguments.older_than * 86_400)
         if not arguments.dry_run:
-            gc.collect(topic_log, found)
+            topic.collect(found)
         numbers = {name: len(getattr(found, name)) for name in ("garbage", "needed", "young", "foreign")}
-        topics[f"{topic_log.pipeline}/{topic_log.topic}"] = numbers | {"keys": [upload.key for upload in found.garbage]}
-        rows.append((topic_log.pipeline, topic_log.topic, *numbers.values()))
+        pipeline, name = topic.log.pipeline, topic.log.topic
+        topics[f"{pipeline}/{name}"] = numbers | {"keys": [upload.key for upload in found.garbage]}
+        rows.append((pipeline, name, *numbers.values()))
     head = ("pipeline", "topic", "would abort" if arguments.dry_run else "aborted", "needed", "young", "foreign")
     return Answer({"topics": topics, "dry_run": arguments.dry_run}, table(head, rows))

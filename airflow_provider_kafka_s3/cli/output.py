@@ -1,4 +1,4 @@
-"""What commands answer: lines for people, JSON for programs, and the exit code."""
+"""Output of commands: lines for people, JSON for programs, and the exit code."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ __all__ = [
 ]
 
 OK: Final = 0
-"""Done, and nothing is wrong."""
+"""Done, without findings."""
 FINDINGS: Final = 1
-"""Done, and something was found that a person should look at."""
+"""Done, with findings that need attention."""
 USAGE: Final = 2
 """An option, connection or setting is wrong; nothing was changed."""
 FAILED: Final = 3
-"""It cannot be done until a person acts; the error says how."""
+"""It cannot be done until a person acts; the error describes how."""
 RETRY: Final = 4
 """It could not be done now; the same command may succeed later."""
 INTERRUPTED: Final = 130
-"""By Ctrl-C; every command may be repeated."""
+"""Interrupted by Ctrl-C; every command may be repeated."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a command.
+    """Result of a command.
 
     Attributes:
-        data: for programs; plain JSON values, nothing secret.
-        lines: for people.
+        data: output of ``--json``: plain JSON values, nothing secret.
+        lines: output for people.
         code: exit code.
     """
 
@@ -64,7 +64,7 @@ def error_json(error: KafkaS3Error) -> dict[str, Any]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Rows in columns, as wide as they need to be; numbers to the right."""
+    """Format rows in columns of minimum width, numbers right-aligned."""
     body = [["-" if cell is None else f"{cell:,}" if type(cell) is int else str(cell) for cell in row] for row in rows]
     right = [all(_is_number(row[i]) for row in body) for i in range(len(head))]
     widths = [max(len(line[i]) for line in [list(head), *body]) for i in range(len(head))]
@@ -79,6 +79,6 @@ def _is_number(cell: str) -> bool:
 
 
 def ranges(found: Sequence[tuple[int, int]], *, shown: int = 3) -> str:
-    """``[0, 5) [7, 9)``; the first ones, if there are many."""
+    """Format ranges as ``[0, 5) [7, 9)``; of many, the first ``shown`` and a count."""
     text = " ".join(f"[{start}, {end})" for start, end in found[:shown])
     return f"{text} and {len(found) - shown} more" if len(found) > shown else text or "-"

@@ -1,4 +1,7 @@
-"""The command ``kafka-s3 repair``: build the marker again from the log. It may be repeated, beside any run."""
+"""The command ``kafka-s3 repair``: build the marker again from the log.
+
+It may be repeated, and may run at the same time as any run of the pipeline.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def repair(access: Access) -> Answer:
     pipeline = access.topic_pipeline(arguments.pipeline, arguments.topic)
     start, cluster_id = _start(access)
     if arguments.batches and not arguments.gone_before:
-        raise ConfigurationError("--batches says which batches --gone-before is about; give both")
+        raise ConfigurationError("--batches selects the batches of --gone-before; give both")
     rule = marker_repair.GoneRule(
         before=_moment(arguments.gone_before),
         batches=parse_batches(arguments.batches) if arguments.batches else None,
@@ -32,10 +35,10 @@ def repair(access: Access) -> Answer:
     )
     done = pipeline.repair(start=start, cluster_id=cluster_id, rule=rule, dry_run=arguments.dry_run)
     what = {
-        "right": "the marker is what the log says" + ("" if done.recorded else "; nothing was changed"),
+        "right": "the marker agrees with the log" + ("" if done.recorded else "; nothing was changed"),
         "missing": "the marker was missing",
-        "corrupt": "the marker could not be trusted",
-        "wrong": "the marker was not what the log says",
+        "corrupt": "the marker was corrupt",
+        "wrong": "the marker did not agree with the log",
     }[done.was]
     if done.was != "right" and not done.ambiguous:
         what += "; it would be written" if arguments.dry_run else "; it is written again"
@@ -81,17 +84,17 @@ def _choice(access: Access, topic_log: TopicLog, done: marker_repair.Repaired) -
     restore = topic_log.remedies.repair(*again, *older, "--restore-gone")
     return [
         (
-            f"{_amount(unsure)} are gone, and their uploads too: they were never completed, or somebody deleted them "
-            f"since, and no document says which. The batches were decided from {_when(first)} to {_when(last)}. "
-            f"Nothing was changed. Choose, for all of them"
+            f"{_amount(unsure)} are gone, and their uploads too: they were never completed, or were deleted since, and "
+            f"no document records which. The batches were decided from {_when(first)} to {_when(last)}. Nothing was "
+            f"changed. Choose, for all of them"
         ),
-        f"they were deleted, and stay gone (an earlier time: only those of batches decided before it): {stay}",
+        f"they were deleted, and stay gone (with an earlier time, only those of batches decided before it): {stay}",
         f"they are written again from Kafka, by kafka-s3 recover or the next run over them: {restore}",
     ]
 
 
 def _amount(found: Sequence[marker_repair.Gone]) -> str:
-    """How much it is."""
+    """Numbers of objects, records, bytes and batches."""
     objects = [entry for gone in found for entry in gone.objects]
     return (
         f"{count(len(objects), 'object')} ({count(sum(e.records for e in objects), 'record')}, "
@@ -109,8 +112,8 @@ def _moment(text: str | None) -> float | None:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise ConfigurationError(
-            f"--gone-before {text!r} is no time with a zone; write it as 2026-01-01T00:00:00Z, or with an offset such "
-            f"as 2026-01-01T00:00:00+01:00"
+            f"--gone-before {text!r} is not a time with a zone; write it as 2026-01-01T00:00:00Z, or with an offset, "
+            f"such as 2026-01-01T00:00:00+01:00"
         )
     return moment.timestamp()
 
@@ -120,7 +123,7 @@ def _when(seconds: int) -> str:
 
 
 def _start(access: Access) -> tuple[dict[int, int], str]:
-    """Where partitions begin that no batch ever touched, and the cluster's id."""
+    """First offsets of partitions without batches, and the cluster's id."""
     given, topic = access.arguments.starting_offsets, access.arguments.topic
     if given not in (None, "earliest", "latest"):
         pairs = [part.partition(":") for part in given.split(",")]

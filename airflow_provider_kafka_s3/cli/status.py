@@ -6,25 +6,26 @@ from typing import Final
 
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, ranges, size, table
-from airflow_provider_kafka_s3.inspect.status import BatchStatus, TopicStatus, topic_status
+from airflow_provider_kafka_s3.inspect.status import BatchStatus, TopicStatus
 from airflow_provider_kafka_s3.parallel import in_threads
 
 __all__ = ["status"]
 
 _TOPICS: Final = 8
-"""That are looked at at the same time."""
+"""Topics that are read at the same time."""
 
 
 def status(access: Access) -> Answer:
-    """How far topics are landed."""
-    source = access.source if access.has_kafka else None
+    """Status of topics: landed offsets, open batches, lag."""
     lines: list[str] = []
     found = []
-    logs = access.topic_logs()
-    looks = in_threads(lambda log: topic_status(log, source, last=access.arguments.last), logs, threads=_TOPICS)
-    for topic_log, state in zip(logs, looks, strict=True):
+    topics = access.topic_pipelines()
+    states = in_threads(
+        lambda topic: topic.status(last=access.arguments.last, use_kafka=access.has_kafka), topics, threads=_TOPICS
+    )
+    for topic, state in zip(topics, states, strict=True):
         if state is None:
-            lines.append(f"{topic_log.pipeline} / {topic_log.topic}: nothing was ever landed")
+            lines.append(f"{topic.log.pipeline} / {topic.log.topic}: nothing was ever landed")
         else:
             found.append(state)
             lines += _status_lines(state)

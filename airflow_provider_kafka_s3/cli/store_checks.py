@@ -1,4 +1,4 @@
-"""Checks of ``kafka-s3 doctor`` on the bucket: rights, conditional writes, lifecycle, names, versions, the clock."""
+"""Checks of ``kafka-s3 doctor`` on the bucket: access, conditional writes, clock, lifecycle, names, versions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["check_store", "clock_finding", "lifecycle_findings"]
 _LEAST_DAYS: Final = 7
 _SKEW_WARNING: Final = 60.0
 _SKEW_ERROR: Final = 900.0
-"""Seconds; S3 refuses requests beyond this."""
+"""Seconds; S3 refuses requests of a clock that differs by more."""
 
 _PROBE: Final = canonical({"kind": "probe", "note": "kafka-s3 doctor tries conditional writes on this object"})
 _RULE: Final = (
@@ -37,13 +37,13 @@ _RULE: Final = (
 
 
 def check_store(access: Access) -> list[Finding]:
-    """Everything about the bucket. One small object is written and stays, unless it is a dry run."""
+    """Run the checks of the bucket. They write one small object, which stays, unless this is a dry run."""
     store, topics_dir = access.store, access.topics_dir
     found = guarded("read and list", lambda: _reading(store, topics_dir))
     if found[-1].level == "error":
         return found
     if access.arguments.dry_run:
-        found.append(Finding("conditional writes", "unknown", "not tried in a dry run"))
+        found.append(Finding("conditional writes", "unknown", "not checked in a dry run"))
     else:
         found += guarded("conditional writes", lambda: _conditions(store, keys.probe_key(topics_dir)))
         found += guarded("uploads", lambda: _uploads(store, keys.probe_key(topics_dir)))
@@ -60,7 +60,9 @@ def _reading(store: DurableStore, topics_dir: str) -> Iterator[Finding]:
     store.retrier.call(lambda: list(itertools.islice(store.store.list(key), 1)), what="LIST")
     store.pending_uploads(key)
     yield good(
-        "read and list", f"objects of {store.url('')} can be read and listed, missing ones too, and uploads listed"
+        "read and list",
+        f"objects of {store.url('')} can be read and listed, a missing one is reported as missing, "
+        f"and uploads can be listed",
     )
 
 
@@ -76,7 +78,10 @@ def _uploads(store: DurableStore, key: str) -> Iterator[Finding]:
         part = store.upload_part(key, upload, 1, _PROBE)
         if not store.upload_exists(key, upload):
             yield Finding(
-                "uploads", "error", "ListParts does not know an upload that has just begun", "use a store that does"
+                "uploads",
+                "error",
+                "ListParts reports an upload that has just begun as missing",
+                "use a store that reports it",
             )
             return
         try:
@@ -87,32 +92,32 @@ def _uploads(store: DurableStore, key: str) -> Iterator[Finding]:
             yield Finding(
                 "uploads",
                 "warning",
-                "uploads work, but Complete ignores If-None-Match: what something else puts at a key of a batch would "
-                "be overwritten",
-                "let nothing else write below the data prefix; runs stay safe from one another",
+                "uploads work, but Complete ignores If-None-Match: an object that other software writes at a key of a "
+                "batch would be overwritten",
+                "let no other software write below the data prefix; concurrent runs are safe",
             )
     finally:
         store.abort_upload(key, upload)
 
 
-def _ask(access: Access, action: str, **more: Any) -> dict[str, Any] | KafkaS3Error | str:
-    """An answer of the store; our error; or the code of an answer that says "no such thing"."""
+def _request(access: Access, action: str, **more: Any) -> dict[str, Any] | KafkaS3Error | str:
+    """The store's response; an error of this package; or the error code of a setting that does not exist."""
     from botocore.exceptions import ClientError
 
     name = "".join(f"_{c.lower()}" if c.isupper() else c for c in action).lstrip("_")
     try:
-        answer: dict[str, Any] = getattr(access.client, name)(Bucket=access.bucket, **more)
+        response: dict[str, Any] = getattr(access.client, name)(Bucket=access.bucket, **more)
     except ClientError as e:
         code = str(e.response.get("Error", {}).get("Code", ""))
         if code.startswith("NoSuch") and code != "NoSuchBucket":
             return code
-        return _ours(e, action, access)
-    except Exception as e:  # noqa: BLE001 - whatever the client raises, translate knows it or it is a bug
-        return _ours(e, action, access)
-    return answer
+        return _translated(e, action, access)
+    except Exception as e:  # noqa: BLE001 - an exception that translate does not cover is raised again
+        return _translated(e, action, access)
+    return response
 
 
-def _ours(error: Exception, action: str, access: Access) -> KafkaS3Error:
+def _translated(error: Exception, action: str, access: Access) -> KafkaS3Error:
     translated = translate(error, kind="other", action=action, where=f"s3://{access.bucket}")
     if translated is None:
         raise error
@@ -120,21 +125,25 @@ def _ours(error: Exception, action: str, access: Access) -> KafkaS3Error:
 
 
 def _clock(access: Access) -> Iterator[Finding]:
-    answer = _ask(access, "HeadBucket")
-    if not isinstance(answer, dict):
-        yield Finding("clock", "unknown", f"the store's time is not known: {answer}")
+    response = _request(access, "HeadBucket")
+    if not isinstance(response, dict):
+        yield Finding("clock", "unknown", f"the store's time is unknown: {response}")
         return
-    date = str(answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date", ""))
+    date = str(response["ResponseMetadata"].get("HTTPHeaders", {}).get("date", ""))
     try:
         yield clock_finding(time.time() - email.utils.parsedate_to_datetime(date).timestamp())
     except ValueError:
-        yield Finding("clock", "unknown", "the store does not tell its time")
+        yield Finding("clock", "unknown", "the store's responses have no date")
 
 
 def clock_finding(skew: float) -> Finding:
-    """How far this machine's clock is before the store's, in seconds."""
+    """Compare the clock of this machine with the store's.
+
+    Args:
+        skew: seconds by which this machine's clock is ahead of the store's.
+    """
     if abs(skew) < _SKEW_WARNING:
-        return good("clock", "this machine and the store agree about the time")
+        return good("clock", f"the clocks of this machine and the store differ by less than {_SKEW_WARNING:.0f} s")
     level: Level = "error" if abs(skew) >= _SKEW_ERROR else "warning"
     return Finding(
         "clock",
@@ -146,25 +155,25 @@ def clock_finding(skew: float) -> Finding:
 
 
 def _lifecycle(access: Access) -> Iterable[Finding]:
-    answer = _ask(access, "GetBucketLifecycleConfiguration")
-    if isinstance(answer, KafkaS3Error):
+    response = _request(access, "GetBucketLifecycleConfiguration")
+    if isinstance(response, KafkaS3Error):
         return [
             Finding(
                 "lifecycle",
                 "unknown",
-                f"the bucket's rules cannot be read: {answer}",
-                f"allow s3:GetLifecycleConfiguration to see them, or {_RULE.format(prefix=access.topics_dir)}",
+                f"the bucket's lifecycle rules cannot be read: {response}",
+                f"allow s3:GetLifecycleConfiguration to read them, or {_RULE.format(prefix=access.topics_dir)}",
             )
         ]
-    rules = answer.get("Rules", []) if isinstance(answer, dict) else []
+    rules = response.get("Rules", []) if isinstance(response, dict) else []
     return lifecycle_findings(rules, access.topics_dir)
 
 
 def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str) -> list[Finding]:
-    """What a bucket's lifecycle rules do to a pipeline.
+    """Check a bucket's lifecycle rules: they may remove control documents, or abort uploads too early or never.
 
     Args:
-        rules: as GetBucketLifecycleConfiguration tells them.
+        rules: as GetBucketLifecycleConfiguration returns them.
         topics_dir: prefix of all keys.
     """
     data = f"{topics_dir}/" if topics_dir else ""
@@ -178,9 +187,9 @@ def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str) -> l
                 Finding(
                     "lifecycle",
                     "error",
-                    f"rule {name!r} removes or archives objects below {prefix!r}, the control documents too; a "
-                    f"pipeline whose documents are gone stops, or claims a number twice",
-                    f"give the rule a narrower prefix, such as one per topic, that does not cover {control!r}",
+                    f"rule {name!r} removes or archives objects below {prefix!r}, control documents included; a "
+                    f"pipeline without its documents stops, or uses the number of a batch twice",
+                    f"narrow the prefix of the rule, for example to one topic, so that it does not cover {control!r}",
                 )
             )
     days = [
@@ -199,7 +208,7 @@ def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str) -> l
         Finding(
             "lifecycle",
             "error",
-            f"rule {name!r} aborts uploads after {count} days: a decided batch that nobody completes in that time has "
+            f"rule {name!r} aborts uploads after {count} days: a decided batch that no run completes in that time has "
             f"to be read again from Kafka",
             "set DaysAfterInitiation to 7 or more",
         )
@@ -211,12 +220,12 @@ def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str) -> l
             Finding(
                 "lifecycle",
                 "warning",
-                f"no rule aborts incomplete uploads below {data!r}: those of killed jobs stay, and cost",
+                f"no rule aborts incomplete uploads below {data!r}: those of killed jobs stay, and are billed",
                 _RULE.format(prefix=data),
             )
         )
     return found or [
-        good("lifecycle", f"incomplete uploads are aborted after {min(covering)} days, nothing else expires")
+        good("lifecycle", f"incomplete uploads are aborted after {min(covering)} days, and no rule removes documents")
     ]
 
 
@@ -226,7 +235,7 @@ def _prefix(rule: Mapping[str, Any]) -> str:
 
 
 def _narrowed(rule: Mapping[str, Any]) -> bool:
-    """Whether a rule is for objects of some tag or size only; uploads have neither."""
+    """Whether a rule applies only to objects of some tag or size; uploads have neither."""
     where = rule.get("Filter") or {}
     return bool(set(where) - {"Prefix"} and set(where.get("And", {"x": 0})) - {"Prefix"})
 
@@ -243,7 +252,7 @@ def _names(access: Access) -> Iterator[Finding]:
     hidden = {}
     for pipeline, topic in owned_topics(access.store, topics_dir=access.topics_dir, pipeline=arguments.pipeline):
         if topic.startswith(("_", ".")) and (not arguments.topic or topic in arguments.topic):
-            layout = _layout(access.topic_log(pipeline, topic))
+            layout = _layout(access.topic_pipeline(pipeline, topic).log)
             if layout is not None and keys.is_hidden(layout, topic):
                 hidden[topic] = keys.data_prefix(layout, topic)
     for topic, prefix in hidden.items():
@@ -252,15 +261,15 @@ def _names(access: Access) -> Iterator[Finding]:
             "warning",
             f"the objects of topic {topic!r}, {prefix}…, have names that begin with '_' or '.': Spark, Hive, Athena "
             f"and Trino skip such names without an error, and read nothing of the topic",
-            "give the operator naming={'topic_prefix': 'topic='}; objects that are there keep their names until "
-            "another pipeline lands them again (docs/changing-layout.md)",
+            "give the operator naming={'topic_prefix': 'topic='}; landed objects keep their names until another "
+            "pipeline lands them again (docs/changing-layout.md)",
         )
     if not hidden:
-        yield good("names", "readers skip the objects of no topic")
+        yield good("names", "no topic has objects that readers skip")
 
 
 def _layout(topic_log: TopicLog) -> Layout | None:
-    """Of the topic's latest batch that has one; None: there is no batch."""
+    """The layout of the topic's latest batch that has one; None: no batch has."""
     if topic_log.read_marker() is None:
         return None
     batches = range(topic_log.view().next - 1, 0, -1)
@@ -269,15 +278,15 @@ def _layout(topic_log: TopicLog) -> Layout | None:
 
 
 def _versions(access: Access) -> Iterator[Finding]:
-    answer = _ask(access, "GetBucketVersioning")
-    if not isinstance(answer, dict):
-        yield Finding("versions", "unknown", f"whether the bucket keeps versions is not known: {answer}")
-    elif answer.get("Status") == "Enabled":
+    response = _request(access, "GetBucketVersioning")
+    if not isinstance(response, dict):
+        yield Finding("versions", "unknown", f"whether the bucket keeps versions is unknown: {response}")
+    elif response.get("Status") == "Enabled":
         yield good("versions", "the bucket keeps versions")
     else:
         yield Finding(
             "versions",
             "warning",
-            "the bucket keeps no versions: a control document that somebody deletes cannot be restored",
-            "enable versioning; a marker alone can be built again by `kafka-s3 repair`",
+            "the bucket keeps no versions: a deleted control document cannot be restored",
+            "enable versioning; without it only a marker can be built again, by `kafka-s3 repair`",
         )

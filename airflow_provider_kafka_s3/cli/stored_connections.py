@@ -1,7 +1,8 @@
-"""Airflow connections, as a command reads them: the environment, a secrets backend, or Airflow's database.
+"""Airflow connections for commands: from the environment, a secrets backend, or Airflow's database.
 
-A task of Airflow 3 has no access to the database, so Airflow's ``get_connection`` reads it only in processes that are
-marked as Airflow's servers. ``airflow connections get`` marks its own process, and so does a command while it reads.
+A task of Airflow 3 has no access to the database, so Airflow's ``get_connection`` reads the database only in processes
+that are marked as Airflow's servers. ``airflow connections get`` marks its own process, and so does a command while it
+reads a connection.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ _Settings = TypeVar("_Settings")
 
 
 def read_connection(conn_id: str, read: Callable[[str], _Settings], parameter: str) -> _Settings:
-    """What a function of :mod:`~airflow_provider_kafka_s3.airflow.connections` makes of a connection.
+    """Read a connection with a function of :mod:`~airflow_provider_kafka_s3.airflow.connections`.
 
     Args:
-        conn_id: of the connection.
-        read: turns it into settings.
-        parameter: of the operator that names such a connection, such as ``kafka_conn_id``.
+        conn_id: id of the connection.
+        read: turns the connection of an id into settings.
+        parameter: parameter of the operator that names such a connection, such as ``kafka_conn_id``.
 
     Raises:
-        ConfigurationError: it is in none of the places, or cannot be read; or what ``read`` raises.
+        ConfigurationError: there is no such connection, or it cannot be read.
+        KafkaS3Error: see ``read``.
     """
     from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
@@ -39,14 +41,14 @@ def read_connection(conn_id: str, read: Callable[[str], _Settings], parameter: s
         try:
             BaseHook.get_connection(conn_id)
         except AirflowNotFoundException:
-            raise ConfigurationError(_why_not(conn_id, parameter)) from None
+            raise ConfigurationError(_not_found(conn_id, parameter)) from None
         return read(conn_id)
 
 
 @contextlib.contextmanager
 def _reading_the_database() -> Iterator[None]:
     context = os.environ.get(_CONTEXT)
-    # Airflow 2 logs the traceback of a database that it cannot read, before it raises that there is no connection.
+    # Airflow 2 logs the traceback of an unreadable database before it raises that there is no connection.
     logger = logging.getLogger(_LOGGER)
     level = logger.level
     os.environ[_CONTEXT] = "server"
@@ -61,8 +63,8 @@ def _reading_the_database() -> Iterator[None]:
             os.environ[_CONTEXT] = context
 
 
-def _why_not(conn_id: str, parameter: str) -> str:
-    """Why Airflow has not found a connection; its own error is the same for one that it could not read."""
+def _not_found(conn_id: str, parameter: str) -> str:
+    """Why Airflow did not find a connection; its own error is the same if it could not read the connection."""
     from airflow.configuration import conf
     from sqlalchemy.engine import make_url
 
@@ -74,17 +76,17 @@ def _why_not(conn_id: str, parameter: str) -> str:
         _decrypt_stored(conn_id)
     except _Undecryptable:
         return (
-            f"connection {conn_id!r} cannot be decrypted: {database} has it, and was written with another Fernet key; "
+            f"connection {conn_id!r} cannot be decrypted: it is stored in {database}, written with another Fernet key; "
             f"set AIRFLOW_HOME or AIRFLOW__CORE__FERNET_KEY to that of the Airflow that stored it"
         )
-    except Exception as e:  # noqa: BLE001 - whatever the driver of the database raises is the reason
+    except Exception as e:  # noqa: BLE001 - every exception of the database's driver is a reason
         reason = f"{type(e).__name__}: {e}".splitlines()[0]
         if url.password:
             reason = reason.replace(str(url.password), "***")
         return (
             f"there is no connection {conn_id!r} in the environment or a secrets backend, and {database} cannot be "
-            f"read ({reason}); set AIRFLOW_HOME, or AIRFLOW__DATABASE__SQL_ALCHEMY_CONN, to that of the Airflow that "
-            f"has it, or the environment variable AIRFLOW_CONN_{conn_id.upper()}"
+            f"read ({reason}); set AIRFLOW_HOME or AIRFLOW__DATABASE__SQL_ALCHEMY_CONN to that of the Airflow that "
+            f"has it, or set the environment variable AIRFLOW_CONN_{conn_id.upper()}"
         )
     return (
         f"there is no connection {conn_id!r} in the environment, a secrets backend or {database}. Set AIRFLOW_HOME to "
@@ -94,13 +96,13 @@ def _why_not(conn_id: str, parameter: str) -> str:
 
 
 def _shown(url: Any) -> str:
-    """The address of a database without what may be secret: user, password, parameters."""
+    """The URL of a database without user, password and parameters, which may be secret."""
     port = f":{url.port}" if url.port else ""
     return f"{url.drivername}://{url.host or ''}{port}/{url.database or ''}"
 
 
 class _Undecryptable(Exception):
-    """A stored connection was encrypted with a key that is not configured here."""
+    """A stored connection was encrypted with another key than the configured one."""
 
 
 def _decrypt_stored(conn_id: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, error_json, size
@@ -17,6 +16,7 @@ from airflow_provider_kafka_s3.exceptions import (
     ForeignObjectError,
     MissingObjectError,
 )
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 
 __all__ = ["verify"]
 
@@ -24,34 +24,35 @@ __all__ = ["verify"]
 def verify(access: Access) -> Answer:
     """Read objects back; restore missing objects with ``--restore``."""
     arguments = access.arguments
-    logs = access.topic_logs()
-    if (arguments.batch or arguments.offsets) and len(logs) != 1:
-        raise ConfigurationError("--batch and --offsets are those of one topic; name it by --pipeline and --topic")
-    topics: dict[str, Any] = {}
+    topics = access.topic_pipelines()
+    if (arguments.batch or arguments.offsets) and len(topics) != 1:
+        raise ConfigurationError("--batch and --offsets apply to one topic; name it by --pipeline and --topic")
+    reports: dict[str, Any] = {}
     lines, code = [], OK
-    for topic_log in logs:
-        access.require_landed(topic_log)
-        report, line, wrong = _verify(access, topic_log)
-        topics[topic_log.topic] = report
+    for topic in topics:
+        access.require_landed(topic)
+        report, line, damaged = _verify(access, topic)
+        reports[topic.log.topic] = report
         lines.append(line)
-        code = FINDINGS if wrong else code
-    return Answer({"topics": topics}, lines or ["nothing is landed there"], code)
+        code = FINDINGS if damaged else code
+    return Answer({"topics": reports}, lines or ["nothing is landed there"], code)
 
 
-def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, bool]:
-    window = _window(access, topic_log)
+def _verify(access: Access, topic: TopicPipeline) -> tuple[dict[str, Any], str, bool]:
+    log = topic.log
+    window = _window(access, topic)
     request = RunRequest(
         run=f"operator:verify:{uuid.uuid4()}",
         offsets="incremental" if window is None else "data_interval",
         window=window,
-        layout=topic_log.last_layout(topic_log.view().next),
+        layout=log.last_layout(log.view().next),
         starting="earliest",
         action="restore" if access.arguments.restore and not access.arguments.dry_run else "verify",
     )
     try:
-        result = access.topic_pipeline(topic_log.pipeline, topic_log.topic).run(request).advance()
+        result = topic.run(request).advance()
     except (MissingObjectError, ForeignObjectError, BatchLossError) as e:
-        return {"status": "damaged", "error": error_json(e)}, f"{topic_log.topic}: {e}", True
+        return {"status": "damaged", "error": error_json(e)}, f"{log.topic}: {e}", True
     if not isinstance(result, TopicResult) or result.verification is None:
         raise TypeError("a verification plans nothing")
     found = result.verification
@@ -68,23 +69,23 @@ def _verify(access: Access, topic_log: TopicLog) -> tuple[dict[str, Any], str, b
     accepted = f", {count(len(found.accepted), 'object')} accepted as lost" if found.accepted else ""
     return (
         report,
-        f"{topic_log.topic}: {count(found.objects, 'object')} intact, {size(found.size)} read{restored}{accepted}",
+        f"{log.topic}: {count(found.objects, 'object')} intact, {size(found.size)} read{restored}{accepted}",
         False,
     )
 
 
-def _window(access: Access, topic_log: TopicLog) -> dict[int, tuple[int, int]] | None:
-    """What of a topic to look at, as one range per partition; None: all that is landed."""
+def _window(access: Access, topic: TopicPipeline) -> dict[int, tuple[int, int]] | None:
+    """The offsets to verify, as one range per partition; None: all landed offsets."""
     arguments = access.arguments
     if not arguments.batch and not arguments.offsets:
         return None
     offsets = parse_offsets(arguments.offsets) if arguments.offsets else NO_OFFSETS
     for batch in arguments.batch or ():
-        plan, _ = topic_log.require_plan(batch)
-        if plan.generation != topic_log.view().marker.generation:
+        plan, _ = topic.log.require_plan(batch)
+        if plan.generation != topic.log.view().marker.generation:
             raise ConfigurationError(
-                f"batch {batch} of topic {topic_log.topic!r} was landed before the topic was reset; its offsets mean "
-                f"something else now"
+                f"batch {batch} of topic {topic.log.topic!r} was landed before the topic was reset; its offsets are "
+                f"those of another generation"
             )
         offsets |= plan.claim
     return {p: (found[0][0], found[-1][1]) for p, found in Offsets(dict(offsets.items())).items()}

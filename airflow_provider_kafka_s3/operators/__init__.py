@@ -1,1 +1,1 @@
-"""What a DAG author imports."""
+"""The operator of this package."""

@@ -1,4 +1,4 @@
-"""The operator: land Kafka topics in S3, exactly once, in as few Spark jobs as it takes, or none."""
+"""The operator that lands Kafka topics in S3 exactly once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaToS3Operator"]
 
 _DECIDED: Final = ("application", "application_args", "java_class", "conn_id")
-"""Parameters of SparkSubmitOperator that this operator decides itself."""
+"""Parameters of SparkSubmitOperator that this operator sets itself."""
 
 _GROUPS: Final[Mapping[str, type[Value]]] = {
     "rotation": Rotation,
@@ -69,16 +69,16 @@ _GROUPS: Final[Mapping[str, type[Value]]] = {
     "upload": Upload,
     "window": Window,
 }
-"""Parameters that group settings."""
+"""Parameters whose values have fields, with their classes."""
 
 
 class KafkaToS3Operator(SparkSubmitOperator):
-    """Land what is new in Kafka topics as objects in an S3 bucket, exactly once.
+    """Land new records of Kafka topics as objects in an S3 bucket, exactly once.
 
-    Each topic has a log of batches in the bucket, which also holds the stored offsets: neither a consumer group nor
-    Airflow's database takes part. A run pins which offsets it has to cover when it is first tried; a retry, a cleared
-    task or a run at the same time never lands a record twice. Nothing new is success, without starting Spark. Topics of
-    one task share one Spark job and nothing else: if one fails, the others are committed, and then the task fails.
+    Each topic has a log of batches in the bucket, which also has the stored offsets: neither a consumer group nor
+    Airflow's database is used. The first try of a run pins the offsets that the run covers; a retry, a cleared task or
+    a concurrent run never lands a record twice. Without new records the task succeeds and starts no Spark job. Topics
+    of one task share only the Spark job: if one fails, the others are committed, and then the task fails.
 
     All other keyword arguments (``packages``, ``jars``, ``conf``, ``executor_memory``, ``env_vars``, …) are those of
     ``SparkSubmitOperator``, except that ``env_vars`` are not templated. The driver has to run on the worker: a local
@@ -86,74 +86,74 @@ class KafkaToS3Operator(SparkSubmitOperator):
 
     Args:
         topics: one topic, several separated by commas, or a list. (templated)
-        bucket: it must exist. (templated)
-        pipeline: name of this way from Kafka to S3. It owns the stored offsets: another name starts afresh, and a topic
+        bucket: name of an existing bucket. (templated)
+        pipeline: name of the pipeline, which owns the stored offsets: under another name, landing starts again. A topic
             belongs to one pipeline per ``topics_dir``. (templated)
-        format: what the bytes of objects are: :class:`~airflow_provider_kafka_s3.config.JsonLines` or
+        format: format of the objects: :class:`~airflow_provider_kafka_s3.config.JsonLines` or
             :class:`~airflow_provider_kafka_s3.config.RawBytes`, a mapping such as ``{"kind": "json", "compression":
             "gzip"}``, or ``"json"`` or ``"bytes"``.
-        offsets: which records a run lands. ``"incremental"``: all since the stored offsets. ``"data_interval"``: those
-            with timestamps in the window of the DAG run (its partition or data interval), and whatever lies between
-            them and the stored offsets; the DAG needs a timetable that makes either. A run may name its window itself
-            (``conf``, ``params``), whichever of the two this is: see ``docs/windows.md``.
-        starting_offsets: where a topic begins that has no stored offsets yet: ``"earliest"``, ``"latest"``,
+        offsets: records that a run lands. ``"incremental"``: all since the stored offsets. ``"data_interval"``: those
+            with timestamps in the window of the DAG run (its partition or data interval), and all between them and the
+            stored offsets; the DAG needs a timetable that makes partitions or data intervals. With either, a run may
+            have an explicit window (``conf``, ``params``): see ``docs/windows.md``.
+        starting_offsets: first offsets of a topic without stored offsets: ``"earliest"``, ``"latest"``,
             ``{partition: offset}`` or ``{topic: {partition: offset}}``. Required for ``"incremental"``, refused for
-            ``"data_interval"``, whose windows say where to begin.
-        action: what a run does; ``conf`` and ``params`` with ``{"kafka_s3": {"action": …}}`` win over it. ``"land"``:
-            land what is not landed yet. ``"verify"``: read every object of the run back and compare it with what was
-            committed; nothing is written. ``"restore"``: verify, and write objects that are gone again from Kafka; an
+            ``"data_interval"``, where the topic begins with the first window.
+        action: action of a run; overridden by ``{"kafka_s3": {"action": …}}`` in ``conf`` or ``params``. ``"land"``:
+            land records that are not landed yet. ``"verify"``: read every object of the run back and compare it with
+            its manifest; nothing is written. ``"restore"``: verify, and write missing objects again from Kafka; an
             object with other content is never overwritten. (templated)
-        partitioner: how a record chooses its folder: :class:`~airflow_provider_kafka_s3.config.ByPartition`,
+        partitioner: determines the folder of a record: :class:`~airflow_provider_kafka_s3.config.ByPartition`,
             :class:`~airflow_provider_kafka_s3.config.Daily`, :class:`~airflow_provider_kafka_s3.config.Hourly` or
             :class:`~airflow_provider_kafka_s3.config.TimePattern`, a mapping such as ``{"kind": "daily", "timezone":
             "Europe/Berlin"}``, or ``"partition"``, ``"daily"`` or ``"hourly"``. Times are those of the records.
         topics_dir: prefix of all keys. (templated)
         isolation: ``"read_committed"`` or ``"read_uncommitted"``.
-        rotation: where one object ends and the next begins: :class:`~airflow_provider_kafka_s3.config.Rotation` or a
-            mapping of its fields.
-        naming: how the parts of a key are put together: :class:`~airflow_provider_kafka_s3.config.Naming` or a mapping
-            of its fields.
-        limits: how much a run, a batch and a Spark task take: :class:`~airflow_provider_kafka_s3.config.Limits` or a
-            mapping of its fields.
-        upload: how a Spark task uploads: :class:`~airflow_provider_kafka_s3.config.Upload` or a mapping of its fields,
-            such as ``{"threads": 4, "memory": 268435456, "spill_dir": "/mnt/fast"}``.
-        window: what a window of time may be: :class:`~airflow_provider_kafka_s3.config.Window` or a mapping of its
+        rotation: limits at which one object ends and the next begins:
+            :class:`~airflow_provider_kafka_s3.config.Rotation` or a mapping of its fields.
+        naming: delimiters and prefixes of keys: :class:`~airflow_provider_kafka_s3.config.Naming` or a mapping of its
             fields.
-        on_empty: nothing to do for any topic is a ``"success"``, or makes the task ``"skip"``.
-        errors: what happens to a record that cannot be written. ``"fail"`` names it, and nothing of its batch is
-            landed. ``"dead_letter"`` writes it, with its key, its headers and the reason, to an object of the same
-            batch in the folder ``_dead_letters`` of the topic.
+        limits: maximum size of a run, a batch and a Spark task: :class:`~airflow_provider_kafka_s3.config.Limits` or a
+            mapping of its fields.
+        upload: threads, memory and part size of uploads in a Spark task:
+            :class:`~airflow_provider_kafka_s3.config.Upload` or a mapping of its fields, such as
+            ``{"threads": 4, "memory": 268435456, "spill_dir": "/mnt/fast"}``.
+        window: limits of windows of time: :class:`~airflow_provider_kafka_s3.config.Window` or a mapping of its fields.
+        on_empty: if there is nothing to do for any topic, the task ends as a ``"success"``, or is skipped (``"skip"``).
+        errors: for a record that cannot be written: ``"fail"`` names it, and nothing of its batch is landed;
+            ``"dead_letter"`` writes it, with its key, its headers and the reason, to an object of the same batch in the
+            folder ``_dead_letters`` of the topic.
         max_dead_letters: of one batch; more are an error, and nothing of the batch is landed. None: no limit.
-        on_bad_timestamp: a record whose timestamp is no time (none, or outside the years 1 to 9999) for a partitioner
-            that looks at it: ``"fail"``, or the name of the partition for such records, which stands in each of its
+        on_bad_timestamp: for records without a timestamp, or with one outside the years 1 to 9999, if the partitioner
+            needs it: ``"fail"``, or the name of the partition for such records, which is the value in each of its
             folders. ``"__HIVE_DEFAULT_PARTITION__"`` is null for readers of the table.
-        on_data_loss: offsets that retention deleted before they were landed: ``"fail"``, or ``"skip"``, which records
-            the gap.
-        on_future_timestamp: a record whose timestamp is more than an hour ahead hides where windows of time end, since
-            Kafka looks a time up as the first record that is not older: ``"fail"`` names the record; with
-            ``"read_to_end"`` such a window is read to the current end, and later ones go on there.
-        on_missing: a run finds that an object that was committed is gone: ``"fail"`` (restore it by
-            ``action="restore"``) or ``"ignore"``.
-        adopt_wait: seconds to wait for another run's batch that this run needs, too, before doing its work again;
-            0 seconds if that run's process on this host has ended, or Airflow has its task as not running.
-        unsafe_single_writer: accept a store that ignores conditional writes. Two runs at once may then lose records.
-        request_retry: how requests to the store and the broker are repeated:
+        on_data_loss: for offsets that retention deleted before they were landed: ``"fail"``, or ``"skip"``, which
+            records them as lost.
+        on_future_timestamp: for a record whose timestamp is more than an hour ahead, which hides the end of windows of
+            time, since Kafka returns the first record that is not older than a time: ``"fail"`` names the record; with
+            ``"read_to_end"`` such a window is read to the current end, and later ones continue there.
+        on_missing: for a committed object that a run finds missing: ``"fail"`` (restore it by ``action="restore"``) or
+            ``"ignore"``.
+        adopt_wait: seconds to wait for the undecided batch of another run before this run executes it; 0 seconds if the
+            other run's process on this host has ended, or Airflow's state of its task is not running.
+        unsafe_single_writer: accept a store that ignores conditional writes. Concurrent runs may then lose records.
+        request_retry: retries of requests to the store and the broker:
             :class:`~airflow_provider_kafka_s3.retry.RetryPolicy` or a mapping of its fields. (``retry_policy`` is
             Airflow's own, of the task.)
         kafka_options: more settings for Spark's Kafka source by their Java names, such as
-            ``{"kafka.fetch.max.bytes": "1048576"}``. Secrets belong into the connection.
-        kafka_conn_id: connection of type ``kafka``; its extra holds librdkafka's settings.
+            ``{"kafka.fetch.max.bytes": "1048576"}``. Put secrets into the connection.
+        kafka_conn_id: connection of type ``kafka``; its extra has librdkafka's settings.
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
-        spark_conn_id: connection of type ``spark``, or the one of a Spark Connect server (type ``spark_connect``, or a
-            host ``sc://…``), which executes the job without a JVM on the worker.
-        name: of the Spark application. (templated)
+        spark_conn_id: connection of type ``spark``, or connection of a Spark Connect server (type ``spark_connect``, or
+            a host ``sc://…``), which executes the job without a JVM on the worker.
+        name: name of the Spark application. (templated)
 
     Returns:
         See :func:`airflow_provider_kafka_s3.airflow.xcom.to_xcom`.
 
     Raises:
-        AirflowFailException: trying again cannot help; the message says what to do.
-        AirflowException: trying again may help.
+        AirflowFailException: a retry cannot succeed; the message describes the remedy.
+        AirflowException: a retry may succeed.
     """
 
     template_fields: Sequence[str] = (
@@ -174,7 +174,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         topics: str | Sequence[str],
         bucket: str,
         pipeline: str,
-        format: Format | Mapping[str, Any] | str,  # noqa: A002 - the name that Kafka Connect's users know
+        format: Format | Mapping[str, Any] | str,  # noqa: A002 - the name of the setting in Kafka Connect
         offsets: Literal["incremental", "data_interval"],
         starting_offsets: str | Mapping[Any, Any] | None = None,
         action: Action | str = "land",
@@ -207,9 +207,9 @@ class KafkaToS3Operator(SparkSubmitOperator):
         for parameter in _DECIDED:
             if parameter in kwargs:
                 hint = "use spark_conn_id" if parameter == "conn_id" else "remove it"
-                raise ConfigurationError(f"{parameter} is decided by {type(self).__name__}; {hint}")
+                raise ConfigurationError(f"{parameter} is set by {type(self).__name__} itself; {hint}")
         super().__init__(application="", application_args=None, conn_id=spark_conn_id, name=name, **kwargs)
-        # After a crash a run continues from the bucket. Airflow's own memory of a Spark job would skip the commit.
+        # After a crash a run continues from the bucket. Airflow would reattach to the Spark job and skip the commit.
         self.durable = False
         self.spark_conn_id = spark_conn_id
         self.aws_conn_id = aws_conn_id
@@ -240,7 +240,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.request_retry = make_value("request_retry", (RetryPolicy,), request_retry)
         self.kafka_options = parameters.parse_options(kafka_options)
         self.kafka_conn_id = kafka_conn_id
-        # Where the buttons of this try lead to, see links.push.
+        # URLs of the buttons of this try, see links.push.
         self.link_urls: dict[str, str] = {}
         self._lineage: RunLineage | None = None
         self._job: SparkJob | None = None
@@ -250,7 +250,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
     # -- parameters ---------------------------------------------------------------------------------------------------
 
     def _validate(self) -> None:
-        """Check what can be checked without connections; templates are checked when they are rendered."""
+        """Check the parameters as far as possible without connections; templates are checked when they are rendered."""
         parameters.require_types(vars(self))
         parameters.require_choice("offsets", self.offsets, ("incremental", "data_interval"))
         parameters.require_choice("isolation", self.isolation, get_args(Isolation))
@@ -269,13 +269,13 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_client_mode(self._deploy_mode, self.conf)
         if self.starting_offsets is None and self.offsets == "incremental":
             raise ConfigurationError(
-                "starting_offsets is required with offsets='incremental': say where a topic without stored offsets "
-                "begins, 'earliest' (land what is there) or 'latest' (only what comes from now on)"
+                "starting_offsets is required with offsets='incremental': a topic without stored offsets begins at "
+                "'earliest' (land all existing records) or 'latest' (land only new records)"
             )
         if self.starting_offsets is not None and self.offsets == "data_interval":
             raise ConfigurationError(
-                "starting_offsets has no effect with offsets='data_interval': the window of a run says where it "
-                "begins. Remove it"
+                "starting_offsets has no effect with offsets='data_interval': a topic begins with the first window. "
+                "Remove it"
             )
         starting = parameters.parse_starting_offsets(self.starting_offsets)
         if not parameters.has_template(self.topics):
@@ -289,10 +289,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         topics_dir = parameters.require_topics_dir(self.topics_dir) if known else "topics"
         settings = self._run_settings()
         layout = parameters.require_layout(settings.layout(topics_dir))
-        # It checks itself; which run, window and topic it will be about is known to the task.
-        anything = (0, 1) if self.offsets == "data_interval" else None
+        # A request checks itself. Run, window and topic are placeholders; they are known when the task runs.
+        window = (0, 1) if self.offsets == "data_interval" else None
         action = "land" if parameters.has_template(self.action) else run_window.parse_action("", self.action)
-        settings.request(layout, "earliest", run="", window=anything, action=action, attempt="")
+        settings.request(layout, "earliest", run="", window=window, action=action, attempt="")
 
     def _run_settings(self) -> RunSettings:
         return RunSettings(**{field.name: getattr(self, field.name) for field in dataclasses.fields(RunSettings)})
@@ -320,11 +320,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
                 settings=self.window,
             )
             self.log.info("%s", resolved)
-            if resolved.action == "land":  # the others need no Spark
+            if resolved.action == "land":  # other actions need no Spark
                 require_spark(spark, target)
             run = prepare_run(self._run_settings(), context, resolved)
             if not run.runs:
-                return self._announced(context, run, xcom.to_xcom({}, resolved), resolved)
+                return self._announce(context, run, xcom.to_xcom({}, resolved), resolved)
             self._lineage = RunLineage.of(run)
             links.push(self.link_urls, context, marker_url=links.marker_url(run))
         landed = land_topics(run.runs, lambda plans: self._execute_plans(context, spark, target, run, plans))
@@ -336,15 +336,19 @@ class KafkaToS3Operator(SparkSubmitOperator):
         returned = xcom.to_xcom(landed.results, resolved)
         self._lineage = RunLineage.of(run, returned)
         links.push(self.link_urls, context, manifest_url=links.manifest_url(run, returned))
-        self._announced(context, run, returned, resolved)
+        self._announce(context, run, returned, resolved)
         if len(landed.results) > 1:
             self.log.info("%s: %s", count(len(landed.results), "topic"), xcom.summary(landed.results.values()))
         return returned
 
-    def _announced(
+    def _announce(
         self, context: Context, run: RunContext, returned: dict[str, Any], resolved: run_window.RunWindow
     ) -> dict[str, Any]:
-        """What the task returns, and the events of its assets; a task without work may have to be skipped."""
+        """Attach the result to the events of the task's assets; returns the result.
+
+        Raises:
+            AirflowSkipException: there was nothing to do, with ``on_empty="skip"``.
+        """
         if returned["status"] == "empty" and self.on_empty == "skip":
             raise AirflowSkipException(f"nothing to do for {self.topics}: {resolved}")
         assets.announce(context, self.outlets, assets.event_extra(run, returned))
@@ -353,7 +357,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
     def _execute_plans(
         self, context: Context, spark: SparkSettings, target: SparkTarget, run: RunContext, plans: Mapping[str, Plan]
     ) -> Mapping[str, Exception]:
-        """Execute one plan per topic in one Spark job; returns what went wrong, per topic.
+        """Execute one plan per topic in one Spark job; returns the errors per topic.
 
         Raises:
             AirflowException: the task was killed.
@@ -374,8 +378,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         try:
             run.renew(connections.s3_access(self.aws_conn_id))
         except KafkaS3Error as e:
-            # What they are needed for will say so, topic by topic, if the old ones do not do any more.
-            self.log.warning("going on with the credentials from before the job: %s", e)
+            # If the old credentials have expired, each topic fails with its own error.
+            self.log.warning("continuing with the credentials from before the job: %s", e)
         return topic_errors(outcome, plans)
 
     def _make_job(self, context: Context, spark: SparkSettings, target: SparkTarget) -> SparkJob:
@@ -391,11 +395,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
         return SparkSubmitJob(dataclasses.replace(spark, conf=conf), target, self.log)
 
     def on_kill(self) -> None:
-        """Stop the driver. What is committed stays; what is decided, the next try completes."""
+        """Stop the driver. Committed batches stay; the next try completes decided ones."""
         self._killed = True
         if self._job is not None:
             self._job.kill()
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> Any:  # noqa: ARG002 - Airflow calls it so
-        """Topics in, prefixes out, and how much; None: the task did not come as far as knowing its connections."""
+        """Topics, prefixes and counts for OpenLineage; None: the task failed before its connections were read."""
         return self._lineage.to_openlineage() if self._lineage is not None else None

@@ -1,1 +1,1 @@
-"""Sensors: wait until a run is worth while, or until its window is complete."""
+"""Sensors that wait for records to land, or for the end of a window."""

@@ -1,4 +1,4 @@
-"""The sensor that waits for records that are not landed yet."""
+"""The sensor that waits for a minimum lag."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ __all__ = ["KafkaLagSensor"]
 
 
 class KafkaLagSensor(PollingSensor):
-    """Wait until at least ``min_records`` records wait to be landed by a pipeline, all its ``topics`` together.
+    """Wait until a pipeline has a lag of at least ``min_records``, all ``topics`` together.
 
-    What counts is what an incremental run would land now: the offsets beyond the stored ones of the pipeline, up to the
-    end that ``isolation`` lets a reader see. They are counted as offsets: markers of transactions and what compaction
-    removed count, too. A topic without stored offsets counts as a whole.
+    The lag is the number of offsets that an incremental run would land now: those after the stored offsets of the
+    pipeline, up to the end that ``isolation`` allows to read. Offsets of transaction markers and of compacted records
+    count as well. A topic without stored offsets counts as a whole.
 
     All other keyword arguments (``poke_interval``, ``timeout``, ``mode``, …) are those of Airflow's sensors.
 
     Args:
         topics: one topic, several separated by commas, or a list. (templated)
-        bucket: of the pipeline. (templated)
-        pipeline: whose stored offsets to look at. (templated)
-        topics_dir: of the pipeline. (templated)
-        min_records: how many are enough.
-        isolation: of the operator: ``"read_committed"`` or ``"read_uncommitted"``.
+        bucket: bucket of the pipeline. (templated)
+        pipeline: name of the pipeline, which owns the stored offsets. (templated)
+        topics_dir: prefix of the pipeline's keys. (templated)
+        min_records: minimum lag.
+        isolation: as in the operator: ``"read_committed"`` or ``"read_uncommitted"``.
         kafka_conn_id: connection of type ``kafka``.
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
         deferrable: whether to wait in the triggerer.
@@ -44,9 +44,9 @@ class KafkaLagSensor(PollingSensor):
         The lag per topic: ``{"orders": 1200, "clicks": 0}``.
 
     Raises:
-        AirflowFailException: asking again cannot help: a connection, the topic or the bucket is missing, or the topic
-            is another one than was landed.
-        AirflowException: trying again may help.
+        AirflowFailException: a retry cannot succeed: a connection, the topic or the bucket is missing, or the topic is
+            not the landed one.
+        AirflowException: a retry may succeed.
     """
 
     template_fields: Sequence[str] = ("topics", "bucket", "pipeline", "topics_dir")

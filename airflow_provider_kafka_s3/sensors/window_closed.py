@@ -1,4 +1,4 @@
-"""The sensor that waits until a window of time is complete."""
+"""The sensor that waits for the end of a window of time."""
 
 from __future__ import annotations
 
@@ -28,24 +28,23 @@ __all__ = ["KafkaWindowClosedSensor"]
 class KafkaWindowClosedSensor(PollingSensor):
     """Wait until every partition of the topics has passed the end of the run's window.
 
-    A partition has passed it when it holds a record with a timestamp at or after the end, and, with
-    ``read_committed``, no transaction is open below that record. A partition without such a record is quiet: it counts
-    from ``grace`` after the end on, if all of it can be read. Timestamps need not ascend: records that come later
+    A partition has passed it when it has a record with a timestamp at or after the end and, with ``read_committed``, no
+    transaction is open below that record. A partition without such a record is quiet: it counts as passed from
+    ``grace`` after the end on, if all of it can be read. Timestamps need not ascend: records that are appended later
     belong to the next run.
 
-    The window is the one that :class:`~airflow_provider_kafka_s3.operators.kafka_to_s3.KafkaToS3Operator` takes with
-    ``offsets="data_interval"``; for the sensor it may end in the future. A run about explicit offsets has nothing to
-    wait for.
+    The window is that of :class:`~airflow_provider_kafka_s3.operators.kafka_to_s3.KafkaToS3Operator` with
+    ``offsets="data_interval"``; for the sensor it may end in the future. A run with explicit offsets succeeds at once.
 
     All other keyword arguments (``poke_interval``, ``timeout``, ``mode``, …) are those of Airflow's sensors.
 
     Args:
         topics: one topic, several separated by commas, or a list. (templated)
-        grace: how long after the end of the window a quiet partition is waited for; seconds or a ``timedelta``.
-        isolation: of the operator: ``"read_committed"`` or ``"read_uncommitted"``.
-        partitioner: of the operator; only a DAG with partitions (Airflow 3.2 and later) needs it, which has windows as
-            long as the partitioner's duration.
-        window: of the operator; only its ``partition_length`` and ``timezone`` count here.
+        grace: time after the end of the window to wait for quiet partitions; seconds or a ``timedelta``.
+        isolation: as in the operator: ``"read_committed"`` or ``"read_uncommitted"``.
+        partitioner: as in the operator; only for a DAG with partitions (Airflow 3.2 and later), whose windows have the
+            partitioner's duration.
+        window: as in the operator; only ``partition_length`` and ``timezone`` have an effect.
         kafka_conn_id: connection of type ``kafka``.
         deferrable: whether to wait in the triggerer.
 
@@ -54,8 +53,8 @@ class KafkaWindowClosedSensor(PollingSensor):
         "topics": {"orders": {"passed": [0, 2], "quiet": [1]}}}``.
 
     Raises:
-        AirflowFailException: asking again cannot help: a connection or topic is missing, or the run has no window.
-        AirflowException: trying again may help.
+        AirflowFailException: a retry cannot succeed: a connection or topic is missing, or the run has no window.
+        AirflowException: a retry may succeed.
     """
 
     template_fields: Sequence[str] = ("topics",)
@@ -91,7 +90,7 @@ class KafkaWindowClosedSensor(PollingSensor):
             context,
             offsets="data_interval",
             partitioner=self.partitioner,
-            # One that has not ended yet is what the sensor is for.
+            # The sensor waits for the end of the window.
             settings=msgspec.structs.replace(self.window, allow_open=True),
         )
         if run.window is None:

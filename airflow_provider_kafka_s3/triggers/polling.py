@@ -17,16 +17,16 @@ __all__ = ["KafkaLagTrigger", "KafkaWindowClosedTrigger", "PollingTrigger"]
 class PollingTrigger(BaseTrigger):
     """Polls a condition every ``poke_interval`` seconds and fires once: when it is met, or at the first error.
 
-    It keeps no state and changes nothing, so it may run in several triggerers at once, and be started anew at any time.
+    It has no state and writes nothing, so it may run in several triggerers at once, and be restarted at any time.
     The event is ``{"status": "done", "result": …}`` or
     ``{"status": "error", "kind": …, "terminal": …, "message": …}``.
     """
 
     def __init__(self, condition: Condition, poke_interval: float) -> None:
-        """Make the trigger; nothing is polled yet.
+        """Create the trigger; nothing is polled yet.
 
         Args:
-            condition: to poll.
+            condition: the condition to poll.
             poke_interval: seconds between two polls.
         """
         super().__init__()  # type: ignore[no-untyped-call]
@@ -34,7 +34,7 @@ class PollingTrigger(BaseTrigger):
         self.poke_interval = poke_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """What Airflow stores: names and numbers; connections are looked up in the triggerer."""
+        """Serialize for Airflow's database: names and numbers. Connections are looked up in the triggerer."""
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {
             **self.condition.to_json(),
@@ -45,8 +45,8 @@ class PollingTrigger(BaseTrigger):
         """Wait until the condition is met."""
         from asgiref.sync import sync_to_async
 
-        # A thread of its own, because the clients block. asgiref's, because from there Airflow 3.0 to 3.2 find the way
-        # back to the event loop when they look up a connection.
+        # In a thread, because the clients block. A thread of asgiref, because Airflow 3.0 to 3.2 look up connections in
+        # the event loop, which they find from such a thread only.
         poll = sync_to_async(self.condition.poll, thread_sensitive=False)
         while True:
             try:
@@ -63,13 +63,13 @@ class PollingTrigger(BaseTrigger):
 
 
 class KafkaLagTrigger(PollingTrigger):
-    """Fires when enough records wait to be landed."""
+    """Fires when the lag is large enough."""
 
     def __init__(self, *, topics: list[str], poke_interval: float, **condition: Any) -> None:
-        """Make the trigger; nothing is polled yet.
+        """Create the trigger; nothing is polled yet.
 
         Args:
-            topics: their names.
+            topics: names of the topics.
             poke_interval: seconds between two polls.
             condition: the other attributes of :class:`~airflow_provider_kafka_s3.airflow.conditions.LagCondition`.
         """
@@ -80,10 +80,10 @@ class KafkaWindowClosedTrigger(PollingTrigger):
     """Fires when every partition has passed the end of a window."""
 
     def __init__(self, *, topics: list[str], poke_interval: float, **condition: Any) -> None:
-        """Make the trigger; nothing is polled yet.
+        """Create the trigger; nothing is polled yet.
 
         Args:
-            topics: their names.
+            topics: names of the topics.
             poke_interval: seconds between two polls.
             condition: the other attributes of :class:`~airflow_provider_kafka_s3.airflow.conditions.WindowCondition`.
         """

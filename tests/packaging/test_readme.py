@@ -204,4 +204,4 @@ def test_the_doctor_finds_nothing_wrong_in_the_environment_of_the_readme(new_use
     jars = ",".join(map(str, sorted(_jars(lines).glob("*.jar"))))
     said = new_user.succeed(f"kafka-s3 doctor {where} --jars '{jars}'")
     assert "ERROR" not in said
-    assert "is whole" in said
+    assert "is complete" in said

@@ -1,4 +1,4 @@
-"""Airflow connections: what becomes of them, and that a missing one is never replaced by a guess."""
+"""Airflow connections converted to settings; a missing one is never replaced by a default."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ from tests.unit.operators.conftest import CANARY, SECRETS
         ('{"conn_type": "spark", "host": "yarn"}', "yarn"),
     ],
 )
-def test_the_master_is_what_airflow_s_hook_makes_of_the_connection(
-    monkeypatch: pytest.MonkeyPatch, connection: str, master: str
-) -> None:
-    """Our reading of the connection and the hook's agree for every form."""
+def test_the_master_is_that_of_airflow_s_hook(monkeypatch: pytest.MonkeyPatch, connection: str, master: str) -> None:
+    """For every form of the connection."""
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
     from airflow_provider_kafka_s3.airflow.connections import spark_target
@@ -41,35 +39,35 @@ def test_the_master_is_what_airflow_s_hook_makes_of_the_connection(
     assert SparkSubmitHook(conn_id="spark_x")._connection["master"] == master
 
 
-def test_the_hook_submits_to_the_master_that_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operator changes the master by a private attribute of the provider's hook, which has to go on being there."""
+def test_the_hook_submits_to_the_master_of_its_private_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator replaces the master there, so the attribute of the provider's hook has to exist."""
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "local[2]"}')
     hook = SparkSubmitHook(conn_id="spark_x")
-    told = getattr(hook, "_connection", None)
-    assert isinstance(told, dict), "the provider keeps no _connection any more: change SparkSubmitJob"
-    assert told.get("master") == "local[2]", "_connection has no master any more: change SparkSubmitJob"
-    told["master"] = "local[2,4]"
+    connection = getattr(hook, "_connection", None)
+    assert isinstance(connection, dict), "the provider keeps no _connection any more: change SparkSubmitJob"
+    assert connection.get("master") == "local[2]", "_connection has no master any more: change SparkSubmitJob"
+    connection["master"] = "local[2,4]"
     command = hook._build_spark_submit_command("job.py")
     assert command[command.index("--master") + 1] == "local[2,4]", "the hook ignores _connection['master']"
 
 
-def test_the_hook_starts_drivers_with_the_variables_that_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operator moves them by private attributes, too: the hook has to take them, and from nowhere else."""
+def test_the_hook_starts_drivers_with_the_variables_of_its_private_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator moves them there, so the hook has to read them from there, and from nowhere else."""
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "yarn"}')
     hook = SparkSubmitHook(conn_id="spark_x", env_vars={"NAME": "value"})
-    told = (getattr(hook, "_env_vars", None), getattr(hook, "_env", ()))
-    assert told == ({"NAME": "value"}, None), "the provider keeps variables elsewhere: change SparkSubmitJob"
+    variables = (getattr(hook, "_env_vars", None), getattr(hook, "_env", ()))
+    assert variables == ({"NAME": "value"}, None), "the provider keeps variables elsewhere: change SparkSubmitJob"
     hook._env, hook._env_vars = hook._env_vars, None
     assert "value" not in repr(hook._build_spark_submit_command("job.py"))
     assert hook._env == {"NAME": "value"}, "the hook forgets them: change SparkSubmitJob"
 
 
 def test_kubernetes_needs_its_own_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it Airflow's hook fails with a NameError; here the error says what to install."""
+    """Without it Airflow's hook fails with a NameError; here the error names the package to install."""
     from airflow_provider_kafka_s3.airflow import connections
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark", "host": "k8s://https://k", "port": 6443}')
@@ -82,7 +80,7 @@ def test_kubernetes_needs_its_own_provider(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_spark_connection_without_a_master_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow's hook would make a master of nothing but a scheme."""
+    """Airflow's hook would use a master that is only a scheme."""
     from airflow_provider_kafka_s3.airflow.connections import spark_target
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", '{"conn_type": "spark"}')
@@ -92,7 +90,7 @@ def test_a_spark_connection_without_a_master_is_refused(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("resolve", ["kafka_config", "s3_access", "spark_target"])
 def test_a_missing_connection_is_named_with_its_parameter(resolve: str) -> None:
-    """It is neither YARN nor ambient credentials that step in; the command that is printed is one of this Airflow's."""
+    """Neither YARN nor the machine's credentials are used; the printed command is valid for this Airflow."""
     from airflow.cli.cli_parser import get_parser
 
     from airflow_provider_kafka_s3.airflow import connections
@@ -101,18 +99,18 @@ def test_a_missing_connection_is_named_with_its_parameter(resolve: str) -> None:
     with pytest.raises(ConfigurationError, match=expected) as missing:
         getattr(connections, resolve)("nowhere")
     command = shlex.split(str(missing.value).split("`")[1])
-    told = get_parser().parse_args(command[1:])
-    assert (command[0], told.conn_id) == ("airflow", "nowhere")
-    assert resolve.startswith({"aws": "s3"}.get(told.conn_type, told.conn_type))
+    parsed = get_parser().parse_args(command[1:])
+    assert (command[0], parsed.conn_id) == ("airflow", "nowhere")
+    assert resolve.startswith({"aws": "s3"}.get(parsed.conn_type, parsed.conn_type))
 
 
-# Airflow 2.11 still hands such an extra over, and says that this ends with Airflow 3.
+# Airflow 2.11 still passes such an extra on, and warns that Airflow 3 does not.
 @pytest.mark.filterwarnings("ignore:Encountered non-JSON in `extra` field:DeprecationWarning")
 @pytest.mark.parametrize(("extra", "message"), [("{}", "extra is empty"), (f"{CANARY}", "extra is not a JSON object")])
 def test_a_kafka_connection_needs_settings_and_is_not_quoted(
     monkeypatch: pytest.MonkeyPatch, extra: str, message: str
 ) -> None:
-    """What is wrong is told without repeating an extra that holds secrets."""
+    """The error does not quote the extra, which may contain secrets."""
     from airflow_provider_kafka_s3.airflow.connections import kafka_config
 
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", json.dumps({"conn_type": "kafka", "extra": extra}))
@@ -122,7 +120,7 @@ def test_a_kafka_connection_needs_settings_and_is_not_quoted(
 
 
 def test_an_aws_connection_becomes_settings_and_credentials(connections: None) -> None:
-    """The endpoint of S3 beats the general one; region, certificates, path style and keys come along."""
+    """The endpoint of S3 overrides the general one; region, certificates, path style and keys are used."""
     from airflow_provider_kafka_s3.airflow.connections import s3_access
 
     access = s3_access("aws_default")
@@ -139,7 +137,7 @@ def test_an_aws_connection_becomes_settings_and_credentials(connections: None) -
 
 
 def test_no_aws_connection_is_boto3_s_own_chain_on_purpose() -> None:
-    """aws_conn_id=None asks for nothing and hands nothing over."""
+    """aws_conn_id=None has no settings and no credentials."""
     from airflow_provider_kafka_s3.airflow.connections import s3_access
 
     access = s3_access(None)
@@ -147,7 +145,7 @@ def test_no_aws_connection_is_boto3_s_own_chain_on_purpose() -> None:
 
 
 def test_an_aws_connection_without_credentials_leaves_them_to_boto3_s_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may still say where the store is; the credentials are looked for wherever a client is made."""
+    """It may still have the address of the store; each client looks for credentials itself."""
     from airflow_provider_kafka_s3.airflow.connections import s3_access
 
     extra = {"endpoint_url": "http://lake:9000", "verify": False}
@@ -157,10 +155,10 @@ def test_an_aws_connection_without_credentials_leaves_them_to_boto3_s_chain(monk
     assert access.credentials is None
 
 
-def test_settings_of_botocore_that_are_not_used_are_told(
+def test_settings_of_botocore_that_are_not_used_are_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A proxy that is silently ignored would take somebody an afternoon."""
+    """So that no setting is ignored silently."""
     from airflow_provider_kafka_s3.airflow.connections import s3_access
 
     extra = {"config_kwargs": {"proxies": {"https": "p:1"}, "s3": {"use_accelerate_endpoint": True}}}
@@ -232,10 +230,10 @@ def _session_of_a_role() -> Any:
         ),
     ],
 )
-def test_the_session_of_a_role_is_handed_over_with_the_way_to_renew_it(
+def test_the_session_of_a_role_is_passed_on_with_the_arguments_that_renew_it(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], login: dict[str, str], role: AssumedRole | None
 ) -> None:
-    """Its end, and who assumes the role how; only Google's identities cannot be asked for by others."""
+    """Its end, and the role; only a role of a Google identity cannot be assumed by others."""
     from airflow_provider_kafka_s3.airflow.connections import s3_access
 
     _assumed(monkeypatch, _session_of_a_role, more=more, login=login)
@@ -251,7 +249,7 @@ def test_the_session_of_a_role_is_handed_over_with_the_way_to_renew_it(
 
 
 def test_a_refused_role_is_terminal_and_an_unreachable_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow tries again only where that can help."""
+    """Airflow retries only if a retry may succeed."""
     from botocore.exceptions import ClientError, ConnectTimeoutError, NoCredentialsError
 
     from airflow_provider_kafka_s3.airflow.connections import s3_access
@@ -274,7 +272,7 @@ def test_a_refused_role_is_terminal_and_an_unreachable_one_is_not(monkeypatch: p
 
 
 def test_secrets_of_connections_are_masked(monkeypatch: pytest.MonkeyPatch, connections: None) -> None:
-    """Whatever logs them later, Airflow's masker knows them; certificates line by line."""
+    """In all later logs; certificates line by line."""
     from airflow.providers.common.compat import sdk
 
     from airflow_provider_kafka_s3.airflow.connections import kafka_config, mask_options, s3_access
@@ -298,11 +296,11 @@ def test_secrets_of_connections_are_masked(monkeypatch: pytest.MonkeyPatch, conn
         ("sasl.password", 20130101, {"20130101"}),
         ("sasl.password", 123456, {"123456"}),
         ("sasl.password", "12345", {"12345"}),
-        # Airflow masks none that is shorter.
+        # Airflow masks no shorter one.
         ("sasl.password", "1234", set()),
         ("ssl.key.password", "geheim", {"geheim"}),
         ("sasl.oauthbearer.client.secret", 12345.5, {"12345.5"}),
-        # Too short to be told from anything else.
+        # Too short: it may be part of other text.
         ("sasl.password", 123, set()),
         ("ssl.ca.pem", "-----BEGIN X-----\nc2hvcnQ\n-----END X-----", set()),
         ("fetch.max.bytes", 20130101, set()),

@@ -1,4 +1,4 @@
-"""The connections that the documentation shows: whoever copies one gets what the text promises."""
+"""The connections in the documentation are valid, with the described result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown(kind: str) -> list[dict[str, Any]]:
 
 
 def test_both_kafka_clients_take_every_connection_that_is_shown(authority: Authority, tmp_path: Path) -> None:
-    """With files where it says that files are: librdkafka accepts it, and Spark's options are made of it."""
+    """With files at their paths, librdkafka accepts it, and it is translated to Spark's options."""
     client = authority.client("documented")
     files = {"certificate": client.certificate, "key": client.key, "ca": authority.certificate}
     connections = shown("kafka")
@@ -35,7 +35,7 @@ def test_both_kafka_clients_take_every_connection_that_is_shown(authority: Autho
             extra[name] = str(files[name.split(".")[1]])
         options = spark_options(extra)
         mechanisms.add(options.get("kafka.sasl.mechanism", options.get("kafka.security.protocol", "PLAINTEXT")))
-        # librdkafka's own callback for tokens would already ask a host that is not there.
+        # librdkafka's own callback for tokens would already send a request to a host that does not exist.
         if not uses_msk_iam(extra) and "sasl.oauthbearer.method" not in extra:
             admin_client(client_config(extra), ClientEvents())
     assert mechanisms == {"PLAINTEXT", "SCRAM-SHA-512", "SSL", "OAUTHBEARER", "AWS_MSK_IAM"}

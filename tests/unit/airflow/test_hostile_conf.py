@@ -1,4 +1,4 @@
-"""Who may trigger a run says what it is about in ``conf``: which of the task's records, and nothing else."""
+"""Whoever may trigger a run chooses by ``conf`` which of the task's records it covers, and nothing else."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ actions = st.sampled_from(["land", "verify", "restore", "LAND", "drop"]) | anyth
 
 
 def conf_of(**parts: Any) -> Any:
-    """What somebody types into the form of a run."""
+    """Any value of ``conf``."""
     ours = (
         st.fixed_dictionaries({}, optional={"action": actions, "window": windows, "offsets": offsets, "topics": names})
         | anything
@@ -63,8 +63,8 @@ def conf_of(**parts: Any) -> Any:
 
 @settings(max_examples=400)
 @given(conf=conf_of(), incremental=st.booleans())
-def test_any_conf_is_a_window_of_this_task_or_an_error_that_says_what_to_write(conf: Any, incremental: bool) -> None:
-    """Never another exception; and what it means can be logged, stored as JSON, and asked for."""
+def test_any_conf_is_a_window_of_this_task_or_a_configuration_error(conf: Any, incremental: bool) -> None:
+    """Never another exception; and a window can be logged, stored as JSON, and requested."""
     context = {"dag_run": SimpleNamespace(conf=conf), "params": {}}
     try:
         resolved = resolve_window(
@@ -90,7 +90,7 @@ def test_any_conf_is_a_window_of_this_task_or_an_error_that_says_what_to_write(c
 
 
 def test_conf_names_no_topic_bucket_layout_or_connection() -> None:
-    """What the DAG does not ask for is not there to be asked for: an offset of another topic is left alone."""
+    """Offsets of topics that are not the task's have no effect."""
     conf = {
         "topics": "payments",
         "bucket": "mine",
@@ -111,6 +111,6 @@ def test_conf_names_no_topic_bucket_layout_or_connection() -> None:
     "text", ["9" * 5_000 + ":0-1", "0:0-" + "9" * 5_000, "0:0-9223372036854775808", "٣:0-1", "0:1-1"]
 )
 def test_offsets_of_an_option_are_numbers_that_kafka_can_have(text: str) -> None:
-    """What Python cannot or would not read is our own error."""
+    """Digits that Python does not parse are a ConfigurationError."""
     with pytest.raises(ConfigurationError, match="is not a range"):
         parse_option(text)

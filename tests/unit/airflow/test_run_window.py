@@ -1,4 +1,4 @@
-"""Which window a run means: every line of the table in docs/windows.md, on contexts as both Airflows make them."""
+"""Window of a run: every line of the table in docs/windows.md, with contexts of Airflow 2 and 3."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 
 
-def airflow_2(**said: Any) -> dict[str, Any]:
-    """The context of a run that has an interval, as Airflow 2.11 always and Airflow 3 mostly makes it."""
-    start, end = said.pop("interval", (pendulum.datetime(2026, 3, 1), pendulum.datetime(2026, 3, 2)))
-    run = SimpleNamespace(conf=said.pop("conf", {}), data_interval_start=start, data_interval_end=end)
-    return {"dag_run": run, "params": {}, "data_interval_start": start, "data_interval_end": end, **said}
+def airflow_2(**more: Any) -> dict[str, Any]:
+    """The context of a run with an interval: every run of Airflow 2.11, and most of Airflow 3."""
+    start, end = more.pop("interval", (pendulum.datetime(2026, 3, 1), pendulum.datetime(2026, 3, 2)))
+    run = SimpleNamespace(conf=more.pop("conf", {}), data_interval_start=start, data_interval_end=end)
+    return {"dag_run": run, "params": {}, "data_interval_start": start, "data_interval_end": end, **more}
 
 
-def airflow_3(**said: Any) -> dict[str, Any]:
+def airflow_3(**more: Any) -> dict[str, Any]:
     """The context of a run of Airflow 3 without a logical date: the keys of the interval are absent."""
-    run = SimpleNamespace(conf=said.pop("conf", None), data_interval_start=None, data_interval_end=None)
-    return {"dag_run": run, "params": {}, "partition_key": None, "partition_date": None, **said}
+    run = SimpleNamespace(conf=more.pop("conf", None), data_interval_start=None, data_interval_end=None)
+    return {"dag_run": run, "params": {}, "partition_key": None, "partition_date": None, **more}
 
 
-def resolve(context: Any, *, offsets: Any = "data_interval", **said: Any) -> RunWindow:
+def resolve(context: Any, *, offsets: Any = "data_interval", **more: Any) -> RunWindow:
     """Resolve at a known time."""
-    return resolve_window(context, offsets=offsets, **{"now": NOW, **said})
+    return resolve_window(context, offsets=offsets, **{"now": NOW, **more})
 
 
-# -- what is said explicitly ---------------------------------------------------------------------------------------
+# -- explicit windows ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("offsets", ["incremental", "data_interval"])
 @pytest.mark.parametrize("context", [airflow_2, airflow_3])
-@pytest.mark.parametrize("said_by", ["conf", "params"])
-def test_an_explicit_window_beats_everything(context: Any, offsets: str, said_by: str) -> None:
-    """Whatever the timetable says, and for incremental runs, too."""
-    made = context(**{said_by: {"kafka_s3": {"window": JANUARY}}})
+@pytest.mark.parametrize("source", ["conf", "params"])
+def test_an_explicit_window_overrides_everything(context: Any, offsets: str, source: str) -> None:
+    """With any timetable, and also for incremental runs."""
+    made = context(**{source: {"kafka_s3": {"window": JANUARY}}})
     resolved = resolve(made, offsets=offsets)
-    assert (resolved.source, resolved.window) == (said_by, (JANUARY_1, JANUARY_1 + DAY))
+    assert (resolved.source, resolved.window) == (source, (JANUARY_1, JANUARY_1 + DAY))
     assert resolved.of_topic("orders") == (JANUARY_1, JANUARY_1 + DAY)
 
 
 def test_conf_wins_over_params_as_a_whole() -> None:
-    """With or without Airflow's own merging of the two: offsets in conf and a window in params are no contradiction."""
+    """Also if Airflow has merged the two: offsets in conf replace a window in params."""
     params = {"kafka_s3": {"window": JANUARY, "action": "verify"}}
     resolved = resolve(airflow_3(conf={"kafka_s3": {"offsets": {"orders": {"0": [5, 7]}}}}, params=params))
     assert (resolved.source, resolved.action, resolved.offsets) == ("conf", "land", {"orders": {0: (5, 7)}})
@@ -65,28 +65,28 @@ def test_conf_wins_over_params_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("nothing", [{}, {"kafka_s3": None}, {"kafka_s3": {}}, {"kafka_s3": {"window": None}}])
-def test_what_is_empty_says_nothing(nothing: dict[str, Any]) -> None:
-    """A parameter that a form leaves empty decides nothing."""
+def test_empty_settings_have_no_effect(nothing: dict[str, Any]) -> None:
+    """As those of a form that is left empty."""
     assert resolve(airflow_2(params=nothing)).source == "data interval"
     assert resolve(airflow_2(conf=nothing)).source == "data interval"
 
 
-def test_conf_of_other_tasks_is_none_of_ours() -> None:
-    """A run has one conf for all its tasks; only what is below our name has to be known to us."""
+def test_conf_of_other_tasks_is_ignored() -> None:
+    """A run has one conf for all its tasks; only settings below ``kafka_s3`` are checked."""
     assert resolve(airflow_2(conf={"window": 3, "offsets": "x"})).source == "data interval"
 
 
 @pytest.mark.parametrize("zone", ["Z", "+00:00"])
 def test_times_may_have_any_offset(zone: str) -> None:
-    """What counts is the instant."""
+    """The instant counts."""
     window = [f"2026-01-01T00:00:00{zone}", "2026-01-02T01:00:00+01:00"]
     assert resolve(airflow_3(conf={"kafka_s3": {"window": window}})).window == (JANUARY_1, JANUARY_1 + DAY)
 
 
-def test_offsets_are_taken_topic_by_topic() -> None:
-    """A topic that nothing is said about is a slip, unless it is left out on purpose; more topics are other tasks'."""
-    said = {"orders": {"0": [0, 100], 1: [5, 6]}, "clicks": {}, "another": {"0": [1, 2]}}
-    resolved = resolve(airflow_3(conf={"kafka_s3": {"offsets": said}}), offsets="incremental")
+def test_offsets_are_per_topic() -> None:
+    """A topic that is not named is an error, unless it is left out by ``{}``; more topics are those of other tasks."""
+    ranges = {"orders": {"0": [0, 100], 1: [5, 6]}, "clicks": {}, "another": {"0": [1, 2]}}
+    resolved = resolve(airflow_3(conf={"kafka_s3": {"offsets": ranges}}), offsets="incremental")
     assert resolved.of_topic("orders") == {0: (0, 100), 1: (5, 6)}
     assert resolved.of_topic("clicks") == {}
     with pytest.raises(ConfigurationError, match=r"no offsets of topic 'idle'.*\"idle\": \{\}\} to leave it out"):
@@ -98,31 +98,34 @@ def test_offsets_are_taken_topic_by_topic() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("given", "message"),
     [
-        (["x"], "must be a mapping; it knows 'action', 'window', 'offsets'"),
-        ({"windw": JANUARY}, "kafka_s3 has no 'windw'; did you mean 'window'. It knows 'action', 'window', 'offsets'$"),
-        ({"mode": "verify"}, "kafka_s3 has no 'mode'; it knows 'action', 'window', 'offsets'$"),
-        ({"window": JANUARY, "offsets": {"a": {"0": [0, 1]}}}, "says both window and offsets"),
+        (["x"], "must be a mapping; its settings are 'action', 'window', 'offsets'"),
+        (
+            {"windw": JANUARY},
+            "kafka_s3 has no 'windw'; did you mean 'window'. Its settings are 'action', 'window', 'offsets'$",
+        ),
+        ({"mode": "verify"}, "kafka_s3 has no 'mode'; its settings are 'action', 'window', 'offsets'$"),
+        ({"window": JANUARY, "offsets": {"a": {"0": [0, 1]}}}, "has both window and offsets"),
         ({"window": JANUARY[0]}, r"must be two times, \[start, end\]"),
         ({"window": [*JANUARY, JANUARY[0]]}, "must be two times"),
         ({"window": [JANUARY[1], JANUARY[0]]}, "is empty; its end is exclusive"),
         ({"window": [JANUARY[0], JANUARY[0]]}, "is empty"),
-        ({"window": ["2026-01-01", "2026-01-02"]}, r"does not say in which time zone; write it with its offset from"),
+        ({"window": ["2026-01-01", "2026-01-02"]}, r"has no time zone; write it with its offset from"),
         ({"window": ["yesterday", "today"]}, "'yesterday' is not a time; write it with its offset from UTC"),
         ({"window": [0, 1]}, "0 is not a time"),
         ({"window": []}, "must be two times"),
     ],
 )
-def test_a_slip_in_what_is_said_is_told_and_never_passed_over(said: Any, message: str) -> None:
-    """An unknown name or a time without a zone would land something else than what was meant."""
-    for context in (airflow_2(conf={"kafka_s3": said}), airflow_3(params={"kafka_s3": said})):
+def test_an_invalid_setting_is_never_ignored(given: Any, message: str) -> None:
+    """With an unknown name or a time without a zone, the run would land other records."""
+    for context in (airflow_2(conf={"kafka_s3": given}), airflow_3(params={"kafka_s3": given})):
         with pytest.raises(ConfigurationError, match=message):
             resolve(context)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "given",
     [
         {},
         [],
@@ -142,17 +145,17 @@ def test_a_slip_in_what_is_said_is_told_and_never_passed_over(said: Any, message
         {"orders": {"0": ["0", "1"]}},
     ],
 )
-def test_offsets_that_cannot_be_are_refused_with_an_example(said: Any) -> None:
-    """The error shows how it is written."""
+def test_invalid_offsets_are_refused_with_an_example(given: Any) -> None:
+    """The error has the right form."""
     with pytest.raises(ConfigurationError, match=r'conf: kafka_s3.offsets: .*write .*"orders": \{"0": \[0, 100\]'):
-        parse_topic_offsets("conf", said)
+        parse_topic_offsets("conf", given)
 
 
 # -- what a run does -----------------------------------------------------------------------------------------------
 
 
-def test_what_a_run_does_is_said_by_conf_then_params_then_the_operator() -> None:
-    """A person who clears a task, or triggers it, has the last word."""
+def test_the_action_is_that_of_conf_then_params_then_the_operator() -> None:
+    """So a person who triggers a run can override the DAG."""
     land, restore = {"kafka_s3": {"action": "land"}}, {"kafka_s3": {"action": "restore"}}
     assert resolve(airflow_2()).action == "land"
     assert resolve(airflow_2(), action="verify").action == "verify"
@@ -160,19 +163,19 @@ def test_what_a_run_does_is_said_by_conf_then_params_then_the_operator() -> None
     assert resolve(airflow_2(params=land, conf=restore), action="verify").action == "restore"
 
 
-def test_an_action_that_is_not_known_is_refused() -> None:
-    """Rather than that something else is done."""
+def test_an_unknown_action_is_refused() -> None:
+    """Rather than replaced by a default."""
     with pytest.raises(ConfigurationError, match=r"^conf: kafka_s3.action='repair' is not known; use 'land', 'ver"):
         resolve(airflow_2(conf={"kafka_s3": {"action": "repair"}}))
     with pytest.raises(ConfigurationError, match=r"^action='repair' is not known; use 'land', 'verify' or 'restore'$"):
         resolve(airflow_2(), action="repair")
 
 
-# -- what the timetable says ---------------------------------------------------------------------------------------
+# -- windows of timetables ---------------------------------------------------------------------------------------
 
 
-def test_an_incremental_run_asks_no_timetable() -> None:
-    """It lands what came since the stored offsets, whatever interval or partition its run has."""
+def test_an_incremental_run_needs_no_timetable() -> None:
+    """It lands all records since the stored offsets, whatever interval or partition its run has."""
     for context in (airflow_2(), airflow_3(), airflow_3(partition_date=NOW, partition_key="x")):
         resolved = resolve(context, offsets="incremental")
         assert (resolved.source, resolved.window, resolved.to_xcom()) == ("stored offsets", None, None)
@@ -191,7 +194,7 @@ def test_a_data_interval_is_the_window() -> None:
     assert "2026-03-01T00:00:00+00:00 until 2026-03-02T00:00:00+00:00 (data interval)" in str(resolved)
 
 
-def test_timetables_with_intervals_give_windows_and_those_without_say_what_to_schedule_with() -> None:
+def test_timetables_with_intervals_give_windows_and_others_an_error_with_a_timetable() -> None:
     """The real timetables of this Airflow: data intervals, plain triggers (what @hourly is on 3.x), and no schedule."""
     from airflow.timetables.interval import CronDataIntervalTimetable
     from airflow.timetables.simple import NullTimetable
@@ -215,8 +218,8 @@ def test_timetables_with_intervals_give_windows_and_those_without_say_what_to_sc
             resolve(airflow_2(interval=(manual.start, manual.end)))
 
 
-def test_a_plain_cron_schedule_makes_intervals_on_airflow_2_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the table of schedules in docs/windows.md says of ``@hourly`` and the like, with Airflow's own defaults."""
+def test_a_plain_cron_schedule_makes_intervals_on_airflow_2_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the table of schedules in docs/windows.md, with Airflow's own defaults."""
     from airflow.configuration import retrieve_configuration_description
     from airflow.providers.common.compat.sdk import DAG
     from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
@@ -247,17 +250,17 @@ def test_days_on_which_the_clocks_change_are_windows_of_23_and_25_hours(day: dat
     berlin = pendulum.timezone("Europe/Berlin")
     end = pendulum.datetime(day.year, day.month, day.day, tz=berlin).add(days=1)
     run = CronDataIntervalTimetable("@daily", timezone=berlin).infer_manual_data_interval(run_after=end)
-    said = {"now": NOW + timedelta(days=365)}
-    by_interval = resolve(airflow_2(interval=(run.start, run.end)), **said)
+    later = {"now": NOW + timedelta(days=365)}
+    by_interval = resolve(airflow_2(interval=(run.start, run.end)), **later)
     assert by_interval.window is not None
     assert by_interval.window[1] - by_interval.window[0] == hours * HOUR
     daily = Daily(timezone="Europe/Berlin")
-    by_partition = resolve(airflow_3(partition_date=run.start.in_timezone("UTC")), partitioner=daily, **said)
+    by_partition = resolve(airflow_3(partition_date=run.start.in_timezone("UTC")), partitioner=daily, **later)
     assert by_partition.window == by_interval.window
 
 
-def test_a_manual_run_without_a_logical_date_is_told_what_to_do() -> None:
-    """It has no interval at all; triggering it with a window is one of the ways."""
+def test_the_error_of_a_manual_run_without_a_logical_date_has_a_conf() -> None:
+    """It has no interval, and may be triggered with a window."""
     with pytest.raises(
         ConfigurationError, match=r"has no data interval.*; schedule .*trigger a single run with the conf"
     ):
@@ -277,7 +280,7 @@ def test_a_manual_run_without_a_logical_date_is_told_what_to_do() -> None:
         (ByPartition(), Window(partition_length=timedelta(days=1), timezone="Europe/Berlin"), 25),
     ],
 )
-def test_a_partition_is_a_window_as_long_as_the_partitioner_s_or_as_said(
+def test_a_partition_is_a_window_with_the_partitioner_s_or_a_given_length(
     partitioner: Partitioner, window: Window, hours: float
 ) -> None:
     """From the date of the partition on; the day of this one has 25 hours in Berlin."""
@@ -300,9 +303,9 @@ def test_partitions_of_a_zone_whose_midnight_is_missing_follow_one_another() -> 
 
 
 def test_a_partition_without_a_length_is_refused() -> None:
-    """Nobody guesses how long it is."""
+    """There is no default length."""
     with pytest.raises(
-        ConfigurationError, match=r"^nothing says how long the partition .* is: .*window={'partition_length'"
+        ConfigurationError, match=r"^the length of the partition .* is unknown: .*window={'partition_length'"
     ):
         resolve(airflow_3(partition_date=NOW, partition_key="k"))
 
@@ -315,16 +318,16 @@ def test_a_partition_without_a_length_is_refused() -> None:
         ("2026-01-07T03", datetime(2026, 1, 7, 2, tzinfo=UTC)),
     ],
 )
-def test_a_key_that_is_a_time_stands_in_for_the_date(key: str, start: datetime) -> None:
-    """Without an offset it is a time of the partitioner's zone."""
+def test_a_key_that_is_a_time_replaces_a_missing_date(key: str, start: datetime) -> None:
+    """Without an offset it is in the partitioner's time zone."""
     hourly = Hourly(timezone="Europe/Berlin")
     resolved = resolve(airflow_3(partition_key=key), partitioner=hourly)
     assert resolved.window == (start.timestamp() * 1000, start.timestamp() * 1000 + HOUR)
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", pendulum.timezone("America/New_York")])
-def test_a_key_alone_is_read_as_the_timetable_wrote_it(zone: object) -> None:
-    """Airflow 3.2 tells no date: pattern and zone are the timetable's, whatever those of the partitioner are."""
+def test_a_key_without_a_date_is_parsed_by_the_timetable_s_format(zone: object) -> None:
+    """Airflow 3.2 has no date in the context. Format and zone are the timetable's, not the partitioner's."""
     dag = SimpleNamespace(timetable=SimpleNamespace(key_format="%d.%m.%Y %H h", timezone=zone))
     resolved = resolve(airflow_3(partition_key="07.01.2026 03 h", dag=dag), partitioner=Hourly())
     start = datetime(2026, 1, 7, 8, tzinfo=UTC).timestamp() * 1000
@@ -333,13 +336,13 @@ def test_a_key_alone_is_read_as_the_timetable_wrote_it(zone: object) -> None:
 
 @pytest.mark.parametrize("dag", [None, SimpleNamespace(timetable=SimpleNamespace(key_format="%Y", timezone="UTC"))])
 def test_a_key_that_is_no_time_is_refused(dag: object) -> None:
-    """A partition by customer or region is no window of time."""
+    """A partition by customer or region is not a window of time."""
     with pytest.raises(ConfigurationError, match=r"^the partition key of this run is not a time: 'EMEA', .*schedule"):
         resolve(airflow_3(partition_key="EMEA", dag=dag), partitioner=Hourly())
 
 
 @pytest.mark.parametrize("length", [timedelta(0), timedelta(hours=-1), 3600, "1h"])
-def test_a_length_that_is_none_is_refused(length: Any) -> None:
+def test_an_invalid_length_is_refused(length: Any) -> None:
     """It is a positive timedelta."""
     with pytest.raises(ConfigurationError, match=r"^partition_length=.* must be (positive|a timedelta .* or None)$"):
         Window(partition_length=length)
@@ -359,7 +362,7 @@ ENDS_LATER = (pendulum.datetime(2026, 5, 31), pendulum.datetime(2026, 6, 1, 1))
     ],
 )
 def test_a_window_that_ends_in_the_future_is_refused_unless_it_may_be_open(context: Any, hint: str) -> None:
-    """Wherever it comes from; the error names the parameter that allows it."""
+    """From any source; the error names the parameter that allows it."""
     hourly = Hourly()
     with pytest.raises(ConfigurationError, match=f"{hint}.*window=.'allow_open': True"):
         resolve(context, partitioner=hourly)
@@ -372,7 +375,7 @@ def test_a_window_that_ends_in_the_future_is_refused_unless_it_may_be_open(conte
     ("seconds", "refused"), [(5, None), (6, TransientError), (60, TransientError), (61, ConfigurationError)]
 )
 def test_a_clock_that_is_a_little_slow_is_waited_for(seconds: int, refused: type[Exception] | None) -> None:
-    """By moments the clocks of scheduler and worker always differ; within a minute a retry helps; beyond, a person."""
+    """Clocks always differ by seconds; within a minute a retry succeeds; beyond, the error is terminal."""
     now = datetime(2026, 3, 2, tzinfo=UTC) - timedelta(seconds=seconds)
     if refused is None:
         assert resolve(airflow_2(), now=now).window is not None
@@ -383,7 +386,7 @@ def test_a_clock_that_is_a_little_slow_is_waited_for(seconds: int, refused: type
 
 @pytest.mark.parametrize("at", [datetime, pendulum.DateTime])
 def test_a_window_is_in_whole_milliseconds(at: type[datetime]) -> None:
-    """Airflow's own kind of datetime and the standard library's give the same window; parts are rounded up."""
+    """Times of pendulum and of the standard library give the same window; fractions are rounded up."""
     interval = (
         at(1969, 12, 31, 23, 59, 59, 999_001, tzinfo=UTC),
         at(2013, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
@@ -406,14 +409,14 @@ def test_a_window_is_in_whole_milliseconds(at: type[datetime]) -> None:
     ],
 )
 @pytest.mark.parametrize("offsets", ["incremental", "data_interval"])
-def test_a_window_beside_kafka_s3_is_an_error_that_shows_where_it_belongs(
+def test_a_window_beside_kafka_s3_is_an_error_with_the_corrected_conf(
     conf: dict[str, Any], write: dict[str, Any], offsets: Any
 ) -> None:
-    """The run would land something else, and all would look well."""
-    said = re.escape(json.dumps(write))
+    """The run would land other records, and succeed."""
+    corrected = re.escape(json.dumps(write))
     for params in ({}, {"kafka_s3": {"window": JANUARY}}):
         with pytest.raises(
-            ConfigurationError, match=rf"^conf: '(action|window|offsets)' has to stand in 'kafka_s3': write {said}"
+            ConfigurationError, match=rf"^conf: '(action|window|offsets)' has to be in 'kafka_s3': write {corrected}"
         ):
             resolve(airflow_3(conf=conf, params=params), offsets=offsets)
 
@@ -432,8 +435,8 @@ def test_a_window_beside_kafka_s3_is_an_error_that_shows_where_it_belongs(
         {"action": 3},
     ],
 )
-def test_keys_of_other_tasks_are_left_alone(others: dict[str, Any]) -> None:
-    """What does not look like ours is somebody else's; and with a window of its own in place, all of it is."""
+def test_keys_of_other_tasks_are_ignored(others: dict[str, Any]) -> None:
+    """Those of another form; and with an explicit window below ``kafka_s3``, all of them."""
     assert resolve(airflow_3(conf=others), offsets="incremental").source == "stored offsets"
     ours = {"kafka_s3": {"window": JANUARY}, "window": ["2025-01-01", "2025-01-02"]}
     assert resolve(airflow_3(conf=ours), offsets="incremental").source == "conf"
@@ -448,16 +451,16 @@ def test_another_spelling_of_kafka_s3_is_an_error(name: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["verify", "restore"])
-def test_a_run_without_a_window_looks_back_at_all_that_is_landed(action: str) -> None:
+def test_a_run_without_a_window_verifies_all_landed_batches(action: str) -> None:
     """Also of a DAG of windows, triggered without a logical date or with an empty interval; landing needs a window."""
     empty = datetime(2026, 1, 1, tzinfo=UTC)
-    asked = {"kafka_s3": {"action": action}}
-    for context in (airflow_3(conf=asked), airflow_2(conf=asked, interval=(empty, empty))):
+    conf = {"kafka_s3": {"action": action}}
+    for context in (airflow_3(conf=conf), airflow_2(conf=conf, interval=(empty, empty))):
         found = resolve(context)
         assert (found.action, found.source, found.of_topic("orders")) == (action, "stored offsets", None)
         assert (found.to_xcom(), str(found)) == (
             None,
-            f"{action} what this run has landed; if it is a new run, all that is landed",
+            f"{action} the batches that this run landed; if it is a new run, all landed batches",
         )
         with pytest.raises(ConfigurationError, match="data interval"):
             resolve({**context, "dag_run": SimpleNamespace(conf={})})

@@ -1,4 +1,4 @@
-"""The command line with Kafka and the store in memory, and a pipeline to get into trouble with."""
+"""The command line with Kafka and the store in memory, and a topic of a pipeline."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.request import RunRequest, TargetOffsets, TopicResult
 from airflow_provider_kafka_s3.cli import access, main
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits, RawBytes
+from airflow_provider_kafka_s3.kafka import source as kafka_source
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage import bucket as s3_bucket
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.port import ObjectStore
@@ -40,8 +42,8 @@ def no_wait() -> Retrier:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a command said: exit code, stdout, stderr."""
+class Output:
+    """Exit code, stdout and stderr of a command."""
 
     code: int
     out: str
@@ -49,12 +51,12 @@ class Said:
 
     @property
     def error(self) -> str:
-        """What stderr says, in one line."""
+        """Stderr as one line."""
         return " ".join(self.err.split())
 
     @property
     def data(self) -> dict[str, Any]:
-        """Of a command with ``--json``."""
+        """Stdout of a command with ``--json``, parsed."""
         read: dict[str, Any] = json.loads(self.out)
         return read
 
@@ -77,55 +79,55 @@ class World:
         self._capsys = capsys
 
     def fill(self, count: int) -> None:
-        """Append records that are JSON."""
+        """Append JSON records."""
         for i in range(count):
             self.kafka.append(TOPIC, 0, b"%d" % i, timestamp=i)
 
     def pipeline(self, store: ObjectStore | None = None) -> TopicPipeline:
-        """Of a process that has read nothing yet."""
+        """The topic, in a process that has read nothing yet."""
         durable = DurableStore(store or self.bucket, no_wait())
         return TopicPipeline(durable, self.kafka, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC)
 
     def committer(self, store: ObjectStore | None = None) -> Committer:
-        """Of a process that has read nothing yet."""
+        """Its committer, in a process that has read nothing yet."""
         return self.pipeline(store).committer
 
     def run(
         self, run: str, offsets: TargetOffsets = "incremental", *, store: ObjectStore | None = None, **settings: Any
     ) -> TopicResult:
-        """A run from beginning to end, as operator and Spark job share it."""
-        said: dict[str, Any] = {"layout": BYTES, "starting": "earliest", "adopt_wait": 0.0}
+        """Run from beginning to end, without Spark."""
+        defaults: dict[str, Any] = {"layout": BYTES, "starting": "earliest", "adopt_wait": 0.0}
         limits = Limits(**({"records_per_slice": 3} | settings.pop("limits", {})))
-        return self.pipeline(store).land(RunRequest(run=run, offsets=offsets, limits=limits, **(said | settings)))
+        return self.pipeline(store).land(RunRequest(run=run, offsets=offsets, limits=limits, **(defaults | settings)))
 
     def die(self, at: str, run: str = "died", **settings: Any) -> None:
-        """A run that dies after it created a document."""
+        """Run, and crash after the document ``at`` was created."""
         store = FaultyStore(self.bucket)
         store.inject(Fault.CRASH_AFTER, operation="put_new", key=at)
         with pytest.raises(SimulatedCrash):
             self.run(run, store=store, **settings)
 
-    def cli(self, *arguments: str) -> Said:
-        """Give a command."""
+    def cli(self, *arguments: str) -> Output:
+        """Run a command."""
         self._capsys.readouterr()
         code = main.main(arguments)
-        told = self._capsys.readouterr()
-        return Said(code, told.out, told.err)
+        captured = self._capsys.readouterr()
+        return Output(code, captured.out, captured.err)
 
-    def about(self, command: str, *arguments: str) -> Said:
-        """Give a command about the topic."""
+    def on_topic(self, command: str, *arguments: str) -> Output:
+        """Run a command on the topic."""
         where = ("--bucket", "lake", "--topics-dir", TOPICS_DIR, "--pipeline", PIPELINE, "--topic", TOPIC)
         return self.cli(command, *where, *arguments)
 
-    def check(self, **how: Any) -> None:
-        """The bucket holds what Kafka held, and the marker says so."""
+    def check(self, **options: Any) -> None:
+        """Check that the bucket has every record of Kafka once, and that the marker agrees."""
         check_bucket(
             self.bucket,
             topics_dir=TOPICS_DIR,
             pipeline=PIPELINE,
             topic=TOPIC,
             source=self.kafka.all_records(),
-            **({"recovered": True} | how),
+            **({"recovered": True} | options),
         )
 
     def data_keys(self) -> list[str]:
@@ -137,8 +139,8 @@ class World:
 def world(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> World:
     """See the class."""
     made = World(capsys)
-    monkeypatch.setattr(access, "open_store", lambda *_: (made.bucket, None))
-    monkeypatch.setattr(access, "open_source", lambda *_: made.kafka)
+    monkeypatch.setattr(s3_bucket, "open_bucket", lambda *_, retrier: DurableStore(made.bucket, retrier))
+    monkeypatch.setattr(kafka_source, "KafkaSource", lambda *_, **__: made.kafka)
     monkeypatch.setattr(access, "Retrier", no_wait)
     for name in ("BUCKET", "AWS_CONN_ID", "KAFKA_CONN_ID", "KAFKA_CONFIG", "ENDPOINT_URL"):
         monkeypatch.delenv(f"KAFKA_S3_{name}", raising=False)
@@ -147,19 +149,19 @@ def world(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-def told(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the store and Kafka are opened with."""
-    seen: dict[str, Any] = {}
+def opened(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The arguments with which commands open the store and Kafka."""
+    arguments: dict[str, Any] = {}
 
-    def store(settings: object, credentials: object, bucket: str) -> object:
-        seen.update(settings=settings, credentials=credentials, bucket=bucket)
-        return world.bucket, None
+    def open_bucket(bucket: str, settings: object, credentials: object, *, retrier: Retrier) -> DurableStore:
+        arguments.update(settings=settings, credentials=credentials, bucket=bucket)
+        return DurableStore(world.bucket, retrier)
 
-    def source(config: object, _: object) -> object:
-        seen.update(config=config)
+    def open_kafka(config: object, **_: object) -> object:
+        arguments.update(config=config)
         return world.kafka
 
-    monkeypatch.setattr(access, "open_store", store)
-    monkeypatch.setattr(access, "open_source", source)
+    monkeypatch.setattr(s3_bucket, "open_bucket", open_bucket)
+    monkeypatch.setattr(kafka_source, "KafkaSource", open_kafka)
     world.run("first")
-    return seen
+    return arguments

@@ -1,4 +1,4 @@
-"""``recover``, ``repair`` and ``gc``: they finish, rebuild and tidy, and touch nothing that a batch may still need."""
+"""``recover``, ``repair`` and ``gc`` finish, rebuild and clean up, and keep everything that a batch may still need."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ DAY = 86_400.0
 def test_recover_lands_an_undecided_batch_without_spark(world: World) -> None:
     """By the plan as it is; the objects are those that the run would have made."""
     world.die("*.plan.json")
-    said = world.about("recover", "--json")
-    assert (said.code, said.data["finished"], said.data["undecided"]) == (0, [1], [])
+    output = world.on_topic("recover", "--json")
+    assert (output.code, output.data["finished"], output.data["undecided"]) == (0, [1], [])
     made = {info.key: info.etag for info in world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")}
     other = World(world._capsys)
     other.run("died")
@@ -31,21 +31,21 @@ def test_recover_lands_an_undecided_batch_without_spark(world: World) -> None:
 
 
 def test_recover_decided_only_completes_and_reads_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka is not even named; what is not decided stays, and is told."""
+    """No Kafka cluster is named; an undecided batch stays, and is listed."""
     world.die("*.manifest.json")
     world.fill(2)
     world.die("*02.plan.json", "second")
     monkeypatch.delenv("KAFKA_S3_BOOTSTRAP_SERVER")
-    said = world.about("recover", "--decided-only", "--json")
-    assert (said.code, said.data["finished"], said.data["undecided"]) == (1, [1], [2])
+    output = world.on_topic("recover", "--decided-only", "--json")
+    assert (output.code, output.data["finished"], output.data["undecided"]) == (1, [1], [2])
     assert len(world.data_keys()) == 2
     world.check(recovered=False)
 
 
 def test_recover_of_a_topic_that_was_never_landed_creates_nothing(world: World) -> None:
-    """A wrong name must not begin a log."""
-    said = world.about("recover")
-    assert (said.code, "check --topics-dir, --pipeline" in said.err) == (2, True)
+    """A wrong name must not create a log."""
+    output = world.on_topic("recover")
+    assert (output.code, "check --topics-dir, --pipeline" in output.err) == (2, True)
     assert list(world.bucket.list("")) == []
 
 
@@ -59,12 +59,12 @@ def test_a_recovery_that_dies_leaves_what_the_next_one_finishes(world: World) ->
     with pytest.raises(SimulatedCrash):
         execute_plan(committer, plan, run="operator")
     assert world.data_keys() == []
-    assert world.about("recover").code == 0
+    assert world.on_topic("recover").code == 0
     world.check()
 
 
 def test_a_read_that_fails_leaves_no_uploads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was decided, so nobody else knows of them."""
+    """Nothing was decided, so no document lists them."""
     world.die("*.plan.json")
     committer = world.committer()
     plan, _ = committer.log.require_plan(1)
@@ -85,7 +85,7 @@ def test_a_read_that_fails_leaves_no_uploads(world: World, monkeypatch: pytest.M
 
 
 def marker_of(world: World) -> object:
-    """What counts of a marker."""
+    """The fields of the marker that the log determines."""
     marker = world.committer().log.require_marker()[0]
     return (marker.topic_id, marker.generation, marker.resolved, marker.partitions, marker.history, marker.revision)
 
@@ -95,19 +95,19 @@ def test_repair_builds_exactly_the_marker_that_was_lost(world: World) -> None:
     world.run("first")
     world.fill(2)
     world.die("*02.plan.json", "second")
-    world.about("abandon", "--batch", "2", "--release", "debt")
+    world.on_topic("abandon", "--batch", "2", "--release", "debt")
     world.run("third")
     world.fill(2)
     world.die("*04.plan.json", "fourth")
-    world.about("abandon", "--batch", "4", "--release", "lost")
+    world.on_topic("abandon", "--batch", "4", "--release", "lost")
     world.kafka.create_topic(TOPIC)
     world.fill(3)
-    world.about("reset")
+    world.on_topic("reset")
     world.run("fifth")
     before = marker_of(world)
     world.bucket.delete(keys.marker_key(PREFIX))
-    said = world.about("repair", "--json")
-    assert (said.code, said.data["was"], said.data["open"]) == (0, "missing", {})
+    output = world.on_topic("repair", "--json")
+    assert (output.code, output.data["was"], output.data["open"]) == (0, "missing", {})
     assert marker_of(world) == before
     world.check()
 
@@ -117,7 +117,7 @@ def test_repair_leaves_a_right_marker_alone(world: World) -> None:
     world.run("first")
     world.bucket.delete(world.data_keys()[0])
     before = snapshot(world.bucket)
-    assert world.about("repair", "--json").data["was"] == "right"
+    assert world.on_topic("repair", "--json").data["was"] == "right"
     check_unchanged(before, snapshot(world.bucket))
 
 
@@ -125,8 +125,8 @@ def test_repair_leaves_a_batch_open_whose_objects_are_not_there(world: World) ->
     """The next run completes it."""
     world.die("*.manifest.json")
     world.bucket.delete(keys.marker_key(PREFIX))
-    said = world.about("repair", "--json")
-    assert "2 of its 2 objects are absent" in said.data["open"]["1"]
+    output = world.on_topic("repair", "--json")
+    assert "2 of its 2 objects are absent" in output.data["open"]["1"]
     assert world.data_keys() == []
     assert world.run("died").status == "ok"
     world.check()
@@ -140,15 +140,19 @@ def test_repair_does_not_guess_what_a_lost_plan_claimed(world: World) -> None:
     world.bucket.delete(keys.plan_key(PREFIX, 1))
     world.bucket.delete(keys.marker_key(PREFIX))
     before = snapshot(world.bucket)
-    said = world.about("repair")
-    assert (said.code, LogTamperedError.__name__ in said.err, "0000000001.plan.json" in said.err) == (3, True, True)
+    output = world.on_topic("repair")
+    assert (output.code, LogTamperedError.__name__ in output.err, "0000000001.plan.json" in output.err) == (
+        3,
+        True,
+        True,
+    )
     check_unchanged(before, snapshot(world.bucket))
 
 
-def test_repair_of_a_marker_without_batches_asks_kafka_for_the_topic_s_id(
+def test_repair_of_a_marker_without_batches_requests_the_topic_id_from_kafka(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without it a topic that is created again would be landed as if it were the same."""
+    """Without it, a topic that was created again would be landed as if it were the same."""
     assert world.run("first", starting="latest").status == "empty"
     before = marker_of(world)
     corrupt = world.bucket.get(keys.marker_key(PREFIX))
@@ -157,10 +161,10 @@ def test_repair_of_a_marker_without_batches_asks_kafka_for_the_topic_s_id(
     damaged = snapshot(world.bucket)
     with monkeypatch.context() as without_kafka:
         without_kafka.delenv("KAFKA_S3_BOOTSTRAP_SERVER")
-        said = world.about("repair", "--starting-offsets", "0:6")
-    assert (said.code, "nothing says where that is; give one of --kafka-conn-id" in said.error) == (2, True)
+        output = world.on_topic("repair", "--starting-offsets", "0:6")
+    assert (output.code, "no Kafka cluster is named; use one of --kafka-conn-id" in output.error) == (2, True)
     check_unchanged(damaged, snapshot(world.bucket))
-    assert world.about("repair", "--starting-offsets", "0:6", "--json").data["was"] == "corrupt"
+    assert world.on_topic("repair", "--starting-offsets", "0:6", "--json").data["was"] == "corrupt"
     assert marker_of(world) == before
 
 
@@ -168,10 +172,10 @@ def test_repair_beside_a_run_loses_nothing(world: World) -> None:
     """The marker is swapped only if it is still the one that was read."""
     world.run("first")
     world.bucket.delete(keys.marker_key(PREFIX))
-    world.about("repair")
+    world.on_topic("repair")
     world.fill(2)
     world.run("second")
-    assert world.about("repair", "--json").data["was"] == "right"
+    assert world.on_topic("repair", "--json").data["was"] == "right"
     world.check()
 
 
@@ -179,14 +183,14 @@ def test_repair_beside_a_run_loses_nothing(world: World) -> None:
 
 
 def collect(world: World, *, days: float) -> gc.Garbage:
-    """Some days after the uploads of the test were begun."""
+    """Collect garbage some days after the uploads of the test were begun."""
     found = gc.find_garbage(world.committer().log, now=world.now + days * DAY)
     gc.collect(world.committer().log, found)
     return found
 
 
 def orphan(world: World, key: str) -> str:
-    """An upload that nobody knows of."""
+    """An upload that no document lists."""
     return world.bucket.create_upload(key)
 
 
@@ -202,17 +206,17 @@ def test_gc_aborts_what_killed_jobs_left_and_only_after_a_week(world: World) -> 
 
 
 def test_gc_keeps_the_uploads_of_a_decided_batch(world: World) -> None:
-    """However old: the batch is completed with them, Kafka is not read again."""
+    """However old they are: the batch is completed with them, without reading Kafka again."""
     world.die("*.manifest.json")
     found = collect(world, days=100)
     assert (len(found.needed), found.garbage) == (2, ())
     world.kafka.delete_records(TOPIC, 0, 6)
-    assert world.about("recover", "--decided-only").code == 0
+    assert world.on_topic("recover", "--decided-only").code == 0
     assert len(world.data_keys()) == 2
 
 
-def test_gc_keeps_what_the_driver_of_an_undecided_batch_may_hold(world: World) -> None:
-    """At keys that the batch would make; a key of an earlier batch is garbage."""
+def test_gc_keeps_uploads_that_may_belong_to_the_driver_of_an_undecided_batch(world: World) -> None:
+    """Those at keys that the batch would have; one at a key of an earlier batch is garbage."""
     world.run("first")
     world.fill(2)
     world.die("*02.plan.json", "second")
@@ -223,8 +227,8 @@ def test_gc_keeps_what_the_driver_of_an_undecided_batch_may_hold(world: World) -
     assert [u.upload_id for u in world.bucket.pending_uploads("")] == [mine]
 
 
-def test_gc_leaves_alone_what_is_not_named_as_our_objects_are(world: World) -> None:
-    """Other software may upload there, and other topics begin with the same letters."""
+def test_gc_keeps_uploads_at_keys_of_another_form(world: World) -> None:
+    """Other software may upload there, and names of other topics may begin with the same letters."""
     world.run("first")
     for key in (f"{TOPICS_DIR}/{TOPIC}/backup.tar", f"{TOPICS_DIR}/{TOPIC}-eu/partition=0/x+0+0000000000.bin"):
         orphan(world, key)
@@ -234,12 +238,12 @@ def test_gc_leaves_alone_what_is_not_named_as_our_objects_are(world: World) -> N
 
 
 def test_the_gc_command_counts_and_a_dry_run_aborts_nothing(world: World) -> None:
-    """Uploads of long ago, by the store's clock, as the machine's clock sees it."""
+    """The age of uploads is the machine's time minus the time of the store."""
     world.run("first")
     orphan(world, f"{TOPICS_DIR}/{TOPIC}/partition=0/{TOPIC}+0+0000000000.bin")
-    tried = world.about("gc", "--dry-run", "--json").data["topics"][f"{PIPELINE}/{TOPIC}"]
+    tried = world.on_topic("gc", "--dry-run", "--json").data["topics"][f"{PIPELINE}/{TOPIC}"]
     assert (tried["garbage"], len(list(world.bucket.pending_uploads("")))) == (1, 1)
-    assert world.about("gc", "--json").data["topics"][f"{PIPELINE}/{TOPIC}"]["garbage"] == 1
+    assert world.on_topic("gc", "--json").data["topics"][f"{PIPELINE}/{TOPIC}"]["garbage"] == 1
     assert list(world.bucket.pending_uploads("")) == []
-    refused = world.about("gc", "--older-than", "0.5")
+    refused = world.on_topic("gc", "--older-than", "0.5")
     assert (refused.code, "too short" in refused.error) == (2, True)

@@ -1,4 +1,4 @@
-"""``kafka-s3 doctor``: each finding says what was seen and what to do."""
+"""``kafka-s3 doctor``: each finding has a message and a fix."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from airflow_provider_kafka_s3.cli import access, main
+from airflow_provider_kafka_s3.cli import main
 from airflow_provider_kafka_s3.cli.findings import Finding, guarded
 from airflow_provider_kafka_s3.cli.machine_checks import check_jars, pyspark_findings
 from airflow_provider_kafka_s3.cli.store_checks import clock_finding, lifecycle_findings
 from airflow_provider_kafka_s3.config import Naming
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError
+from airflow_provider_kafka_s3.kafka import source as kafka_source
 from airflow_provider_kafka_s3.spark.connector import connector_package
 from airflow_provider_kafka_s3.storage.s3 import S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -32,7 +33,7 @@ ABORT = {"ID": "abort", "Status": "Enabled", "AbortIncompleteMultipartUpload": {
 
 
 def levels(*rules: dict[str, Any]) -> list[str]:
-    """What is found about a pipeline in ``topics``."""
+    """Levels of the findings about a pipeline in ``topics``."""
     return [finding.level for finding in lifecycle_findings(rules, "topics")]
 
 
@@ -76,7 +77,7 @@ def test_a_rule_that_aborts_too_early_is_an_error() -> None:
     "what", [{"Expiration": {"Days": 30}}, {"Transitions": [{"Days": 1, "StorageClass": "GLACIER"}]}]
 )
 def test_a_rule_that_removes_control_documents_is_an_error(what: dict[str, Any]) -> None:
-    """One for a topic's data alone is the user's business."""
+    """One for a topic's data alone is allowed."""
     for prefix in ("", "topics/", "topics/_kafka_s3/orders/"):
         rule = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": prefix}, **what}
         assert levels({**ABORT, "Filter": {}}, rule) == ["error"], prefix
@@ -88,7 +89,7 @@ def test_a_rule_that_removes_control_documents_is_an_error(what: dict[str, Any])
 
 
 def test_the_clock_is_compared_in_both_directions() -> None:
-    """S3 refuses what is wrong by a quarter of an hour."""
+    """S3 refuses requests of a clock that is wrong by a quarter of an hour."""
     assert [clock_finding(s).level for s in (0, 59, -59, 120, -120, 901, -901)] == [
         *["ok"] * 3,
         *["warning"] * 2,
@@ -97,7 +98,7 @@ def test_the_clock_is_compared_in_both_directions() -> None:
 
 
 def installed(folder: Path, name: str, version: str, body: str) -> importlib.metadata.Distribution:
-    """A distribution that says it installed ``pyspark/sql.py`` with this body."""
+    """A distribution whose record has ``pyspark/sql.py`` with this body."""
     import base64
     import hashlib
 
@@ -124,7 +125,7 @@ def test_a_pyspark_that_another_version_was_written_over_is_found(tmp_path: Path
 
 
 def test_a_pyspark_that_is_not_tested_is_warned_about_and_one_that_is_not_supported_is_an_error(tmp_path: Path) -> None:
-    """By the command that installs a tested one."""
+    """The fix is the command that installs a tested one."""
     for version, level in {"4.0.0": "ok", "4.1.2": "warning", "4.2.0": "ok", "4.3.0": "error"}.items():
         folder = tmp_path / version
         both = [installed(folder, name, version, "same") for name in ("pyspark", "pyspark-client")]
@@ -155,7 +156,7 @@ def test_jars_of_another_spark_are_found(tmp_path: Path) -> None:
 
 
 def test_jars_that_spark_brings_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the operator judges; what a Spark with settings of its own brings is not known."""
+    """As in the operator."""
     home = tmp_path / "spark"
     (home / "jars").mkdir(parents=True)
     version = connector_package().rpartition(":")[2]
@@ -188,7 +189,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedKafka:
     made = SimulatedKafka()
     made.create_topic("orders")
     made.append("orders", 0, b"1")
-    monkeypatch.setattr(access, "open_source", lambda *_: made)
+    monkeypatch.setattr(kafka_source, "KafkaSource", lambda *_, **__: made)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any-secret")
     return made
@@ -203,7 +204,7 @@ def doctor(endpoint: str, capsys: pytest.CaptureFixture[str], *more: str) -> dic
     return {f["check"]: (f["level"], f["message"]) for f in json.loads(capsys.readouterr().out)["findings"]}
 
 
-def test_a_store_that_is_fit_is_told_so_and_nothing_stays_pending(
+def test_a_fit_store_has_no_errors_and_nothing_stays_pending(
     endpoint: str, kafka: SimulatedKafka, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice, since the probe stays; the first dry run writes nothing."""
@@ -223,7 +224,7 @@ def test_a_store_that_is_fit_is_told_so_and_nothing_stays_pending(
 def test_a_topic_that_readers_skip_is_found_until_its_batches_have_a_prefix(
     kafka: SimulatedKafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Spark and Athena read nothing of it, and say nothing."""
+    """Spark and Athena read nothing of it, without an error."""
     kafka.create_topic("_hidden")
 
     def names(**naming: str) -> tuple[str, str]:
@@ -248,13 +249,13 @@ def test_a_bucket_that_is_not_there_and_a_topic_that_is_not_there_are_findings(
     kafka.delete_topic("orders")
     where = ("--bucket", "absent", "--endpoint-url", endpoint, "--region", "us-east-1", "--bootstrap-server", "b:9092")
     code = main.main(["doctor", *where, "--pipeline", "p", "--topic", "orders"])
-    told = capsys.readouterr().out
-    assert (code, "BucketNotFoundError" in told, "TopicNotFoundError" in told) == (1, True, True)
-    assert "pyspark" in told
+    output = capsys.readouterr().out
+    assert (code, "BucketNotFoundError" in output, "TopicNotFoundError" in output) == (1, True, True)
+    assert "pyspark" in output
 
 
 def test_the_command_line_loads_neither_airflow_nor_spark_before_it_needs_them() -> None:
-    """A person waits for it."""
+    """So that it starts fast."""
     import subprocess
 
     code = (

@@ -1,4 +1,4 @@
-"""What is decided and lost: completed without Kafka as far as it can be, accepted by a few reads however much it is."""
+"""Decided batches with lost objects: completed without Kafka where possible, accepted with few reads of Kafka."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_kafka_s3.cli import access
 from airflow_provider_kafka_s3.config import Layout, RawBytes, Rotation
+from airflow_provider_kafka_s3.kafka import source as kafka_source
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.unit.cli.conftest import TOPIC, TOPICS_DIR, World, commands_in
@@ -29,17 +29,15 @@ def reads(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]
     return found
 
 
-def test_the_loss_of_many_objects_is_accepted_by_one_look_and_one_rebuild(
-    world: World, reads: list[tuple[int, int]]
-) -> None:
+def test_the_loss_of_many_objects_is_accepted_with_few_reads(world: World, reads: list[tuple[int, int]]) -> None:
     """A slice is read once for eight of its objects, and once in all if its records are gone; one amend names these."""
     world.fill(58)
     world.die("*.manifest.json", layout=ONE_EACH, limits={"records_per_slice": 32})
     world.bucket.expire_uploads()
     world.kafka.delete_records(TOPIC, 0, 1)
     reads.clear()
-    said = world.about("accept-loss", "--batch", "1", "--reason", "gone", "--json")
-    assert (said.code, len(said.data["lost"]["1"])) == (0, 32)
+    output = world.on_topic("accept-loss", "--batch", "1", "--reason", "gone", "--json")
+    assert (output.code, len(output.data["lost"]["1"])) == (0, 32)
     assert reads == [(0, 32), *[(32, 64)] * 4]
     assert len(world.data_keys()) == 32
     amends = [info.key for info in world.bucket.list("") if ".amend." in info.key]
@@ -48,23 +46,23 @@ def test_the_loss_of_many_objects_is_accepted_by_one_look_and_one_rebuild(
     world.check()
 
 
-def test_a_dry_run_tells_what_is_gone_apart_from_what_waits(world: World, reads: list[tuple[int, int]]) -> None:
+def test_a_dry_run_lists_lost_objects_apart_from_pending_ones(world: World, reads: list[tuple[int, int]]) -> None:
     """A pending upload may be refused, and Kafka may have lost its records: then it would be accepted as lost, too."""
     world.die("*.manifest.json")
     gone, waits = world.bucket.pending_uploads("")
     world.bucket.abort_upload(gone.key, gone.upload_id)
     before = snapshot(world.bucket)
     reads.clear()
-    said = world.about("accept-loss", "--batch", "1", "--dry-run", "--json")
-    assert (said.data["lost"], said.data["waiting"], reads) == ({"1": [gone.key]}, {"1": [waits.key]}, [])
-    told = world.about("accept-loss", "--batch", "1", "--dry-run").out
-    assert told.index("an upload that is gone") < told.index(gone.key) < told.index("with a pending upload")
-    assert told.index("or accepted as lost") < told.index(waits.key)
+    output = world.on_topic("accept-loss", "--batch", "1", "--dry-run", "--json")
+    assert (output.data["lost"], output.data["waiting"], reads) == ({"1": [gone.key]}, {"1": [waits.key]}, [])
+    text = world.on_topic("accept-loss", "--batch", "1", "--dry-run").out
+    assert text.index("an upload that is gone") < text.index(gone.key) < text.index("with a pending upload")
+    assert text.index("or accepted as lost") < text.index(waits.key)
     check_unchanged(before, snapshot(world.bucket))
 
 
 def test_a_dry_run_about_a_complete_batch_lists_all_that_would_be_recorded(world: World) -> None:
-    """Nobody completes an upload of it any more, so a pending one is no hope."""
+    """No run completes an upload of it any more, not even a pending one."""
     world.run("first")
     key = world.data_keys()[0]
     world.bucket.delete(key)
@@ -72,9 +70,9 @@ def test_a_dry_run_about_a_complete_batch_lists_all_that_would_be_recorded(world
     assert decision is not None
     upload_id = next(entry.upload_id for entry in decision.objects if entry.key == key)
     world.bucket._uploads[upload_id] = world.bucket._uploads.pop(world.bucket.create_upload(key))
-    said = world.about("accept-loss", "--batch", "1", "--deleted", "--dry-run", "--json").data
-    assert (said["lost"], said["waiting"]) == ({"1": [key]}, {"1": []})
-    assert world.about("accept-loss", "--batch", "1", "--deleted", "--json").data["lost"] == said["lost"]
+    output = world.on_topic("accept-loss", "--batch", "1", "--deleted", "--dry-run", "--json").data
+    assert (output["lost"], output["waiting"]) == ({"1": [key]}, {"1": []})
+    assert world.on_topic("accept-loss", "--batch", "1", "--deleted", "--json").data["lost"] == output["lost"]
 
 
 def test_a_wrong_cluster_is_refused_with_the_command_for_one_that_is_gone(
@@ -83,57 +81,57 @@ def test_a_wrong_cluster_is_refused_with_the_command_for_one_that_is_gone(
     """Exit code 2, both clusters; the printed command records the loss."""
     world.die("*.manifest.json")
     world.bucket.expire_uploads()
-    monkeypatch.setattr(access, "open_source", lambda *_: SimulatedKafka(cluster_id="staging"))
-    said = world.about("accept-loss", "--batch", "1")
-    assert (said.code, "'staging'" in said.err, "'simulated'" in said.err) == (2, True, True)
-    (command,) = commands_in(said.err)
+    monkeypatch.setattr(kafka_source, "KafkaSource", lambda *_, **__: SimulatedKafka(cluster_id="staging"))
+    output = world.on_topic("accept-loss", "--batch", "1")
+    assert (output.code, "'staging'" in output.err, "'simulated'" in output.err) == (2, True, True)
+    (command,) = commands_in(output.err)
     assert command[-1] == "--other-cluster"
     assert len(world.data_keys()) == 0
     accepted = world.cli(*command)
     assert (accepted.code, "2 objects accepted as lost" in accepted.out) == (0, True)
 
 
-@pytest.mark.parametrize("about", [("--offsets", "0:1-2"), ("--batch", "1", "--deleted")])
-def test_another_cluster_is_only_about_batches_that_are_not_complete(world: World, about: tuple[str, ...]) -> None:
-    """An option that would do nothing is refused."""
-    said = world.about("accept-loss", *about, "--other-cluster")
-    assert (said.code, "--batch without --deleted" in said.error) == (2, True)
+@pytest.mark.parametrize("options", [("--offsets", "0:1-2"), ("--batch", "1", "--deleted")])
+def test_other_cluster_is_only_for_batches_that_are_not_complete(world: World, options: tuple[str, ...]) -> None:
+    """An option without effect is refused."""
+    output = world.on_topic("accept-loss", *options, "--other-cluster")
+    assert (output.code, "--batch without --deleted" in output.error) == (2, True)
 
 
 def test_a_batch_whose_uploads_are_alive_is_completed_without_kafka(
     world: World, reads: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic is gone for good; the command of the error needs nobody to ask."""
+    """The topic is gone for good; the command of the error needs no Kafka cluster."""
     world.die("*.manifest.json")
     world.kafka.delete_topic(TOPIC)
     reads.clear()
     monkeypatch.delenv("KAFKA_S3_BOOTSTRAP_SERVER")
-    said = world.about("recover", "--decided-only", "--json")
-    assert (said.code, said.data["finished"], len(world.data_keys()), reads) == (0, [1], 2, [])
+    output = world.on_topic("recover", "--decided-only", "--json")
+    assert (output.code, output.data["finished"], len(world.data_keys()), reads) == (0, [1], 2, [])
     world.check()
 
 
-def test_without_kafka_a_lost_upload_is_told_and_other_batches_are_completed(
+def test_without_kafka_a_lost_upload_is_an_error_and_other_batches_are_completed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2, what is missing, of which batch, and the options that are needed."""
+    """Exit code 2, the number of missing objects, their batch, and the options that are needed."""
     world.die("*.manifest.json")
     world.bucket.expire_uploads()
     world.fill(2)
     world.die("*02.manifest.json", "second", offsets="data_interval", window={0: (6, 8)})
     monkeypatch.delenv("KAFKA_S3_BOOTSTRAP_SERVER")
-    said = world.about("recover", "--decided-only")
-    assert (said.code, len(world.data_keys())) == (2, 1)
-    assert "--kafka-conn-id" in said.err
-    assert "batch 1 of topic 'orders' is decided, and 2 of its objects have no upload any more" in said.error
-    assert world.about("status", "--json").data["topics"]
+    output = world.on_topic("recover", "--decided-only")
+    assert (output.code, len(world.data_keys())) == (2, 1)
+    assert "--kafka-conn-id" in output.err
+    assert "batch 1 of topic 'orders' is decided, and 2 of its objects have no upload any more" in output.error
+    assert world.on_topic("status", "--json").data["topics"]
 
 
 def test_the_printed_command_completes_what_was_decided_of_a_deleted_topic(world: World) -> None:
-    """Given as it is printed, after the store came back."""
+    """Run as it is printed."""
     world.die("*.manifest.json")
     world.kafka.delete_topic(TOPIC)
-    refused = world.about("recover")
+    refused = world.on_topic("recover")
     assert refused.code == 2
     (command,) = commands_in(refused.err)
     assert command[0:1] + command[-1:] == ["recover", "--decided-only"]

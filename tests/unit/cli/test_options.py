@@ -1,4 +1,4 @@
-"""How commands are told where things are, what they exit with, and that no secret is shown."""
+"""Options, connections and environment variables of commands, their exit codes, and that no secret is shown."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World
 CANARY = "canary-5b2e-secret"
 
 
-def test_connections_of_airflow_are_used(world: World, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_of_airflow_are_used(world: World, opened: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Their secrets reach the clients and nothing else."""
     kafka = {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL", "sasl.password": CANARY}
     aws = {"conn_type": "aws", "login": "AKIA", "password": CANARY, "extra": {"region_name": "eu-central-1"}}
     monkeypatch.setenv("AIRFLOW_CONN_K", json.dumps({"conn_type": "kafka", "extra": kafka}))
     monkeypatch.setenv("AIRFLOW_CONN_A", json.dumps(aws))
-    said = world.about("status", "--kafka-conn-id", "k", "--aws-conn-id", "a", "--json", "--verbose")
-    assert (said.code, told["config"]["sasl.password"], told["settings"].region) == (0, CANARY, "eu-central-1")
-    assert told["credentials"].secret_access_key == CANARY
-    assert CANARY not in said.out + said.err
+    output = world.on_topic("status", "--kafka-conn-id", "k", "--aws-conn-id", "a", "--json", "--verbose")
+    assert (output.code, opened["config"]["sasl.password"], opened["settings"].region) == (0, CANARY, "eu-central-1")
+    assert opened["credentials"].secret_access_key == CANARY
+    assert CANARY not in output.out + output.err
 
 
-def test_a_connection_that_is_missing_is_no_fallback(world: World, told: dict[str, Any]) -> None:
-    """Exit code 2, and its name."""
-    said = world.about("status", "--kafka-conn-id", "nobody")
-    assert (said.code, "'nobody'" in said.err) == (2, True)
+def test_a_missing_connection_is_an_error(world: World, opened: dict[str, Any]) -> None:
+    """Exit code 2, and its name; no default is used instead."""
+    output = world.on_topic("status", "--kafka-conn-id", "nobody")
+    assert (output.code, "'nobody'" in output.err) == (2, True)
 
 
-def test_a_file_of_settings_is_used_and_never_quoted(world: World, told: dict[str, Any], tmp_path: Path) -> None:
+def test_a_file_of_settings_is_used_and_never_quoted(world: World, opened: dict[str, Any], tmp_path: Path) -> None:
     """Not even when it is broken."""
     path = tmp_path / "kafka.json"
     path.write_text(json.dumps({"bootstrap.servers": "b:1", "sasl.password": CANARY}))
-    assert world.about("status", "--kafka-config", str(path)).code == 0
-    assert told["config"] == {"bootstrap.servers": "b:1", "sasl.password": CANARY}
+    assert world.on_topic("status", "--kafka-config", str(path)).code == 0
+    assert opened["config"] == {"bootstrap.servers": "b:1", "sasl.password": CANARY}
     for broken in (f'{{"sasl.password": "{CANARY}"', f'["{CANARY}"]'):
         path.write_text(broken)
-        said = world.about("status", "--kafka-config", str(path))
-        assert (said.code, CANARY in said.out + said.err) == (2, False)
-    assert world.about("status", "--kafka-config", str(tmp_path / "absent")).code == 2
+        output = world.on_topic("status", "--kafka-config", str(path))
+        assert (output.code, CANARY in output.out + output.err) == (2, False)
+    assert world.on_topic("status", "--kafka-config", str(tmp_path / "absent")).code == 2
 
 
-def test_the_environment_is_used_where_options_say_nothing(
-    world: World, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_the_environment_is_used_for_options_that_are_not_given(
+    world: World, opened: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Options win."""
     monkeypatch.setenv("KAFKA_S3_BUCKET", "other")
     monkeypatch.setenv("KAFKA_S3_ENDPOINT_URL", "http://store:9000")
     assert world.cli("status", "--topics-dir", TOPICS_DIR, "--pipeline", PIPELINE).code == 0
-    assert (told["bucket"], told["settings"].endpoint_url) == ("other", "http://store:9000")
-    assert told["config"] == {"bootstrap.servers": "broker:9092"}
-    world.about("status", "--bootstrap-server", "mine:1", "--endpoint-url", "http://mine:2")
-    assert (told["bucket"], told["settings"].endpoint_url) == ("lake", "http://mine:2")
-    assert told["config"] == {"bootstrap.servers": "mine:1"}
+    assert (opened["bucket"], opened["settings"].endpoint_url) == ("other", "http://store:9000")
+    assert opened["config"] == {"bootstrap.servers": "broker:9092"}
+    world.on_topic("status", "--bootstrap-server", "mine:1", "--endpoint-url", "http://mine:2")
+    assert (opened["bucket"], opened["settings"].endpoint_url) == ("lake", "http://mine:2")
+    assert opened["config"] == {"bootstrap.servers": "mine:1"}
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_the_environment_is_used_where_options_say_nothing(
     ],
 )
 def test_options_that_contradict_one_another_are_refused(
-    world: World, told: dict[str, Any], options: tuple[str, ...]
+    world: World, opened: dict[str, Any], options: tuple[str, ...]
 ) -> None:
-    """Exit code 2, before anything is asked."""
-    assert world.about("status", *options).code == 2
+    """Exit code 2, before any request is sent."""
+    assert world.on_topic("status", *options).code == 2
 
 
 def test_no_bucket_and_unknown_options_are_errors_of_usage(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,38 +87,38 @@ def test_no_bucket_and_unknown_options_are_errors_of_usage(world: World, capsys:
 
 
 def test_what_may_succeed_later_has_an_exit_code_of_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is JSON, if that is asked for."""
+    """And is printed as JSON with ``--json``."""
     world.run("first")
 
     def away(_: str) -> None:
         raise KafkaUnavailableError("no broker answers")
 
     monkeypatch.setattr(world.kafka, "describe", away)
-    said = world.about("status", "--json")
+    output = world.on_topic("status", "--json")
     kind, name = "kafka_unavailable", "KafkaUnavailableError"
     error = {"kind": kind, "type": name, "message": "no broker answers", "terminal": False}
-    assert (said.code, said.data) == (4, {"error": error})
+    assert (output.code, output.data) == (4, {"error": error})
 
 
-def test_a_command_that_needs_kafka_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And how it is told."""
+def test_a_command_that_needs_kafka_names_the_options(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 2."""
     world.die("*.plan.json")
     monkeypatch.delenv("KAFKA_S3_BOOTSTRAP_SERVER")
-    said = world.about("recover")
-    assert (said.code, "--kafka-conn-id" in said.err) == (2, True)
+    output = world.on_topic("recover")
+    assert (output.code, "--kafka-conn-id" in output.err) == (2, True)
 
 
-def test_who_and_why_are_recorded(world: World) -> None:
+def test_operator_and_reason_are_recorded(world: World) -> None:
     """In the decision."""
     world.die("*.plan.json")
-    world.about("abandon", "--batch", "1", "--release", "debt", "--reason", "poison", "--operator", "me")
+    world.on_topic("abandon", "--batch", "1", "--release", "debt", "--reason", "poison", "--operator", "me")
     decision = world.committer().log.read_manifest(1)
     assert decision is not None
     assert (decision.reason, decision.operator) == ("poison", "me")
 
 
-def test_offsets_survive_the_turn_through_an_option() -> None:
-    """And what is no range is refused."""
+def test_offsets_are_parsed_as_they_are_printed() -> None:
+    """And text of another form is refused."""
     offsets = Offsets({0: [(100, 150), (200, 201)], 7: [(0, 9)]})
     assert parse_offsets(format_offsets(offsets)) == offsets
     for wrong in ("", "0", "0:5", "0:5-5", "0:9-5", "a:0-5", "0:-1-5", "0:0-5;1:0-5"):
@@ -130,9 +130,9 @@ def test_offsets_that_kafka_still_has_are_not_accepted_as_lost(world: World) -> 
     """Nor those that an open batch claims."""
     world.run("first")
     world.fill(2)
-    refused = world.about("accept-loss", "--offsets", "0:6-8")
+    refused = world.on_topic("accept-loss", "--offsets", "0:6-8")
     assert (refused.code, "are not gone" in refused.err) == (2, True)
     world.die("*02.plan.json", "second")
     world.kafka.delete_records(TOPIC, 0, 8)
-    refused = world.about("accept-loss", "--offsets", "0:6-8")
+    refused = world.on_topic("accept-loss", "--offsets", "0:6-8")
     assert (refused.code, "kafka-s3 abandon" in refused.err) == (2, True)

@@ -1,4 +1,4 @@
-"""Every dead end prints a command, and that command, given as it is printed, gets the pipeline going again."""
+"""Every error that needs a person prints a command, and that command, run as it is printed, lets runs continue."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MARKER = keys.marker_key(keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC))
 
 
 def text_of(error: BaseException) -> str:
-    """What the operator shows of an error."""
+    """The message of an error as the operator shows it."""
     return message_of(error)
 
 
 def fails(world: World, kind: type[KafkaS3Error], run: str = "next", **settings: object) -> list[list[str]]:
     """A run that fails; returns the commands that its error prints."""
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as raised:
         world.run(run, **settings)
-    return commands_in(text_of(told.value))
+    return commands_in(text_of(raised.value))
 
 
 def overwrite(bucket: MemoryStore, key: str, body: bytes) -> None:
@@ -52,7 +52,7 @@ def poisoned(world: World) -> list[list[str]]:
 
 
 def retention_overtook_the_start(world: World) -> list[list[str]]:
-    """Offsets are gone before anybody planned them."""
+    """Offsets are gone before a run planned them."""
     world.run("first")
     world.fill(4)
     world.kafka.delete_records(TOPIC, 0, 8)
@@ -60,7 +60,7 @@ def retention_overtook_the_start(world: World) -> list[list[str]]:
 
 
 def retention_overtook_a_plan(world: World) -> list[list[str]]:
-    """Offsets are gone before anybody read them."""
+    """Offsets are gone before a run read them."""
     world.die("*.plan.json")
     world.kafka.delete_records(TOPIC, 0, 2)
     return fails(world, DataLossError)
@@ -99,7 +99,7 @@ def marker_deleted(world: World) -> list[list[str]]:
 
 
 def marker_damaged(world: World) -> list[list[str]]:
-    """The marker is something else."""
+    """The marker is not a valid document."""
     world.run("first")
     overwrite(world.bucket, MARKER, b'{"kind": "marker"}')
     world.fill(2)
@@ -122,11 +122,11 @@ def marker_damaged(world: World) -> list[list[str]]:
 def test_the_first_printed_command_gets_the_pipeline_going(
     world: World, trouble: Callable[[World], list[list[str]]], settings: dict[str, object]
 ) -> None:
-    """It succeeds as it is; then a run lands all there is, and nothing is owed or open."""
+    """It succeeds as printed; then a run lands all records, and no batch or debt stays open."""
     commands = trouble(world)
     assert commands, "no command was printed"
-    said = world.cli(*commands[0])
-    assert said.code == 0, said.err
+    output = world.cli(*commands[0])
+    assert output.code == 0, output.err
     assert world.run("after", **settings).status in ("ok", "empty")
     world.fill(1)
     assert world.run("later", **settings).status == "ok"
@@ -140,11 +140,11 @@ def test_the_first_printed_command_gets_the_pipeline_going(
 def test_a_dry_run_of_a_printed_command_writes_nothing(
     world: World, trouble: Callable[[World], list[list[str]]]
 ) -> None:
-    """It says what it would do."""
+    """It prints what would be done."""
     commands = trouble(world)
     before = snapshot(world.bucket)
-    said = world.cli(*commands[0], "--dry-run")
-    assert (said.code, bool(said.out.strip())) == (0, True), said.err
+    output = world.cli(*commands[0], "--dry-run")
+    assert (output.code, bool(output.out.strip())) == (0, True), output.err
     check_unchanged(before, snapshot(world.bucket))
 
 
@@ -157,8 +157,8 @@ def test_a_printed_command_can_be_repeated(world: World) -> None:
     check_unchanged(before, snapshot(world.bucket))
 
 
-def test_a_gap_that_a_batch_met_can_also_be_closed_by_leaving_the_batch_out(world: World) -> None:
-    """The second command that is printed."""
+def test_a_gap_in_the_offsets_of_a_batch_can_also_be_closed_by_abandoning_the_batch(world: World) -> None:
+    """By the second printed command."""
     commands = retention_overtook_a_plan(world)
     assert commands[1][-2:] == ["--release", "lost"]
     assert world.cli(*commands[1]).code == 0
@@ -168,18 +168,18 @@ def test_a_gap_that_a_batch_met_can_also_be_closed_by_leaving_the_batch_out(worl
 
 
 def missing(world: World) -> list[list[str]]:
-    """Somebody deleted an object; a rerun notices."""
+    """An object was deleted; a rerun finds it missing."""
     world.run("first")
     world.bucket.delete(world.data_keys()[0])
     return fails(world, MissingObjectError, "first")
 
 
 def test_a_missing_object_is_written_again_by_the_printed_command(world: World) -> None:
-    """It is back, and the rerun succeeds."""
+    """It exists again, and the rerun succeeds."""
     restore, _ = missing(world)
     before = len(world.data_keys())
-    said = world.cli(*restore)
-    assert (said.code, len(world.data_keys())) == (0, before + 1), said.out
+    output = world.cli(*restore)
+    assert (output.code, len(world.data_keys())) == (0, before + 1), output.out
     assert world.run("first").verified == before + 1
     world.check()
 
@@ -194,31 +194,31 @@ def test_a_missing_object_stays_away_by_the_other_printed_command(world: World) 
 
 
 def test_an_object_that_kafka_lost_too_stays_away_by_the_printed_command(world: World) -> None:
-    """Restoring says so, and prints the way to accept it."""
+    """The error of a restore prints the command that accepts the loss."""
     restore, _ = missing(world)
     world.kafka.delete_records(TOPIC, 0, 6)
-    said = world.cli(*restore)
-    assert said.code == 1
-    (accept,) = commands_in(said.out)
+    output = world.cli(*restore)
+    assert output.code == 1
+    (accept,) = commands_in(output.out)
     assert world.cli(*accept).code == 0
     assert world.run("first").status == "ok"
     assert world.cli(*restore).code == 0
 
 
 def test_a_committed_batch_is_not_abandoned_but_recovered(world: World) -> None:
-    """What the refusal prints completes it."""
+    """The printed command completes it."""
     world.die("*.manifest.json")
-    refused = world.about("abandon", "--batch", "1", "--release", "lost")
+    refused = world.on_topic("abandon", "--batch", "1", "--release", "lost")
     assert refused.code == 2
     (command,) = commands_in(refused.err)
     assert world.cli(*command).code == 0
     world.check()
 
 
-def test_losses_of_an_undecided_batch_are_not_accepted_but_the_batch_is_given_up(world: World) -> None:
-    """What the refusal prints releases its offsets."""
+def test_losses_of_an_undecided_batch_are_not_accepted_but_the_batch_is_abandoned(world: World) -> None:
+    """The printed command releases its offsets."""
     world.die("*.plan.json")
-    refused = world.about("accept-loss", "--batch", "1")
+    refused = world.on_topic("accept-loss", "--batch", "1")
     assert refused.code == 2
     (command,) = commands_in(refused.err)
     assert world.cli(*command).code == 0

@@ -112,14 +112,14 @@ def test_whoever_only_reads_may_get_and_list(rights: dict[str, str]) -> None:
 
 def test_a_person_with_the_command_line_may_send_all_requests(rights: dict[str, str]) -> None:
     """Those of the store, and those that ``doctor`` sends beside it."""
-    doctor = set(re.findall(r'_ask\(access, "(\w+)"\)', Path(store_checks.__file__).read_text()))
+    doctor = set(re.findall(r'_request\(access, "(\w+)"\)', Path(store_checks.__file__).read_text()))
     assert len(doctor) == 3
     assert policy("A person with the command line") == needed(rights, requests_of_store() | doctor)
 
 
 def test_the_table_lists_the_requests_of_the_code_and_no_other(rights: dict[str, str]) -> None:
     """A request that the code begins to send has to be added, with its right."""
-    doctor = set(re.findall(r'_ask\(access, "(\w+)"\)', Path(store_checks.__file__).read_text()))
+    doctor = set(re.findall(r'_request\(access, "(\w+)"\)', Path(store_checks.__file__).read_text()))
     assert set(rights) == requests_of_store() | doctor
     assert "DeleteObject" not in rights
 

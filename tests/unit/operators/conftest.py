@@ -1,6 +1,6 @@
-"""The operator with fakes at its edges: Kafka and the store in memory, and a Spark that executes jobs in this process.
+"""The operator with Kafka and the store in memory, and a Spark that executes jobs in this process.
 
-Everything between is real: Airflow's hook builds the command line, and the job file goes over the disk.
+All other code is real: Airflow's hook builds the command line, and the job file is written to the disk and read back.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -31,7 +32,7 @@ _HOME = tempfile.TemporaryDirectory(prefix="airflow-home-")
 atexit.register(_HOME.cleanup)
 os.environ["AIRFLOW_HOME"] = _HOME.name
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
-# What Airflow 2.11 warns that 3.0 always does.
+# The default of Airflow 3. Without it Airflow 2.11 warns.
 os.environ["AIRFLOW__METRICS__TIMER_UNIT_CONSISTENCY"] = "True"
 
 if TYPE_CHECKING:
@@ -46,15 +47,15 @@ SECRETS = {
 
 
 class FakeSpark:
-    """Takes the place of ``SparkSubmitHook.submit``: executes plans as the driver would, without a JVM.
+    """Replaces ``SparkSubmitHook.submit``: executes plans as the driver would, without a JVM.
 
     Attributes:
         commands: every command line that was submitted.
-        environments: what each of them got on top of the worker's environment.
-        specs: what their job files said.
+        environments: variables that were added to the worker's environment, per command.
+        specs: contents of the job files.
         modes: permissions of each job file and of its folder.
         failing: topic -> (kind of the error, message): these are not executed.
-        crash: what ``spark-submit`` says if it ends without a result.
+        crash: error of ``spark-submit``, which then ends without a result; None: it succeeds.
     """
 
     def __init__(self, kafka: SimulatedKafka, store: MemoryStore) -> None:
@@ -95,15 +96,65 @@ class FakeSpark:
         return TopicOutcome(topic=ref.topic, status="decided")
 
 
+def make_operator(**parameters: Any) -> KafkaToS3Operator:
+    """An operator that lands the topic ``orders`` incrementally as JSON, without waiting for other runs."""
+    from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+
+    defaults: dict[str, Any] = {
+        "task_id": "land",
+        "topics": "orders",
+        "bucket": "lake",
+        "pipeline": "orders-to-lake",
+        "format": "json",
+        "offsets": "incremental",
+        "adopt_wait": 0.0,
+    }
+    if parameters.get("offsets") != "data_interval":
+        defaults["starting_offsets"] = "earliest"
+    return KafkaToS3Operator(**(defaults | parameters))
+
+
+def make_context(
+    *,
+    run_id: str = "manual__1",
+    conf: Mapping[str, Any] | None = None,
+    ti: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Any:
+    """The context of a task.
+
+    Args:
+        run_id: of the DAG run.
+        conf: of the DAG run.
+        ti: more attributes of the task instance.
+        more: more keys of the context.
+    """
+    instance: dict[str, Any] = {
+        "dag_id": "dag",
+        "task_id": "land",
+        "run_id": run_id,
+        "map_index": -1,
+        "try_number": 1,
+        "xcom_push": lambda **_: None,
+    }
+    return {
+        "ti": SimpleNamespace(**(instance | dict(ti or {}))),
+        "dag_run": SimpleNamespace(conf=conf),
+        "params": {},
+        "outlet_events": {},
+        **more,
+    }
+
+
 class Bench:
-    """What a test works with: the three systems, and tasks that use them.
+    """Kafka, the store and Spark, and tasks that use them.
 
     Attributes:
         kafka: the cluster.
         store: the bucket.
-        spark: what executes jobs.
+        spark: executes jobs.
         pushed: XComs that tasks have pushed, beside the one they return.
-        outlet_events: what tasks said about their outlets, by outlet.
+        outlet_events: events of the tasks' outlets, by outlet.
     """
 
     def __init__(self) -> None:
@@ -119,23 +170,8 @@ class Bench:
             self.kafka.append(topic, partition, json.dumps(value).encode(), at)
 
     def task(self, **parameters: Any) -> KafkaToS3Operator:
-        """An operator; what is not said is what most tests want."""
-        from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
-
-        said: dict[str, Any] = {
-            "task_id": "land",
-            "topics": "orders",
-            "bucket": "lake",
-            "pipeline": "orders-to-lake",
-            "format": "json",
-            "offsets": "incremental",
-            "starting_offsets": "earliest",
-            "adopt_wait": 0.0,
-        }
-        said |= parameters
-        if said["offsets"] == "data_interval" and "starting_offsets" not in parameters:
-            del said["starting_offsets"]
-        return KafkaToS3Operator(**said)
+        """See :func:`make_operator`."""
+        return make_operator(**parameters)
 
     def run(
         self,
@@ -148,34 +184,25 @@ class Bench:
         ti: Mapping[str, Any] | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Execute a task as Airflow would; returns its XCom after a turn through JSON.
+        """Execute a task as Airflow would; returns its XCom after serialization to JSON and back.
 
-        ``ti`` is what its task instance has beside, or instead, and ``context`` what Airflow's context has.
+        ``ti`` has more attributes of its task instance, and ``context`` more keys of Airflow's context.
         """
-        has: dict[str, Any] = {
-            "dag_id": "dag",
-            "task_id": "land",
-            "run_id": run_id,
-            "map_index": -1,
-            "try_number": try_number,
-            "xcom_push": lambda key, value: self.pushed.update({key: json.loads(json.dumps(value))}),
-        }
-        instance = SimpleNamespace(**(has | dict(ti or {})))
-        told: dict[str, Any] = {
-            "ti": instance,
-            "task": task,
-            "dag_run": SimpleNamespace(conf=conf),
-            "params": {},
-            "outlet_events": self.outlet_events,
-            **(context or {}),
-        }
+
+        def push(key: str, value: object) -> None:
+            self.pushed[key] = json.loads(json.dumps(value))
+
+        more: dict[str, Any] = {"task": task, "outlet_events": self.outlet_events, **(context or {})}
         if interval is not None:
-            told |= {"data_interval_start": interval[0], "data_interval_end": interval[1]}
-        returned: dict[str, Any] = json.loads(json.dumps(task.execute(told)))  # type: ignore[arg-type]
+            more |= {"data_interval_start": interval[0], "data_interval_end": interval[1]}
+        instance = {"try_number": try_number, "xcom_push": push, **(ti or {})}
+        returned: dict[str, Any] = json.loads(
+            json.dumps(task.execute(make_context(run_id=run_id, conf=conf, ti=instance, **more)))
+        )
         return returned
 
     def objects(self, prefix: str = "topics/") -> dict[str, list[Any]]:
-        """Data objects by key, as the JSON documents they hold."""
+        """Data objects: key -> JSON documents."""
         found = {}
         for info in self.store.list(prefix):
             if "/_kafka_s3/" not in info.key:
@@ -214,7 +241,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connections: None) -> Iterator[Bench]:
-    """The operator's surroundings."""
+    """See the class."""
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
     import airflow_provider_kafka_s3.kafka.source
@@ -229,7 +256,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connections: None) ->
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "spark3-submit").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    # Everything temporary lands here, so that a test can see what stays behind.
+    # All temporary files are created here, so that the fixture can check that none is left.
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
@@ -248,7 +275,18 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connections: None) ->
 
 
 @pytest.fixture
+def topics(bench: Bench) -> Bench:
+    """Two topics with records, and an empty one."""
+    for topic in ("orders", "clicks", "quiet"):
+        bench.kafka.create_topic(topic)
+    bench.fill("orders", [{"n": 1}, {"n": 2}], at=1_356_998_400_000)
+    bench.fill("clicks", [{"n": 1}], at=1_356_998_400_000)
+    bench.outlet_events = defaultdict(SimpleNamespace)
+    return bench
+
+
+@pytest.fixture
 def day() -> tuple[datetime, datetime]:
     """A day long past."""
-    # Airflow hands out pendulum's datetimes.
+    # Airflow's context has pendulum's datetimes.
     return pendulum.datetime(2013, 1, 1), pendulum.datetime(2013, 1, 2)

@@ -1,4 +1,4 @@
-"""The head of an error, which is all that Airflow's UI shows of it, carries the cause, however long addresses are."""
+"""The beginning of an error, which is all that Airflow's UI shows, has the cause, however long addresses are."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ DAY = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
 
 
 def of_kafka(name: str, reason: str | None = None) -> KafkaS3Error:
-    """What an answer of a broker becomes."""
+    """The error for an error of a broker."""
     from confluent_kafka import KafkaError
 
     return to_error(KafkaError(getattr(KafkaError, name), reason), ClientEvents(), what=f"find 'orders' at {SERVERS}")
 
 
 def by_leaders(answer: Any) -> None:
-    """Ask for the ends of many partitions, each of which gives one answer."""
+    """Request the ends of many partitions, with the same response for each."""
 
     class Admin:
-        def list_offsets(self, asked: Any, **_: object) -> dict[Any, Future[object]]:
-            futures = {tp: Future[object]() for tp in asked}
+        def list_offsets(self, requested: Any, **_: object) -> dict[Any, Future[object]]:
+            futures = {tp: Future[object]() for tp in requested}
             for future in futures.values():
                 future.set_exception(answer) if isinstance(answer, Exception) else future.set_result(answer)
             return futures
@@ -49,14 +49,14 @@ def by_leaders(answer: Any) -> None:
 
 
 def silent_leaders() -> None:
-    """As librdkafka says it."""
+    """As an error of librdkafka."""
     from confluent_kafka.admin import ListOffsetsResultInfo
 
     by_leaders(ListOffsetsResultInfo(-1001, -1, -1))
 
 
 def no_leader() -> None:
-    """As librdkafka says it."""
+    """As an error of librdkafka."""
     from confluent_kafka import KafkaError, KafkaException
 
     by_leaders(KafkaException(KafkaError(KafkaError._NOENT)))
@@ -68,7 +68,7 @@ def raised(error: KafkaS3Error) -> None:
 
 
 def stopped() -> None:
-    """What Spark does when no master answers."""
+    """The behaviour of Spark when no master answers."""
 
     class Jvm:
         def __getattr__(self, _: str) -> Any:
@@ -84,9 +84,9 @@ def stopped() -> None:
         raise RuntimeError("Cannot call methods on a stopped SparkContext")
 
 
-def offsets(said: Any) -> Callable[[], object]:
-    """Offsets of a run, as somebody has written them."""
-    return lambda: run_window.parse_topic_offsets("conf", said)
+def offsets(given: Any) -> Callable[[], object]:
+    """Offsets of a run, parsed."""
+    return lambda: run_window.parse_topic_offsets("conf", given)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def offsets(said: Any) -> Callable[[], object]:
             lambda: run_window._data_interval({"data_interval_start": DAY[0], "data_interval_end": DAY[0]}),  # type: ignore[typeddict-item]
             "the data interval of this run is empty: [2026-01-01",
         ),
-        (offsets([]), "kafka_s3.offsets: [] is no mapping"),
+        (offsets([]), "kafka_s3.offsets: [] is not a mapping"),
         (offsets({"orders": {"0": [9, 3]}}), "kafka_s3.offsets: [9, 3] are not two whole numbers"),
         (offsets({"orders": {"a": [0, 3]}}), "'a' is not a Kafka partition of topic 'orders'"),
         (lambda: connections.spark_target("k8s"), "apache-airflow-providers-cncf-kubernetes is not installed"),

@@ -51,8 +51,8 @@ def cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 
 def settings_of(command: list[str]) -> dict[str, str]:
     """The --conf settings of a command line."""
-    said = [command[i + 1] for i, word in enumerate(command) if word == "--conf"]
-    return dict(setting.split("=", 1) for setting in said)
+    settings = [command[i + 1] for i, word in enumerate(command) if word == "--conf"]
+    return dict(setting.split("=", 1) for setting in settings)
 
 
 def after(command: list[str], option: str) -> str:
@@ -61,7 +61,7 @@ def after(command: list[str], option: str) -> str:
 
 
 def test_a_cluster_gets_its_master_the_zip_and_the_python_of_its_executors(bench: Bench, cluster: str) -> None:
-    """The driver stays in the Python of the worker, wherever that of the executors is; the job file alone is told."""
+    """The driver runs in the Python of the worker, and its only argument is the path of the job file."""
     bench.run(bench.task(conf={"spark.pyspark.python": EXECUTORS}, executor_memory="2g", spark_binary="spark3-submit"))
     (command,) = bench.spark.commands
     assert command[0] == "spark3-submit"
@@ -145,7 +145,7 @@ def test_no_secret_of_a_connection_is_in_the_command_or_the_environment(bench: B
 def test_a_driver_on_the_cluster_is_refused_with_the_reason(
     bench: Bench, cluster: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However it is said: there the private file would not be. What the DAG itself says fails when it is parsed."""
+    """By any setting: the job file would not exist there. A parameter of the DAG fails when the DAG is parsed."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -156,9 +156,9 @@ def test_a_driver_on_the_cluster_is_refused_with_the_reason(
         "connection": {},
     }
     if where == "connection":
-        told = json.loads(os.environ["AIRFLOW_CONN_SPARK_DEFAULT"])
-        told["extra"] = {**told.get("extra", {}), "deploy-mode": "cluster"}
-        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(told))
+        connection = json.loads(os.environ["AIRFLOW_CONN_SPARK_DEFAULT"])
+        connection["extra"] = {**connection.get("extra", {}), "deploy-mode": "cluster"}
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
     reason = r"has to run on the Airflow worker, which has the private file.*use deploy mode 'client'"
     if where == "connection":
         with pytest.raises(AirflowFailException, match=reason):
@@ -231,7 +231,7 @@ def test_the_driver_runs_in_the_python_of_the_worker_unless_another_is_chosen(
     worker: dict[str, str],
     driver: str | None,
 ) -> None:
-    """A Python for the executors is no choice for the driver, which is on another machine."""
+    """A Python for the executors is not used for the driver, which is on another machine."""
     for name, value in worker.items():
         monkeypatch.setenv(name, value)
     bench.run(bench.task(conf=conf, env_vars=env))

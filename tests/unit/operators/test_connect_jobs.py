@@ -21,7 +21,7 @@ TOKEN = "canary-of-the-token"
 
 
 class FakeServer:
-    """Takes the place of the driver: executes plans as it would."""
+    """Replaces the driver: executes plans as it would."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.specs: list[JobSpec] = []
@@ -47,8 +47,8 @@ class FakeServer:
 @pytest.fixture
 def server(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> FakeServer:
     """See the class; one record is not landed yet."""
-    said = {"conn_type": "spark_connect", "host": "spark", "port": 15002, "password": TOKEN, "login": "me"}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(said))
+    connection = {"conn_type": "spark_connect", "host": "spark", "port": 15002, "password": TOKEN, "login": "me"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     bench.kafka.create_topic("orders")
     bench.fill("orders", [{"n": 1}])
@@ -67,10 +67,10 @@ def test_a_job_runs_on_the_server_without_java_or_spark_submit(bench: Bench, ser
     assert server.environments == [{"A": "b"}]
 
 
-def test_what_only_a_new_spark_can_have_is_named(
+def test_settings_that_only_a_new_spark_can_have_are_named(
     bench: Bench, server: FakeServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The task lands its records and warns of what has no effect."""
+    """The task lands its records and warns of settings without effect."""
     with caplog.at_level(logging.WARNING):
         bench.run(bench.task(packages="g:a:1", executor_memory="9g", conf={"spark.executor.cores": 2}))
     # Airflow 3 writes the log of a task itself.
@@ -79,8 +79,8 @@ def test_what_only_a_new_spark_can_have_is_named(
     assert TOKEN not in shown
 
 
-def test_a_driver_without_a_result_is_a_failure_that_a_retry_cures(bench: Bench, server: FakeServer) -> None:
-    """Its last words are in the message, and the next try lands the records."""
+def test_after_a_driver_without_a_result_a_retry_succeeds(bench: Bench, server: FakeServer) -> None:
+    """Its last output is in the message, and the next try lands the records."""
     from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
     server.answers = False
@@ -116,7 +116,7 @@ def test_a_killed_task_kills_its_driver_and_fails(
 
 
 @pytest.mark.parametrize(
-    ("said", "url"),
+    ("connection", "url"),
     [
         ({"conn_type": "spark", "host": "sc://spark", "port": 15002}, "sc://spark:15002/"),
         ({"conn_type": "spark", "host": "sc://spark:15002"}, "sc://spark:15002/"),
@@ -127,23 +127,23 @@ def test_a_killed_task_kills_its_driver_and_fails(
     ],
 )
 def test_a_connection_names_a_server_as_airflows_own_hook_has_it(
-    said: dict[str, Any], url: str, monkeypatch: pytest.MonkeyPatch
+    connection: dict[str, Any], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its host or by its type; what the log may show has no token."""
+    """By its host or by its type; text for the log has no token."""
     from airflow_provider_kafka_s3.airflow.connections import spark_target
 
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", json.dumps(said))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", json.dumps(connection))
     target = spark_target("spark_x")
     assert target.connect_url == url
     assert target.master == url.partition("/;")[0].rstrip("/")
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", json.dumps(said | {"password": TOKEN}))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", json.dumps(connection | {"password": TOKEN}))
     assert TOKEN not in repr(spark_target("spark_x"))
     assert TOKEN in str(spark_target("spark_x").connect_url)
 
 
 @pytest.mark.parametrize("host", ["", "sc://", "sc://spark:1/path"])
 def test_a_connection_without_a_server_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says what to set."""
+    """The message names the setting."""
     from airflow_provider_kafka_s3.airflow.connections import spark_target
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", json.dumps({"conn_type": "spark_connect", "host": host}))

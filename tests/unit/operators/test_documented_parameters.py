@@ -1,4 +1,4 @@
-"""The reference is made from docstrings, so these describe every parameter, and say which are templated."""
+"""The reference is generated from docstrings, so these describe every parameter, and mark templated ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def own(documented: Any) -> set[str]:
 
 @each_class
 def test_every_parameter_is_described_by_its_class(documented: Any) -> None:
-    """And nothing that is none; what the sensors have in common may be described in either place."""
+    """And nothing else; parameters of all sensors may be described in the base class."""
     assert own(documented) <= set(described(documented))
     accepted = {name for base in documented.__mro__ for name in inspect.signature(base.__init__).parameters}
     assert set(described(documented)) <= accepted
@@ -44,7 +44,7 @@ def test_every_parameter_is_described_by_its_class(documented: Any) -> None:
     [*get_args(Format), *get_args(Partitioner), Rotation, Naming, Limits, Upload, Window, RetryPolicy],
 )
 def test_every_field_of_a_setting_is_described_by_its_class(setting: type[msgspec.Struct]) -> None:
-    """And nothing that is none."""
+    """And nothing else."""
     assert set(described(setting, "Attributes")) == set(setting.__struct_fields__)
 
 
@@ -56,7 +56,7 @@ def test_every_format_and_partitioner_is_on_the_page_of_the_operator(kind: type[
 
 
 @each_class
-def test_what_is_templated_is_said(documented: Any) -> None:
+def test_templated_parameters_are_marked(documented: Any) -> None:
     """Of the parameters that the class adds."""
     marked = {name for name, text in described(documented).items() if "(templated)" in " ".join(text.split())}
     assert marked == set(documented.template_fields) & set(described(documented))

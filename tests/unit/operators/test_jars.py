@@ -1,4 +1,4 @@
-"""The jars that an operator names are looked at before anything is planned, as far as that can be done."""
+"""The jars of an operator are checked before anything is planned, as far as possible."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def folder(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def run(bench: Bench, **parameters: Any) -> str:
-    """Run a task; the error, or empty."""
+    """Run a task; returns its error, or an empty text."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     try:
@@ -48,7 +48,7 @@ def run(bench: Bench, **parameters: Any) -> str:
 
 
 def test_a_jar_that_is_not_there_is_named_before_anything_is_planned(bench: Bench, folder: Path) -> None:
-    """Spark would go on without it, and fail later for another reason."""
+    """Spark would continue without it, and fail later with another error."""
     absent = folder / "absent.jar"
     for jars in (f"{folder / VERSIONED[0]},{absent}", f"file://{absent}"):
         assert run(bench, jars=jars).startswith(f"jars: {absent} cannot be read on this worker.")
@@ -57,9 +57,9 @@ def test_a_jar_that_is_not_there_is_named_before_anything_is_planned(bench: Benc
 
 
 def test_one_jar_of_four_is_an_error_that_names_the_others(bench: Bench, folder: Path) -> None:
-    """The Spark of this environment brings none of them."""
-    told = run(bench, jars=str(folder / VERSIONED[0]))
-    assert told.startswith("jars: spark-token-provider-kafka-0-10, kafka-clients, commons-pool2 is missing.")
+    """The Spark of this environment has none of them."""
+    message = run(bench, jars=str(folder / VERSIONED[0]))
+    assert message.startswith("jars: spark-token-provider-kafka-0-10, kafka-clients, commons-pool2 is missing.")
     assert run(bench, jars=",".join(str(folder / name) for name in VERSIONED)) == ""
 
 
@@ -79,12 +79,12 @@ def test_a_pattern_names_all_four(bench: Bench, folder: Path) -> None:
     ],
 )
 def test_jars_that_may_come_by_another_way_are_not_missed(bench: Bench, folder: Path, more: dict[str, Any]) -> None:
-    """What cannot be looked at is left to Spark."""
+    """Jars that cannot be checked are left to Spark."""
     assert run(bench, jars=str(folder / VERSIONED[0]), **more) == ""
 
 
-def test_what_a_spark_of_its_own_brings_is_not_missed(bench: Bench, folder: Path, tmp_path: Path) -> None:
-    """Its folder of jars counts; with settings of its own nobody knows."""
+def test_jars_of_another_spark_are_not_missed(bench: Bench, folder: Path, tmp_path: Path) -> None:
+    """Its folder of jars counts; with settings of its own, its jars are unknown."""
     home = tmp_path / "spark"
     (home / "jars").mkdir(parents=True)
     for name in VERSIONED[1:]:
@@ -98,7 +98,7 @@ def test_what_a_spark_of_its_own_brings_is_not_missed(bench: Bench, folder: Path
 
 
 def test_jars_elsewhere_and_jars_of_other_names_may_hold_the_connector(tmp_path: Path) -> None:
-    """A URL that does not say what it is, and a jar of all in one; a URL that does say is as good as a file."""
+    """A URL with an unknown name, and a jar with all classes; a URL with a known name counts as a file."""
     assert missing_jars("s3a://lake/jars/everything.jar") == []
     assert missing_jars("hdfs:///jars/kafka-clients-3.9.0.jar") == [
         jar for jar in CONNECTOR_JARS if jar != "kafka-clients"

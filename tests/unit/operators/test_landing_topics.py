@@ -1,4 +1,4 @@
-"""What the operator lands, what it returns, and what it fails with."""
+"""The objects, the XCom and the errors of the operator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JANUARY_1 = 1_356_998_400_000
 
 
 def test_new_records_are_landed_and_returned(bench: Bench) -> None:
-    """A first run from the earliest offset lands everything, and its XCom says what and where."""
+    """A first run from the earliest offset lands everything, and its XCom has the counts and the manifests."""
     bench.kafka.create_topic("orders", 2)
     bench.fill("orders", [{"n": 1}, {"n": 2}])
     bench.fill("orders", [{"n": 3}], partition=1)
@@ -87,7 +87,7 @@ def test_latest_lands_exactly_what_comes_after_the_first_run(bench: Bench) -> No
 
 
 def test_nothing_new_writes_nothing_and_starts_no_spark(bench: Bench) -> None:
-    """Another run over an unchanged topic is a success that touches nothing."""
+    """Another run over an unchanged topic succeeds."""
     bench.kafka.create_topic("orders")
     bench.fill("orders", [{"n": 1}])
     bench.run(bench.task(), run_id="r1")
@@ -99,7 +99,7 @@ def test_nothing_new_writes_nothing_and_starts_no_spark(bench: Bench) -> None:
 
 
 def test_a_repeated_run_returns_its_batches_again(bench: Bench) -> None:
-    """Clearing a task that succeeded looks at its objects, writes nothing and returns the same batches."""
+    """After a task that succeeded is cleared, it checks its objects, writes nothing and returns the same batches."""
     bench.kafka.create_topic("orders")
     bench.fill("orders", [{"n": 1}])
     first = bench.run(bench.task())
@@ -125,7 +125,7 @@ def test_a_run_in_several_batches_submits_several_jobs(bench: Bench) -> None:
 
 
 def test_a_cap_on_the_run_leaves_the_rest_to_the_next(bench: Bench) -> None:
-    """``records_per_run`` is shared by the partitions, and later runs go on from there."""
+    """``records_per_run`` is shared by the partitions, and later runs continue from there."""
     bench.kafka.create_topic("orders", 2)
     for partition in (0, 1):
         bench.fill("orders", [{"n": n} for n in range(4)], partition=partition)
@@ -150,7 +150,7 @@ def test_all_topics_share_one_job(bench: Bench) -> None:
 
 
 def test_a_failing_topic_neither_stops_nor_undoes_the_others(bench: Bench) -> None:
-    """The others are committed; the error names the failed topic and what is done; its retry finds them covered."""
+    """The others are committed; the error names the failed topic and the others; a retry finds them covered."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     for topic in ("orders", "clicks"):
@@ -171,7 +171,7 @@ def test_a_failing_topic_neither_stops_nor_undoes_the_others(bench: Bench) -> No
 
 
 def test_one_transient_error_makes_the_task_worth_a_retry(bench: Bench) -> None:
-    """Airflow retries unless no failed topic can be helped by it."""
+    """Airflow retries if a retry may succeed for one of the failed topics."""
     from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
     for topic in ("orders", "clicks"):
@@ -187,8 +187,8 @@ def test_one_transient_error_makes_the_task_worth_a_retry(bench: Bench) -> None:
     ]
 
 
-def test_a_job_that_dies_is_transient_and_its_last_words_are_told(bench: Bench) -> None:
-    """A driver without a result fails the task with what spark-submit said; the next try finishes the batch."""
+def test_a_job_that_dies_is_transient_and_its_last_output_is_in_the_error(bench: Bench) -> None:
+    """A driver without a result fails the task with the output of spark-submit; the next try finishes the batch."""
     from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
     bench.kafka.create_topic("orders")
@@ -204,7 +204,7 @@ def test_a_job_that_dies_is_transient_and_its_last_words_are_told(bench: Bench) 
 
 
 def test_the_task_s_error_names_the_ways_out_of_credentials_that_end_during_a_job(bench: Bench) -> None:
-    """A session of a role may be shorter than a job, and a retry alone would only begin the batch anew."""
+    """A session of a role may be shorter than a job, and a retry alone would only start the batch again."""
     from airflow.providers.common.compat.sdk import AirflowException
 
     bench.kafka.create_topic("orders")
@@ -215,7 +215,7 @@ def test_the_task_s_error_names_the_ways_out_of_credentials_that_end_during_a_jo
 
 
 def test_a_job_that_decided_counts_whatever_its_exit_status(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the log holds the decision, the task goes on, even if spark-submit reports a failure."""
+    """If the log has the decision, the task continues, even if spark-submit reports a failure."""
     from airflow.providers.common.compat.sdk import AirflowException
 
     bench.kafka.create_topic("orders")
@@ -242,7 +242,7 @@ def test_a_topic_that_is_not_there_is_a_terminal_error_that_names_it(bench: Benc
 
 
 def test_added_partitions_are_read_from_their_beginning(bench: Bench) -> None:
-    """Records of a partition that came later are landed with the next run, none is lost."""
+    """Records of a partition that was added later are landed by the next run, and none is lost."""
     bench.kafka.create_topic("orders")
     bench.fill("orders", [{"n": 1}])
     bench.run(bench.task(), run_id="r1")
@@ -269,7 +269,7 @@ def test_an_empty_topic_is_a_success(bench: Bench) -> None:
 
 
 def test_a_data_interval_is_landed_by_timestamps(bench: Bench, day: tuple[datetime, datetime]) -> None:
-    """A window lands its records, and the next window goes on where it ended."""
+    """A run lands the records of its window, and the next window begins at its end."""
     bench.kafka.create_topic("orders")
     for n in range(4):
         bench.fill("orders", [{"n": n}], at=JANUARY_1 + n * DAY // 2)
@@ -290,7 +290,7 @@ def test_a_data_interval_is_landed_by_timestamps(bench: Bench, day: tuple[dateti
 def test_a_second_run_of_an_interval_names_the_batches_that_cover_it(
     bench: Bench, day: tuple[datetime, datetime]
 ) -> None:
-    """Another run over a covered interval writes nothing, starts no Spark, and says which batches hold it."""
+    """Another run over a covered interval writes nothing, starts no Spark, and returns the batches that cover it."""
     bench.kafka.create_topic("orders")
     bench.fill("orders", [{"n": 1}], at=JANUARY_1)
     task = bench.task(offsets="data_interval")
@@ -319,7 +319,7 @@ def test_a_second_run_of_an_interval_names_the_batches_that_cover_it(
         ),
     ],
 )
-def test_an_unusable_interval_is_terminal_and_says_what_to_schedule_with(
+def test_the_error_of_an_unusable_interval_is_terminal_and_names_a_timetable(
     bench: Bench, interval: tuple[datetime, datetime] | None, message: str
 ) -> None:
     """No interval, an empty one, and one that has not ended yet are refused before anything is read."""
@@ -331,13 +331,13 @@ def test_an_unusable_interval_is_terminal_and_says_what_to_schedule_with(
     assert list(bench.store.list("")) == []
 
 
-def test_an_interval_that_ends_in_a_moment_is_worth_a_retry(bench: Bench) -> None:
-    """Airflow's retry, not a person, cures a clock that is a little slow."""
+def test_an_interval_that_ends_soon_is_retried(bench: Bench) -> None:
+    """So that a slow clock needs no person."""
     from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
     bench.kafka.create_topic("orders")
     soon = datetime.now(UTC) + timedelta(seconds=30)
-    with pytest.raises(AirflowException, match="a retry will find it ended") as failed:
+    with pytest.raises(AirflowException, match="a retry will succeed after its end") as failed:
         bench.run(bench.task(offsets="data_interval"), interval=(soon - timedelta(hours=1), soon))
     assert not isinstance(failed.value, AirflowFailException)
 
@@ -345,7 +345,7 @@ def test_an_interval_that_ends_in_a_moment_is_worth_a_retry(bench: Bench) -> Non
 def test_after_windows_an_incremental_run_begins_untouched_partitions_at_their_earliest_record(
     bench: Bench, day: tuple[datetime, datetime]
 ) -> None:
-    """A pipeline whose first run was a window has stored offsets; starting_offsets come too late."""
+    """A pipeline whose first run was a window has stored offsets, so starting_offsets have no effect."""
     bench.kafka.create_topic("orders", 2)
     bench.fill("orders", [{"n": 1}], at=JANUARY_1)
     bench.fill("orders", [{"n": 2}], partition=1, at=JANUARY_1 + 5 * DAY)
@@ -355,28 +355,28 @@ def test_after_windows_an_incremental_run_begins_untouched_partitions_at_their_e
 
 
 def test_an_error_prints_a_command_with_the_connections_of_the_task(bench: Bench) -> None:
-    """Whoever copies it reaches the same bucket and cluster."""
+    """The command uses the same bucket and cluster."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     bench.kafka.create_topic("orders")
     bench.fill("orders", [{"n": 1}])
     bench.run(bench.task())
     bench.kafka.create_topic("orders")
-    with pytest.raises(AirflowFailException) as told:
+    with pytest.raises(AirflowFailException) as failed:
         bench.run(bench.task(), run_id="manual__2")
     assert (
         "`kafka-s3 reset --kafka-conn-id kafka_default --aws-conn-id aws_default --bucket lake --topics-dir topics "
         "--pipeline orders-to-lake --topic orders`"
-    ) in str(told.value)
+    ) in str(failed.value)
 
 
-def test_hundreds_of_topics_are_looked_at_side_by_side() -> None:
-    """Before and after the job: nobody gets on before sixteen topics are asked about at the same time."""
+def test_hundreds_of_topics_are_processed_concurrently() -> None:
+    """Before and after the job: no run continues before sixteen are advancing at the same time."""
     together = threading.Barrier(16, timeout=60)
     topics = [f"topic-{n}" for n in range(480)]
 
     class Topic:
-        """A run that plans once, waits for fifteen others whenever it looks, and is done after the job."""
+        """A run that plans once, waits for fifteen others whenever it advances, and is done after the job."""
 
         def __init__(self, name: str) -> None:
             self.name, self.planned, self.log = name, False, self

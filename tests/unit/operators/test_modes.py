@@ -1,4 +1,4 @@
-"""What a run is told to do, by conf, params and the operator, and what comes of it in the bucket."""
+"""Window and action of a run, by conf, params and the operator, and the result in the bucket."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def orders(bench: Bench) -> Bench:
 
 
 def offsets(returned: dict[str, Any], topic: str = "orders") -> list[dict[str, Any]]:
-    """The offsets of each batch that a run reports."""
+    """The offsets of each batch in the XCom of a run."""
     return [batch["offsets"] for batch in returned["topics"][topic]["batches"]]
 
 
@@ -41,29 +41,29 @@ def offsets(returned: dict[str, Any], topic: str = "orders") -> list[dict[str, A
 
 @pytest.mark.parametrize("kind", ["incremental", "data_interval"])
 @pytest.mark.parametrize(
-    "said",
+    "given",
     [{"window": JANUARY}, {"offsets": {"orders": {"0": [0, 2]}}}, {"offsets": {"orders": {"0": [0, 2]}, "x": {}}}],
 )
-def test_a_run_with_a_window_of_its_own_lands_exactly_that(orders: Bench, kind: str, said: dict[str, Any]) -> None:
+def test_a_run_with_a_window_of_its_own_lands_exactly_that(orders: Bench, kind: str, given: dict[str, Any]) -> None:
     """By times or by offsets, for either kind of task; a cap on incremental runs does not cut it."""
     capped = {"limits": {"records_per_run": 1}} if kind == "incremental" else {}
-    returned = orders.run(orders.task(offsets=kind, **capped), conf={"kafka_s3": said})
+    returned = orders.run(orders.task(offsets=kind, **capped), conf={"kafka_s3": given})
     assert offsets(returned) == [{"0": [[0, 2]]}]
     assert orders.objects() == {FIRST: [{"n": 0}, {"n": 1}]}
-    if "window" in said:
+    if "window" in given:
         assert returned["window"] == {"source": "conf", "start": JANUARY[0], "end": JANUARY[1]}
     else:
-        assert returned["window"] == {"source": "conf", **said}
+        assert returned["window"] == {"source": "conf", **given}
 
 
-def test_after_such_a_run_the_next_one_goes_on_from_there(orders: Bench) -> None:
-    """An incremental run takes up what lies above, and nothing twice."""
+def test_after_such_a_run_the_next_one_continues_from_there(orders: Bench) -> None:
+    """An incremental run lands the records above, and none twice."""
     orders.run(orders.task(), run_id="r1", conf={"kafka_s3": {"window": JANUARY}})
     assert offsets(orders.run(orders.task(), run_id="r2")) == [{"0": [[2, 6]]}]
 
 
-def test_a_topic_that_is_left_out_is_not_looked_at(orders: Bench) -> None:
-    """Not even whether it is there: it has no result, and nothing of it is in the bucket."""
+def test_a_topic_that_is_left_out_is_not_read(orders: Bench) -> None:
+    """It need not exist; it has no result, and nothing of it is in the bucket."""
     task = orders.task(topics=["orders", "never-made"])
     returned = orders.run(task, conf={"kafka_s3": {"offsets": {"orders": {"0": [0, 1]}, "never-made": {}}}})
     assert list(returned["topics"]) == ["orders"]
@@ -71,7 +71,7 @@ def test_a_topic_that_is_left_out_is_not_looked_at(orders: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("given", "message"),
     [
         ({"offsets": {"clicks": {"0": [0, 1]}}}, "name no offsets of topic 'orders'"),
         ({"offsets": {"orders": {"0": [0, 7]}}}, "topic 'orders'.*"),
@@ -80,19 +80,19 @@ def test_a_topic_that_is_left_out_is_not_looked_at(orders: Bench) -> None:
     ],
 )
 def test_a_window_that_cannot_be_is_terminal_and_lands_nothing(
-    orders: Bench, said: dict[str, Any], message: str
+    orders: Bench, given: dict[str, Any], message: str
 ) -> None:
-    """A topic nothing is said about, offsets that the log does not have, and slips."""
+    """A topic that is not named, offsets that the topic does not have, and misspelt names."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     with pytest.raises(AirflowFailException, match=message):
-        orders.run(orders.task(), conf={"kafka_s3": said})
+        orders.run(orders.task(), conf={"kafka_s3": given})
     assert orders.objects() == {}
     assert orders.spark.commands == []
 
 
 def test_an_open_window_is_read_to_the_current_end_and_later_to_its_own(orders: Bench) -> None:
-    """Only if the task allows it; a later run of the same window lands what came meanwhile."""
+    """Only if the task allows it; a later run of the same window lands the records that were appended since."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     interval = (datetime(2013, 1, 1, tzinfo=UTC), datetime.now(UTC) + timedelta(days=1))
@@ -126,8 +126,8 @@ def test_verify_reads_every_object_and_writes_nothing(orders: Bench) -> None:
     assert len(orders.spark.commands) == 1
 
 
-def test_a_run_of_windows_without_one_looks_back_at_all_that_is_landed(orders: Bench) -> None:
-    """As somebody triggers it without a logical date; it finds what is gone, and writes it again."""
+def test_a_run_without_a_window_verifies_all_landed_batches(orders: Bench) -> None:
+    """As one that is triggered without a logical date; it finds missing objects, and writes them again."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     orders.run(orders.task(), run_id="r1")
@@ -143,18 +143,18 @@ def test_a_run_of_windows_without_one_looks_back_at_all_that_is_landed(orders: B
         orders.run(task, run_id="r5")
 
 
-def test_verify_says_what_of_a_window_is_not_landed_and_lands_nothing(orders: Bench) -> None:
+def test_verify_reports_offsets_of_a_window_that_are_not_landed_and_lands_nothing(orders: Bench) -> None:
     """That is no error: a run that lands will land it."""
     orders.run(orders.task(), run_id="r1", conf={"kafka_s3": {"window": JANUARY}})
     before = snapshot(orders.store)
-    asked = {"kafka_s3": {"action": "verify", "offsets": {"orders": {"0": [0, 5]}}}}
-    returned = orders.run(orders.task(), run_id="r2", conf=asked)
+    conf = {"kafka_s3": {"action": "verify", "offsets": {"orders": {"0": [0, 5]}}}}
+    returned = orders.run(orders.task(), run_id="r2", conf=conf)
     assert returned["topics"]["orders"]["verification"]["uncovered"] == {"0": [[2, 5]]}
     check_unchanged(before, snapshot(orders.store))
 
 
 def test_an_object_that_was_deleted_is_named_and_restored_with_the_same_content(orders: Bench) -> None:
-    """The way of a person: the run is cleared, fails and names it, and is cleared once more with the action restore."""
+    """The run is cleared, fails with its key, and is cleared once more with the action restore."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     orders.run(orders.task())
@@ -173,8 +173,8 @@ def test_an_object_that_was_deleted_is_named_and_restored_with_the_same_content(
     assert len(orders.spark.commands) == 1
 
 
-def test_the_operator_s_action_counts_if_nothing_else_is_said(orders: Bench) -> None:
-    """A DAG may verify every night; a run of it may be told to restore."""
+def test_the_operator_s_action_is_the_default(orders: Bench) -> None:
+    """A DAG may verify every night, and one of its runs restore."""
     orders.run(orders.task(), run_id="r1")
     orders.store.delete(FIRST)
     nightly = orders.task(action="verify", on_missing="ignore")
@@ -185,7 +185,7 @@ def test_the_operator_s_action_counts_if_nothing_else_is_said(orders: Bench) -> 
 
 
 def test_the_try_that_planned_a_batch_is_on_record(orders: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """A later try says whose plan it goes on with: which try, where, and when."""
+    """A later try logs which try planned the batch that it continues, where, and when."""
     from airflow.providers.common.compat.sdk import AirflowException
 
     orders.spark.crash = "Killed"
@@ -234,7 +234,7 @@ def test_a_batch_of_a_task_that_does_not_run_any_more_is_not_waited_for(
 
 
 @pytest.mark.parametrize(("state", "waits"), STATES)
-def test_on_airflow_2_the_database_says_whether_the_task_runs(
+def test_on_airflow_2_the_state_of_the_task_is_read_from_the_database(
     orders: Bench, caplog: pytest.LogCaptureFixture, state: str | None, *, waits: bool
 ) -> None:
     """By the task instance of the context, as a model of the database."""
@@ -265,10 +265,10 @@ def airflow_is_down(**_: object) -> Any:
         {"get_task_instance": airflow_is_down},
     ],
 )
-def test_a_batch_of_a_task_that_airflow_does_not_know_is_waited_for(
+def test_a_batch_of_a_task_without_a_known_state_is_waited_for(
     orders: Bench, caplog: pytest.LogCaptureFixture, ti: dict[str, Any]
 ) -> None:
-    """No answer is no reason to fail, nor to do the work twice at once."""
+    """Without an answer the run neither fails nor executes the batch at the same time as another."""
     plan_and_fail(orders)
     with caplog.at_level("INFO"):
         assert orders.run(orders.task(), run_id="other", ti=ti)["records"] == 6
@@ -289,7 +289,7 @@ def plan_and_fail(orders: Bench, *, map_index: int = -1) -> None:
 
 
 def test_nothing_to_do_is_a_success_or_skips_by_choice(orders: Bench) -> None:
-    """A skipped task skips what depends on it; what is landed or covered is never nothing."""
+    """A skipped task skips its downstream tasks; a run with landed or covered batches is never skipped."""
     from airflow.providers.common.compat.sdk import AirflowSkipException
 
     skipping = orders.task(on_empty="skip")
@@ -302,16 +302,16 @@ def test_nothing_to_do_is_a_success_or_skips_by_choice(orders: Bench) -> None:
 
 @pytest.mark.parametrize("outlets", [[], ["lake"]])
 def test_a_task_whose_topics_are_all_left_out_has_nothing_to_do(orders: Bench, outlets: list[str]) -> None:
-    """As the other tasks of a DAG have it when a run is about one topic; it writes nothing."""
+    """As for the other tasks of a DAG when a run names one topic; it writes nothing."""
     from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 
     conf = {"kafka_s3": {"offsets": {"clicks": {"0": [0, 1]}, "orders": {}}}}
-    said = {"outlets": [Asset(name) for name in outlets]}
+    given = {"outlets": [Asset(name) for name in outlets]}
     orders.outlet_events = defaultdict(SimpleNamespace)
-    returned = orders.run(orders.task(**said), conf=conf)
+    returned = orders.run(orders.task(**given), conf=conf)
     assert (returned["status"], returned["topics"], returned["wrote"]) == ("empty", {}, False)
-    with pytest.raises(AirflowSkipException, match=r"nothing to do for orders: land given offsets \(conf\)"):
-        orders.run(orders.task(on_empty="skip", **said), conf=conf)
+    with pytest.raises(AirflowSkipException, match=r"nothing to do for orders: land explicit offsets \(conf\)"):
+        orders.run(orders.task(on_empty="skip", **given), conf=conf)
     assert list(orders.store.list("")) == []
 
 
@@ -324,7 +324,7 @@ def test_a_task_whose_topics_are_all_left_out_has_nothing_to_do(orders: Bench, o
     ],
 )
 def test_wrong_parameters_fail_when_the_dag_is_parsed(bench: Bench, parameters: dict[str, Any], message: str) -> None:
-    """The error says what to write."""
+    """The error has the right form."""
     from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
     with pytest.raises(ConfigurationError, match=message):

@@ -1,4 +1,4 @@
-"""Parameters: what is understood, and what the errors say."""
+"""Forms of parameters, and errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ retry = partial(make_value, "request_retry", (RetryPolicy,))
     ],
 )
 def test_topics_may_be_text_or_a_list(given: object, topics: tuple[str, ...]) -> None:
-    """Rendered templates are text, so text may hold several topics."""
+    """Rendered templates are text, so text may have several topics."""
     assert parameters.parse_topics(given) == topics
 
 
@@ -55,14 +55,14 @@ def test_topics_may_be_text_or_a_list(given: object, topics: tuple[str, ...]) ->
         ("or/ders", "not a legal Kafka topic name"),
     ],
 )
-def test_topics_that_cannot_be_are_refused(given: object, message: str) -> None:
-    """Each error says what to write."""
+def test_invalid_topics_are_refused(given: object, message: str) -> None:
+    """Each error has the right form."""
     with pytest.raises(ConfigurationError, match=message):
         parameters.parse_topics(given)
 
 
 def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
-    """All three forms make the same settings."""
+    """All three forms give the same settings."""
     assert parse_format("json") == JsonLines()
     gzip = RawBytes(compression="gzip")
     assert parse_format({"kind": "bytes", "compression": "gzip"}) == gzip
@@ -159,8 +159,8 @@ def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
         ),
     ],
 )
-def test_wrong_settings_are_told_with_their_parameter(parse: Any, given: object, message: str) -> None:
-    """Unknown names, unknown fields and impossible values all come as ConfigurationError."""
+def test_the_error_of_an_invalid_setting_names_its_parameter(parse: Any, given: object, message: str) -> None:
+    """Unknown names, unknown fields and invalid values are a ConfigurationError."""
     with pytest.raises(ConfigurationError, match=message):
         parse(given)
 
@@ -179,28 +179,28 @@ def test_wrong_settings_are_told_with_their_parameter(parse: Any, given: object,
         (lambda: Layout(format="json"), "^format='json' must be a JsonLines or a RawBytes$"),  # type: ignore[arg-type]
     ],
 )
-def test_no_value_can_be_made_wrong(make: Callable[[], object], message: str) -> None:
-    """By its constructor as little as from a mapping."""
+def test_no_invalid_value_can_be_created(make: Callable[[], object], message: str) -> None:
+    """Neither by its constructor nor from a mapping."""
     with pytest.raises(ConfigurationError, match=message):
         make()
 
 
 def test_how_to_upload_may_be_a_mapping() -> None:
-    """What is not said keeps its default."""
-    said = Upload(threads=8, spill_dir="/mnt/fast")
-    assert upload({"threads": 8, "spill_dir": "/mnt/fast"}) == said
-    assert upload(said) is said
+    """A field that is not given has its default."""
+    settings = Upload(threads=8, spill_dir="/mnt/fast")
+    assert upload({"threads": 8, "spill_dir": "/mnt/fast"}) == settings
+    assert upload(settings) is settings
     assert upload(None) == Upload()
 
 
 def test_a_retry_policy_may_be_a_mapping() -> None:
-    """What is not said keeps its default."""
+    """A field that is not given has its default."""
     assert retry({"max_retries": 9}) == RetryPolicy(max_retries=9)
     assert retry(None) == RetryPolicy()
 
 
 def test_a_duration_may_be_text_in_a_mapping() -> None:
-    """YAML has no timedelta. A constructor takes no text, as its type says."""
+    """YAML has no timedelta. A constructor takes a timedelta only."""
     assert make_value("window", (Window,), {"partition_length": "PT6H"}) == Window(partition_length=timedelta(hours=6))
     with pytest.raises(ConfigurationError, match=r"^partition_length='PT6H' must be a timedelta"):
         Window(partition_length="PT6H")  # type: ignore[arg-type]
@@ -224,7 +224,7 @@ def test_starting_offsets_have_four_forms(given: Any, topic: str, starting: obje
     assert parameters.starting_of(parsed, topic, topics) == starting
 
 
-def test_without_starting_offsets_the_window_of_the_first_run_says_where_a_topic_begins() -> None:
+def test_without_starting_offsets_a_topic_begins_with_the_window_of_the_first_run() -> None:
     """As with ``offsets="data_interval"``."""
     assert parameters.starting_of(parameters.parse_starting_offsets(None), "orders", ["orders"]) is None
 
@@ -232,22 +232,22 @@ def test_without_starting_offsets_the_window_of_the_first_run_says_where_a_topic
 @pytest.mark.parametrize(
     "given", ["newest", {}, 5, {"orders": {}}, {"orders": {0: 1}, 1: 2}, {0: -1}, {0: True}, {"x": 1}, {0: "5"}]
 )
-def test_starting_offsets_that_cannot_be_are_refused(given: object) -> None:
+def test_invalid_starting_offsets_are_refused(given: object) -> None:
     """Anything else is an error that names the parameter."""
     with pytest.raises(ConfigurationError, match="starting_offsets"):
         parameters.parse_starting_offsets(given)
 
 
-def test_offsets_of_one_topic_do_not_do_for_two() -> None:
-    """It has to be said which topic they belong to, and every topic has to be there."""
-    with pytest.raises(ConfigurationError, match="do not tell which of the topics orders, clicks"):
+def test_offsets_without_a_topic_are_refused_for_two_topics() -> None:
+    """They have to name every topic."""
+    with pytest.raises(ConfigurationError, match="do not name which of the topics orders, clicks"):
         parameters.starting_of({0: 1}, "orders", ["orders", "clicks"])
     with pytest.raises(ConfigurationError, match="name no offsets of topic 'clicks'"):
         parameters.starting_of({"orders": {0: 1}}, "clicks", ["orders", "clicks"])
 
 
 def test_a_key_that_may_become_too_long_is_found_before_anything_is_planned() -> None:
-    """The longest key that layout and topic can make is checked, not the first one that is made."""
+    """The longest key that layout and topic can have is checked."""
     layout = Layout(topics_dir="d" * 800, format=JsonLines())
     parameters.usable_layout(layout, ["orders"])
     with pytest.raises(ConfigurationError, match="1024"):

@@ -1,4 +1,4 @@
-"""What Airflow's provider manager is told about this package."""
+"""The description of this package for Airflow's provider manager."""
 
 from __future__ import annotations
 

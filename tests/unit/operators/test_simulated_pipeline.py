@@ -1,54 +1,30 @@
-"""DAGs are tested without Kafka, S3 and Spark: what a DAG author does with ``SimulatedPipeline``."""
+"""Tests of DAGs with ``SimulatedPipeline``, without Kafka, S3 and Spark. No connection of these tasks exists."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
 from airflow_provider_kafka_s3.testing.pipeline import SimulatedPipeline
+from tests.unit.operators.conftest import make_context, make_operator
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def context(run_id: str = "manual__1", **more: Any) -> Any:
-    """What Airflow gives to a task."""
-    ti = {"dag_id": "dag", "task_id": "land", "run_id": run_id, "map_index": -1, "try_number": 1}
-    instance = SimpleNamespace(**ti, xcom_push=lambda **_: None)
-    return {"ti": instance, "dag_run": SimpleNamespace(conf=None), "params": {}, "outlet_events": {}, **more}
-
-
-def operator(**parameters: Any) -> Any:
-    """An operator as a DAG has it; no connection of these names exists."""
-    from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
-
-    given = {
-        "task_id": "land",
-        "topics": "orders",
-        "bucket": "lake",
-        "pipeline": "orders-to-lake",
-        "format": "json",
-        "offsets": "incremental",
-        "starting_offsets": "earliest",
-    }
-    return KafkaToS3Operator(**(given | parameters))
 
 
 def test_an_operator_lands_what_was_appended_and_its_rerun_writes_nothing() -> None:
     """Names, bytes and XCom are those of the product; the records can be compared with what a DAG expects."""
     with SimulatedPipeline() as simulated:
         simulated.append("orders", {"id": 1}, {"id": 2}, at=DAY)
-        task = operator(partitioner="daily")
-        assert task.execute(context())["landed"]["records"] == 2
+        task = make_operator(partitioner="daily")
+        assert task.execute(make_context())["landed"]["records"] == 2
         assert list(simulated.objects()) == ["topics/orders/year=2026/month=01/day=01/orders+0+0000000000.json"]
         before = simulated.objects()
-        task.execute(context())
+        task.execute(make_context())
         assert simulated.objects() == before
         simulated.append("orders", b'{"id": 3}', at=DAY)
-        assert task.execute(context("manual__2"))["landed"]["records"] == 1
+        assert task.execute(make_context(run_id="manual__2"))["landed"]["records"] == 1
     assert before.items() < simulated.objects().items()
     assert simulated.records("orders") == [{"id": 1}, {"id": 2}, {"id": 3}]
     assert simulated.check()["orders"].records == 3
@@ -62,7 +38,7 @@ def test_an_error_of_a_record_fails_the_task_as_it_would_with_spark() -> None:
         simulated.append("orders", {"id": 1}, b"{")
         simulated.append("flights", {"id": 1})
         with pytest.raises(AirflowFailException, match="partition 0, offset 1"):
-            operator(topics=["orders", "flights"]).execute(context())
+            make_operator(topics=["orders", "flights"]).execute(make_context())
     assert simulated.records("flights") == [{"id": 1}]
     assert simulated.records("orders") == []
 
@@ -74,16 +50,16 @@ def test_a_sensor_sees_the_lag_of_the_simulated_pipeline() -> None:
     sensor = KafkaLagSensor(task_id="wait", topics="orders", bucket="lake", pipeline="orders-to-lake", min_records=2)
     with SimulatedPipeline() as simulated:
         simulated.append("orders", {"id": 1})
-        assert not sensor.poke(context())
+        assert not sensor.poke(make_context())
         simulated.append("orders", {"id": 2})
-        assert sensor.poke(context()).xcom_value == {"orders": 2}
+        assert sensor.poke(make_context()).xcom_value == {"orders": 2}
 
 
 def test_a_check_finds_an_object_that_somebody_replaced() -> None:
     """It reads the objects back, and compares them with what was appended."""
     with SimulatedPipeline() as simulated:
         simulated.append("orders", {"id": 1})
-        operator().execute(context())
+        make_operator().execute(make_context())
     (key,) = simulated.objects()
     stored = simulated.bucket.get(key)
     assert stored is not None
@@ -97,4 +73,4 @@ def test_after_the_block_operators_use_real_connections_again() -> None:
     with SimulatedPipeline():
         pass
     with pytest.raises(Exception, match="there is no connection"):
-        operator().execute(context())
+        make_operator().execute(make_context())

@@ -31,7 +31,7 @@ def orders(bench: Bench) -> Bench:
 
 
 def refusal(orders: Bench, **parameters: Any) -> str:
-    """How a task is refused for good, with nothing written."""
+    """The error of a task that is refused for good, with nothing written."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     with pytest.raises(AirflowFailException) as refused:
@@ -48,9 +48,9 @@ def test_an_unequal_pair_is_refused_with_the_line_that_mends_it(
     """Whether the driver is started by spark-submit or is a client of Spark Connect."""
     monkeypatch.setattr(checks, "installed_versions", lambda: UNEQUAL)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": host}))
-    told = refusal(orders)
-    assert told.startswith("pyspark 4.2.0 and pyspark-client 4.0.1 are incompatible")
-    assert told.endswith(MENDED)
+    message = refusal(orders)
+    assert message.startswith("pyspark 4.2.0 and pyspark-client 4.0.1 are incompatible")
+    assert message.endswith(MENDED)
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,16 @@ def test_an_unequal_pair_is_refused_with_the_line_that_mends_it(
     ],
 )
 def test_a_connector_of_another_version_is_refused_with_the_right_one(orders: Bench, connector: dict[str, Any]) -> None:
-    """However the job gets it."""
-    told = refusal(orders, **connector)
-    assert "3.5.1" in told.partition(" is ")[0]
-    assert coordinates(installed_versions()["pyspark"]) in told
+    """By any parameter."""
+    message = refusal(orders, **connector)
+    assert "3.5.1" in message.partition(" is ")[0]
+    assert coordinates(installed_versions()["pyspark"]) in message
 
 
-def test_a_spark_of_the_users_own_is_not_judged(orders: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its version is not known here: a command that is named, or one that SPARK_HOME or PATH leads to."""
+def test_a_spark_of_the_users_own_is_not_checked(
+    orders: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its version is unknown: a command that is named, or one from SPARK_HOME or PATH."""
     monkeypatch.setattr(checks, "installed_versions", lambda: UNEQUAL)
     own = tmp_path / "spark" / "bin" / "spark-submit"
     own.parent.mkdir(parents=True)
@@ -85,24 +87,24 @@ def test_a_spark_of_the_users_own_is_not_judged(orders: Bench, monkeypatch: pyte
     assert len(orders.spark.commands) == 3
 
 
-def test_the_spark_of_this_environment_is_judged_by_whatever_way_it_is_reached(
+def test_the_spark_of_this_environment_is_checked_however_it_is_named(
     orders: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its own folder, by the command that pip has put beside Python, or by SPARK_HOME."""
+    """By default, by the command that pip has installed beside Python, or by SPARK_HOME."""
     from airflow_provider_kafka_s3.submit.spark_command import find_spark_submit
 
     inside = find_spark_submit(local=True)
     assert inside is not None
     beside = shutil.which("spark-submit", path=str(Path(sys.executable).parent))
     assert beside is not None
-    for said in ({}, {"spark_binary": inside}, {"spark_binary": beside}):
-        assert OTHER in refusal(orders, packages=OTHER, **said)
+    for parameters in ({}, {"spark_binary": inside}, {"spark_binary": beside}):
+        assert OTHER in refusal(orders, packages=OTHER, **parameters)
     home = str(Path(inside).parents[1])
     assert OTHER in refusal(orders, packages=OTHER, spark_binary="spark3-submit", env_vars={"SPARK_HOME": home})
 
 
 def test_a_run_that_only_verifies_needs_no_spark(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads the bucket, which works with any."""
+    """It only reads the bucket."""
     orders.run(orders.task())
     monkeypatch.setattr(checks, "installed_versions", lambda: UNEQUAL)
     assert orders.run(orders.task(action="verify"))["status"] == "ok"

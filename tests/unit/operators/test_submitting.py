@@ -1,4 +1,4 @@
-"""How a Spark job is submitted, and what never leaves the worker."""
+"""Submission of a Spark job, and secrets that never leave the worker."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def orders(bench: Bench) -> Bench:
 
 def settings_of(command: list[str]) -> dict[str, str]:
     """The --conf settings of a command line."""
-    said = [command[i + 1] for i, word in enumerate(command) if word == "--conf"]
-    return dict(setting.split("=", 1) for setting in said)
+    settings = [command[i + 1] for i, word in enumerate(command) if word == "--conf"]
+    return dict(setting.split("=", 1) for setting in settings)
 
 
-def test_a_local_master_runs_in_this_environment_and_tries_tasks_again(orders: Bench) -> None:
+def test_a_local_master_runs_in_this_environment_and_retries_tasks(orders: Bench) -> None:
     """Our spark-submit, our Python, local[2,4], our script, and nothing but the job file's path as argument."""
     orders.run(orders.task())
     (command,) = orders.spark.commands
@@ -141,8 +141,8 @@ def test_lineage_settings_of_the_base_class_reach_every_job(orders: Bench, monke
     assert named == ["dag.land", "dag.land"]
 
 
-def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
-    """Connections, options and policies reach the driver by the job file; the layout is in the plan."""
+def test_the_job_file_has_connections_options_and_policies(orders: Bench) -> None:
+    """The layout is in the plan."""
     orders.run(
         orders.task(
             kafka_options={"kafka.fetch.max.bytes": "1"},
@@ -168,8 +168,8 @@ def test_the_job_is_told_everything_it_needs(orders: Bench) -> None:
     assert spec.credentials.secret_access_key == SECRETS["aws"]
 
 
-def test_credentials_are_asked_for_again_after_a_job(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a role may have ended meanwhile; if there are no new ones now, the old ones have to do."""
+def test_credentials_are_read_again_after_a_job(orders: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a role may have expired meanwhile; without new ones, the old ones are used."""
     from airflow_provider_kafka_s3.airflow import connections
     from airflow_provider_kafka_s3.exceptions import TransientError
 
@@ -236,10 +236,10 @@ def test_no_secret_is_in_the_command_the_environment_a_template_a_log_or_the_res
     assert [place for place, text in seen.items() if CANARY in text] == []
 
 
-def test_what_spark_cannot_be_told_is_found_before_anything_is_planned(
+def test_a_setting_without_a_translation_for_spark_is_refused_before_anything_is_planned(
     orders: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A setting without a translation is an error that names it; nothing is written."""
+    """The error names it; nothing is written."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     extra = {"bootstrap.servers": "broker:9092", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": "m.f"}
@@ -262,7 +262,7 @@ def test_a_missing_connection_is_terminal_before_anything_is_read(orders: Bench,
 def test_without_java_nothing_is_submitted_and_nothing_new_needs_none(
     orders: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Java is asked for only when there is something to read."""
+    """Java is required only when there are records to read."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     java_home = os.environ["JAVA_HOME"]
@@ -277,7 +277,7 @@ def test_without_java_nothing_is_submitted_and_nothing_new_needs_none(
 def test_a_killed_task_kills_the_driver_and_submits_nothing_more(
     orders: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was decided meanwhile stays; the next try goes on from there."""
+    """Batches that were decided meanwhile stay; the next try continues from there."""
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.common.compat.sdk import AirflowException
 
@@ -300,7 +300,7 @@ def test_a_killed_task_kills_the_driver_and_submits_nothing_more(
 
 
 def test_a_job_that_is_killed_before_it_begins_submits_nothing(bench: Bench, tmp_path: Path) -> None:
-    """A signal may come at any moment, and there is a moment before there is a process."""
+    """A signal may arrive before there is a process."""
     ref = PlanRef(topics_dir="topics", pipeline="orders-to-lake", topic="orders", batch=1)
     spec = JobSpec(run="r", plans=(ref,), kafka={}, bucket="lake", result_path=str(tmp_path / "result.json"))
     job = SparkSubmitJob(
@@ -345,16 +345,16 @@ def test_what_unwinds_a_task_takes_its_driver_along(
 
 
 def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) -> None:
-    """There is no driver, so there is nobody to ask for."""
+    """There is no driver to end."""
     orders.task(spark_conn_id="nowhere").on_kill()
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"application": "x.py"}, "application is decided by KafkaToS3Operator; remove it"),
-        ({"application_args": ["x"]}, "application_args is decided"),
-        ({"conn_id": "x"}, "conn_id is decided by KafkaToS3Operator; use spark_conn_id"),
+        ({"application": "x.py"}, "application is set by KafkaToS3Operator itself; remove it"),
+        ({"application_args": ["x"]}, "application_args is set by"),
+        ({"conn_id": "x"}, "conn_id is set by KafkaToS3Operator itself; use spark_conn_id"),
         (
             {"offsets": "incrmental"},
             "offsets='incrmental' is not known; did you mean 'incremental'. Use 'incremental' or",
@@ -375,8 +375,8 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
             "records_per_batch='7' must be a positive whole number of records or None$",
         ),
         ({"offsets": "data_interval", "limits": {"records_per_run": 1}}, "use records_per_batch"),
-        ({"env_vars": {"A": "{{ ds }}"}}, r"env_vars: A holds a template.*spark\.executorEnv\.A"),
-        ({"env_vars": {"A": "x", "B": "{% if x %}"}}, "env_vars: B holds a template"),
+        ({"env_vars": {"A": "{{ ds }}"}}, r"env_vars: A contains a template.*spark\.executorEnv\.A"),
+        ({"env_vars": {"A": "x", "B": "{% if x %}"}}, "env_vars: B contains a template"),
         ({"adopt_wait": -1.0}, "^adopt_wait=-1.0 must be a number of seconds, 0 or more$"),
         ({"pipeline": "a/b"}, "pipeline='a/b' is not a legal name"),
         ({"bucket": "s3://lake"}, "bucket='s3://lake' is not the name of a bucket; write bucket='lake'$"),
@@ -385,7 +385,7 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"topic": "orders"}, "^KafkaToS3Operator has no parameter 'topic'; did you mean 'topics'.$"),
         ({"retires": 3}, "^KafkaToS3Operator has no parameter 'retires'; did you mean 'retries'.$"),
         ({"executor_memroy": "1g"}, "did you mean 'executor_memory'.$"),
-        ({"bucket": "my lake"}, "bucket='my lake' is not the name of a bucket: it has letters, digits"),
+        ({"bucket": "my lake"}, "bucket='my lake' is not the name of a bucket: use letters, digits"),
         (
             {"rotation": {"flush_size": "1000"}},
             "^rotation: flush_size='1000' must be a positive whole number of records or",
@@ -442,18 +442,18 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"upload": {"threads": 0}}, "^upload: threads=0 must be a positive whole number"),
         ({"upload": {"part_size": 1}}, "part_size=1 must be .* S3 takes no parts below 5 MiB"),
         ({"naming": {"file_delim": "0"}}, "file_delim='0' contains a digit"),
-        ({"topics": ["a", "b"], "starting_offsets": {0: 1}}, "do not tell which of the topics"),
+        ({"topics": ["a", "b"], "starting_offsets": {0: 1}}, "do not name which of the topics"),
         ({"partitioner": {"kind": "time", "path_format": "QQ", "duration_ms": 1}}, "path_format|pattern"),
     ],
 )
 def test_a_wrong_parameter_fails_when_the_dag_is_parsed(bench: Bench, parameters: dict[str, Any], message: str) -> None:
-    """Whatever needs no connection is checked in the constructor, and the error says what to write."""
+    """All that needs no connection is checked in the constructor, and the error has the right form."""
     with pytest.raises(ConfigurationError, match=message):
         bench.task(**parameters)
 
 
 def test_templates_are_checked_when_they_are_rendered(bench: Bench) -> None:
-    """A parameter that holds a template is not judged by its template."""
+    """A parameter with a template is not checked before."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     task = bench.task(topics="{{ params.t }}", bucket="{{ params.b }}", pipeline="{{ params.p }}", topics_dir="{{ x }}")
@@ -575,7 +575,7 @@ def test_a_job_changes_nothing_of_the_operator(orders: Bench) -> None:
 
 
 def test_every_job_has_a_hook_of_its_own(orders: Bench) -> None:
-    """What one keeps of its output or its Spark application is nothing to the next."""
+    """The output and the Spark application of one are not those of the next."""
     hooks: list[object] = []
     execute = orders.spark.submit
 
@@ -601,17 +601,17 @@ def test_a_parameter_for_drivers_in_the_cluster_is_refused(orders: Bench, parame
 
 
 def test_defaults_of_the_dag_reach_ours_and_spark_s_parameters(bench: Bench) -> None:
-    """default_args may hold parameters of both, and cannot make the task resume somebody else's Spark job."""
+    """default_args may have parameters of both, and cannot make the task resume another task's Spark job."""
     from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_3_PLUS
 
-    # Airflow before 3.3 does not know it, and warns about it.
+    # Airflow before 3.3 does not have it, and warns about it.
     durable = {"durable": True} if AIRFLOW_V_3_3_PLUS else {}
     task = bench.task(default_args={"rotation": {"flush_size": 7}, "packages": "g:a:1", **durable})
     assert (task.rotation.flush_size, task.packages, task.durable) == (7, "g:a:1", False)
 
 
 def test_importing_the_operator_is_light() -> None:
-    """Airflow parses DAG files again and again: neither a client library nor one for data is loaded by it."""
+    """Airflow parses DAG files again and again, so neither a client library nor one for data is loaded."""
     heavy = ("boto3", "botocore", "confluent_kafka", "numpy", "pandas", "pyarrow", "pyspark")
     code = (
         "import sys; import airflow_provider_kafka_s3.operators.kafka_to_s3; "

@@ -29,20 +29,26 @@ if TYPE_CHECKING:
 
 
 def sensor(**parameters: Any) -> KafkaLagSensor:
-    """A sensor that asks once and then gives up."""
-    said = {"topics": "orders, clicks", "bucket": "lake", "pipeline": "orders-to-lake", "min_records": 3, "timeout": 0}
-    return KafkaLagSensor(task_id="wait", **{**said, "poke_interval": 0, **parameters})
+    """A sensor that polls once and then times out."""
+    defaults = {
+        "topics": "orders, clicks",
+        "bucket": "lake",
+        "pipeline": "orders-to-lake",
+        "min_records": 3,
+        "timeout": 0,
+    }
+    return KafkaLagSensor(task_id="wait", **{**defaults, "poke_interval": 0, **parameters})
 
 
 def stored_again(trigger: BaseTrigger) -> KafkaLagTrigger:
-    """A trigger after its way through Airflow's database."""
+    """A trigger after serialization to Airflow's database and back."""
     path, arguments = trigger.serialize()
     assert path == "airflow_provider_kafka_s3.triggers.polling.KafkaLagTrigger"
     return KafkaLagTrigger(**json.loads(json.dumps(arguments)))
 
 
 async def first_event(trigger: BaseTrigger, while_waiting: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """The event of a trigger; what happens while it waits is told by a function."""
+    """The event of a trigger; a function is called while it waits."""
     events = trigger.run()
     waiting = asyncio.ensure_future(anext(events))
     await asyncio.sleep(0)
@@ -56,7 +62,7 @@ async def first_event(trigger: BaseTrigger, while_waiting: Callable[[], None] = 
 
 @pytest.fixture
 def topics(bench: Bench) -> Bench:
-    """Two topics: one that was landed up to its end, one that was never looked at."""
+    """Two topics: one that was landed up to its end, one that was never landed."""
     bench.kafka.create_topic("orders")
     bench.kafka.create_topic("clicks", 2)
     bench.fill("orders", [{"n": 1}, {"n": 2}])
@@ -74,8 +80,8 @@ def test_all_topics_together_have_to_have_enough(topics: Bench) -> None:
     assert sensor().execute({}) == {"orders": 1, "clicks": 2}
 
 
-def test_a_run_makes_the_lag_go_away(topics: Bench) -> None:
-    """What the operator has landed does not count any more."""
+def test_after_a_run_there_is_no_lag(topics: Bench) -> None:
+    """Landed records do not count."""
     topics.fill("orders", [{"n": n} for n in range(5)])
     waiting = sensor(topics="orders")
     assert waiting.execute({}) == {"orders": 5}
@@ -85,7 +91,7 @@ def test_a_run_makes_the_lag_go_away(topics: Bench) -> None:
 
 
 def test_a_deferred_sensor_waits_in_the_triggerer(topics: Bench) -> None:
-    """The trigger asks until there is enough; what it says becomes the result, as without deferring."""
+    """The trigger polls until the lag is large enough; its event has the result, as without deferring."""
     waiting = sensor(deferrable=True, timeout=30)
     with pytest.raises(TaskDeferred) as deferred:
         waiting.execute({})
@@ -95,18 +101,18 @@ def test_a_deferred_sensor_waits_in_the_triggerer(topics: Bench) -> None:
     trigger = stored_again(deferred.value.trigger)
     event = asyncio.run(first_event(trigger, lambda: topics.fill("clicks", [{"n": n} for n in range(4)])))
     assert waiting.execute_complete({}, event) == {"orders": 0, "clicks": 4}
-    # Two triggerers may run it, and Airflow may go on with either event.
+    # Two triggerers may run it, and Airflow may use either event.
     assert asyncio.run(first_event(stored_again(trigger))) == event
 
 
 def test_a_deferrable_sensor_with_nothing_to_wait_for_never_defers(topics: Bench) -> None:
-    """It asks once before."""
+    """It polls once before."""
     topics.fill("orders", [{"n": n} for n in range(3)])
     assert sensor(deferrable=True).execute({}) == {"orders": 3, "clicks": 0}
 
 
 def test_nothing_secret_is_stored_for_the_triggerer(topics: Bench) -> None:
-    """Only the names of connections go through the database."""
+    """Only the names of connections are stored in the database."""
     with pytest.raises(TaskDeferred) as deferred:
         sensor(deferrable=True).execute({})
     stored = deferred.value.trigger.serialize()[1]
@@ -122,10 +128,10 @@ def test_nothing_secret_is_stored_for_the_triggerer(topics: Bench) -> None:
         ({"aws_conn_id": "aws_nowhere"}, "configuration", "there is no connection 'aws_nowhere'"),
     ],
 )
-def test_what_is_missing_ends_the_wait_for_good(
+def test_a_missing_topic_bucket_or_connection_ends_the_wait_for_good(
     topics: Bench, parameters: dict[str, str], kind: str, message: str
 ) -> None:
-    """In the worker, in the triggerer, and when the sensor goes on after it."""
+    """In the worker, in the triggerer, and when the sensor continues after it."""
     for deferrable in (False, True):
         with pytest.raises(AirflowFailException, match=message):
             sensor(deferrable=deferrable, **parameters).execute({})
@@ -146,7 +152,7 @@ def test_the_way_out_is_logged_in_lines_of_its_own(
     forgiving: dict[str, bool],
     level: str,
 ) -> None:
-    """In the worker, and when it goes on after the triggerer; in red only if the task is to fail."""
+    """In the worker, and when it continues after the triggerer; as an ERROR only if the task fails."""
     monkeypatch.setattr(KafkaLagSensor, "log", logging.getLogger("task"))
     waiting = sensor(kafka_conn_id="kafka_nowhere", deferrable=True, **forgiving)
     event = asyncio.run(first_event(KafkaLagTrigger(**waiting._condition({}).to_json(), poke_interval=0)))
@@ -161,10 +167,8 @@ def test_the_way_out_is_logged_in_lines_of_its_own(
         assert lines[-1].startswith("    airflow connections add kafka_nowhere --conn-type kafka ")
 
 
-def test_a_broker_that_does_not_answer_is_tried_again_by_airflow(
-    topics: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An ordinary failure, so the task's retries count."""
+def test_after_an_unreachable_broker_airflow_retries(topics: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a failure that the task's retries apply to."""
 
     def silent(*_: object) -> None:
         raise KafkaUnavailableError("no answer")
@@ -195,7 +199,7 @@ def test_a_wrong_parameter_is_refused_when_the_dag_is_parsed(parameters: dict[st
         ({"pipeline": "a/b"}, "pipeline='a/b' is not a legal name"),
     ],
 )
-def test_what_cannot_be_fails_when_the_dag_is_parsed(parameters: dict[str, Any], message: str) -> None:
+def test_an_invalid_parameter_fails_when_the_dag_is_parsed(parameters: dict[str, Any], message: str) -> None:
     """Unless it is a template."""
     with pytest.raises(ConfigurationError, match=message):
         sensor(**parameters)

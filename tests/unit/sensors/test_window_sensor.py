@@ -32,14 +32,14 @@ DAY_2 = 1_357_084_800_000
 
 
 def sensor(**parameters: Any) -> KafkaWindowClosedSensor:
-    """A sensor that asks once and then gives up."""
+    """A sensor that polls once and then times out."""
     return KafkaWindowClosedSensor(
         task_id="wait", **{"topics": "orders", "timeout": 0, "poke_interval": 0, **parameters}
     )
 
 
 def context(interval: Interval) -> Any:
-    """What Airflow says about a run with a data interval."""
+    """The context of a run with a data interval."""
     return {"data_interval_start": interval[0], "data_interval_end": interval[1]}
 
 
@@ -53,7 +53,7 @@ def orders(bench: Bench) -> Bench:
 
 
 def test_a_quiet_partition_is_waited_for_until_the_grace_is_over(orders: Bench, day: Interval) -> None:
-    """With a long grace the sensor waits for a younger record; with a short one it says which partition was quiet."""
+    """With a long grace the sensor waits for a later record; with a short one its result has the quiet partition."""
     decades = timedelta(days=36_500)
     with pytest.raises(AirflowSensorTimeout):
         sensor(grace=decades).execute(context(day))
@@ -70,7 +70,7 @@ def test_a_quiet_partition_is_waited_for_until_the_grace_is_over(orders: Bench, 
 
 
 def test_every_topic_has_to_have_passed(orders: Bench, day: Interval) -> None:
-    """One that is behind holds the others back."""
+    """The sensor waits for the last one."""
     orders.kafka.create_topic("clicks")
     orders.fill("orders", [{"n": 2}], partition=1, at=DAY_2)
     both = sensor(topics=["orders", "clicks"], grace=timedelta(days=36_500))
@@ -81,14 +81,14 @@ def test_every_topic_has_to_have_passed(orders: Bench, day: Interval) -> None:
 
 
 def test_a_window_that_has_not_ended_is_waited_for(orders: Bench) -> None:
-    """The operator refuses it; the sensor is there to bring it to its end. No grace is over before the end."""
+    """The operator refuses it, the sensor waits. The grace begins at the end."""
     now = datetime.now(UTC)
     with pytest.raises(AirflowSensorTimeout):
         sensor(grace=0).execute(context((now, now + timedelta(hours=1))))
 
 
 def test_a_deferred_sensor_waits_in_the_triggerer(orders: Bench, day: Interval) -> None:
-    """The window is decided in the worker, and goes through the database as two numbers."""
+    """The window is resolved in the worker, and stored in the database as two numbers."""
     waiting = sensor(deferrable=True, grace=timedelta(days=36_500), timeout=30)
     with pytest.raises(TaskDeferred) as deferred:
         waiting.execute(context(day))
@@ -103,25 +103,25 @@ def test_a_deferred_sensor_waits_in_the_triggerer(orders: Bench, day: Interval) 
 
 
 def test_the_window_is_that_of_the_operator(orders: Bench, day: Interval) -> None:
-    """What a run is triggered with wins over its interval; explicit offsets leave nothing to wait for."""
+    """The conf of a run overrides its interval; with explicit offsets there is nothing to wait for."""
     window = ["2012-12-31T00:00:00+00:00", "2013-01-01T00:00:00+00:00"]
-    said = context(day) | {"dag_run": SimpleNamespace(conf={"kafka_s3": {"window": window}})}
-    assert sensor(grace=timedelta(days=36_500)).execute(said)["window"] == window
-    said = context(day) | {"dag_run": SimpleNamespace(conf={"kafka_s3": {"offsets": {"orders": {"0": [0, 1]}}}})}
+    run = context(day) | {"dag_run": SimpleNamespace(conf={"kafka_s3": {"window": window}})}
+    assert sensor(grace=timedelta(days=36_500)).execute(run)["window"] == window
+    run = context(day) | {"dag_run": SimpleNamespace(conf={"kafka_s3": {"offsets": {"orders": {"0": [0, 1]}}}})}
     for deferrable in (False, True):
-        assert sensor(grace=timedelta(days=36_500), deferrable=deferrable).execute(said) == {}
+        assert sensor(grace=timedelta(days=36_500), deferrable=deferrable).execute(run) == {}
 
 
-def test_what_is_missing_ends_the_wait_for_good(orders: Bench, day: Interval) -> None:
+def test_a_missing_topic_connection_or_window_ends_the_wait_for_good(orders: Bench, day: Interval) -> None:
     """A topic, a connection, or the window itself."""
-    for parameters, said, message in (
+    for parameters, run, message in (
         ({"topics": "nowhere"}, context(day), "topic 'nowhere' does not exist"),
         ({"kafka_conn_id": "kafka_nowhere"}, context(day), "there is no connection 'kafka_nowhere'"),
         ({}, {}, "this run has no data interval"),
     ):
         for deferrable in (False, True):
             with pytest.raises(AirflowFailException, match=message):
-                sensor(deferrable=deferrable, **parameters).execute(said)  # type: ignore[arg-type]
+                sensor(deferrable=deferrable, **parameters).execute(run)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("parameters", [{"grace": -1}, {"isolation": "some"}, {"partition_length": 60}, {"topics": []}])
@@ -131,7 +131,7 @@ def test_a_wrong_parameter_is_refused_when_the_dag_is_parsed(parameters: dict[st
         sensor(**parameters)
 
 
-def test_default_args_of_the_dag_may_hold_what_operator_and_sensors_share() -> None:
+def test_default_args_of_the_dag_may_have_parameters_of_operator_and_sensors() -> None:
     """Each task takes the parameters that it has; those of the operator alone do not reach a sensor."""
     from airflow.providers.common.compat.sdk import DAG
 

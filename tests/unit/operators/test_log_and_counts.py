@@ -1,4 +1,4 @@
-"""What a person and a program read of a run: its error, the last line of its log, and counts that add up."""
+"""Error of a task, last line of its log, and counts that add up over runs."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ def orders(bench: Bench) -> Bench:
 
 
 def days(first: int, last: int) -> tuple[datetime, datetime]:
-    """From the beginning of the first day to the end of the last."""
+    """The window from the beginning of the first day to the end of the last."""
     return datetime(2013, 1, first, tzinfo=UTC), datetime(2013, 1, last + 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
 def task_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """The log of tasks is the standard library's: Airflow 3 has another one."""
+    """Tasks use a logger of the standard library: Airflow 3 has another one."""
     from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 
     monkeypatch.setattr(KafkaToS3Operator, "log", logging.getLogger("task"))
     caplog.set_level(logging.INFO)
 
 
-def said(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
-    """What a task has logged at a level."""
+def logged(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
+    """Messages that a task has logged at a level."""
     return [r.getMessage() for r in caplog.records if r.name == "task" and r.levelno == level]
 
 
 # -- errors ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_error_begins_with_what_happened_and_its_way_out_is_logged_ready_to_be_copied(
+def test_an_error_begins_with_what_happened_and_its_commands_are_logged_on_lines_of_their_own(
     orders: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The UI shows the head of the exception alone, so each command is a line of the log."""
+    """The UI shows only the beginning of the exception, so that each command can be copied from the log."""
     orders.run(orders.task(), run_id="r1")
     orders.store.delete(FIRST)
     with pytest.raises(AirflowFailException) as failed:
@@ -69,7 +69,7 @@ def test_an_error_begins_with_what_happened_and_its_way_out_is_logged_ready_to_b
     message = str(failed.value)
     assert message.startswith("1 object")
     assert message.endswith("[topic 'orders': MissingObjectError]")
-    (shown,) = said(caplog, logging.ERROR)
+    (shown,) = logged(caplog, logging.ERROR)
     commands = message.split("`")[1::2]
     assert len(commands) == 2
     assert [line.strip() for line in shown.splitlines() if line.strip().startswith("kafka-s3 ")] == commands
@@ -79,42 +79,42 @@ def test_an_error_begins_with_what_happened_and_its_way_out_is_logged_ready_to_b
 def test_an_error_before_the_first_request_is_logged_too(
     orders: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection that is not there: with a command that makes one."""
+    """A missing connection, with the command that adds one."""
     monkeypatch.delenv("AIRFLOW_CONN_KAFKA_DEFAULT")
     with pytest.raises(AirflowFailException, match=r"^there is no connection 'kafka_default'"):
         orders.run(orders.task())
-    (shown,) = said(caplog, logging.ERROR)
+    (shown,) = logged(caplog, logging.ERROR)
     assert "    airflow connections add kafka_default --conn-type kafka --conn-extra" in shown
 
 
-def test_what_an_error_has_as_a_note_is_in_the_exception_and_in_the_log(
+def test_the_note_of_an_error_is_in_the_exception_and_in_the_log(
     orders: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The end of a session of credentials comes with its ways out, which are added to what S3 said."""
+    """The end of a session of credentials comes with its ways out, which are added to S3's message."""
     orders.spark.failing["orders"] = ("transient", "UploadPart s3://lake/k: 400 ExpiredToken: it has expired")
     with pytest.raises(AirflowException, match=r"^UploadPart.*DurationSeconds"):
         orders.run(orders.task())
-    (shown,) = said(caplog, logging.ERROR)
+    (shown,) = logged(caplog, logging.ERROR)
     assert "DurationSeconds" in shown
 
 
 # -- the last line ----------------------------------------------------------------------------------------------------
 
 
-def test_the_last_line_says_what_this_run_did(orders: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """Landed, looked at, found nothing, verified, restored: with numbers, in their right forms."""
+def test_the_last_line_is_a_summary_of_the_run(orders: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Of runs that land, check, find nothing, verify and restore: with counts."""
 
     def last(run_id: str, **parameters: Any) -> str:
         caplog.clear()
         task = orders.task(**parameters.pop("task", {}))
         orders.run(task, run_id=run_id, **parameters)
-        assert said(caplog, logging.ERROR) == said(caplog, logging.WARNING) == []
-        return said(caplog)[-1]
+        assert logged(caplog, logging.ERROR) == logged(caplog, logging.WARNING) == []
+        return logged(caplog)[-1]
 
     window = {"task": {"offsets": "data_interval", "partitioner": "daily"}, "interval": days(1, 3)}
     assert last("r1", **window).startswith("topic orders: 1 batch, 30 records in 3 objects (")
-    assert last("r1", **window) == "topic orders: already landed: 3 objects looked at, nothing written"
-    assert last("r2", **window) == "topic orders: already landed: 3 objects looked at, nothing written"
+    assert last("r1", **window) == "topic orders: already landed: 3 objects checked, nothing written"
+    assert last("r2", **window) == "topic orders: already landed: 3 objects checked, nothing written"
     assert last("r3", task={"partitioner": "daily", "limits": {"records_per_batch": 19}}).startswith(
         "topic orders: 2 batches, 20 records in 3 objects ("
     )
@@ -128,10 +128,10 @@ def test_the_last_line_says_what_this_run_did(orders: Bench, caplog: pytest.LogC
     assert restored.endswith("; 1 object of these written again from Kafka")
 
 
-def test_a_run_whose_batch_another_one_has_decided_says_so(
+def test_a_batch_that_another_run_decided_is_in_the_summary(
     orders: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both have worked on it; who did not decide has landed nothing."""
+    """Both have executed it; the one that did not decide it has landed nothing."""
     execute, others = orders.spark.submit, ["r2"]
 
     def start_another_first(hook: Any, application: str = "") -> None:
@@ -141,7 +141,7 @@ def test_a_run_whose_batch_another_one_has_decided_says_so(
 
     monkeypatch.setattr(orders.spark, "submit", start_another_first)
     orders.run(orders.task(), run_id="r1")
-    last = [line for line in said(caplog) if line.startswith("topic orders: 1 batch")]
+    last = [line for line in logged(caplog) if line.startswith("topic orders: 1 batch")]
     assert last[0].startswith("topic orders: 1 batch, 50 records in 1 object (")
     assert last[1:] == ["topic orders: 1 batch landed by other runs"]
 
@@ -151,7 +151,7 @@ def test_several_topics_have_a_line_each_and_a_sum(orders: Bench, caplog: pytest
     orders.kafka.create_topic("clicks")
     orders.fill("clicks", [{"n": 1}])
     orders.run(orders.task(topics="clicks,orders"))
-    assert [line.partition(" (")[0] for line in said(caplog)[-3:]] == [
+    assert [line.partition(" (")[0] for line in logged(caplog)[-3:]] == [
         "topic clicks: 1 batch, 1 record in 1 object",
         "topic orders: 1 batch, 50 records in 1 object",
         "2 topics: 2 batches, 51 records in 2 objects",
@@ -159,25 +159,25 @@ def test_several_topics_have_a_line_each_and_a_sum(orders: Bench, caplog: pytest
 
 
 @pytest.mark.parametrize("action", ["verify", "restore"])
-def test_a_run_that_looks_back_does_not_begin_with_what_it_would_land(
+def test_a_run_that_verifies_does_not_log_a_target_to_land(
     orders: Bench, caplog: pytest.LogCaptureFixture, action: str
 ) -> None:
-    """It reads what is landed, not what came since."""
+    """It reads landed objects, and no new records."""
     orders.run(orders.task())
     caplog.clear()
     orders.run(orders.task(action=action), run_id="another")
-    assert said(caplog)[0] == f"{action} what this run has landed; if it is a new run, all that is landed"
+    assert logged(caplog)[0] == f"{action} the batches that this run landed; if it is a new run, all landed batches"
 
 
 # -- counts that add up -----------------------------------------------------------------------------------------------
 
 
 class Died(BaseException):
-    """The end of a worker: nothing after it is done."""
+    """The end of a worker."""
 
 
 def checked(orders: Bench) -> int:
-    """The records that are landed, each once."""
+    """The number of landed records, after a check that each is landed once."""
     source = read_source(orders.kafka, "orders")
     return check_bucket(
         orders.store,
@@ -191,7 +191,7 @@ def checked(orders: Bench) -> int:
 
 
 def land(orders: Bench, run_id: str, window: tuple[datetime, datetime], **parameters: Any) -> dict[str, Any]:
-    """A run of a day or more; its asset event has to say the same as its XCom."""
+    """A run of a day or more; its asset event has the counts of its XCom."""
     lake = Asset("s3://lake/topics")
     orders.outlet_events = defaultdict(SimpleNamespace)
     task = orders.task(offsets="data_interval", partitioner="daily", outlets=[lake])
@@ -204,7 +204,7 @@ def land(orders: Bench, run_id: str, window: tuple[datetime, datetime], **parame
 def test_landed_adds_up_to_the_records_of_the_topic_when_windows_overlap_in_parallel(
     orders: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Five runs, each in the middle of the job of the one before: who needs a batch of another adopts it."""
+    """Five runs, each in the middle of the job of the one before: a run that needs a batch of another adopts it."""
     execute = orders.spark.submit
     waiting = {f"r{n}": days(n, min(n + 1, 5)) for n in range(1, 6)}
     returned: dict[str, dict[str, Any]] = {}
@@ -232,7 +232,7 @@ def test_landed_adds_up_to_the_records_of_the_topic_when_windows_overlap_in_para
 def test_a_batch_that_a_dead_run_left_is_counted_once(
     orders: Bench, monkeypatch: pytest.MonkeyPatch, decided: bool
 ) -> None:
-    """By whose driver decided it: the run that adopts it, or the dead one when it is tried again."""
+    """By the run whose driver decided it: the one that adopts it, or the dead one when it is retried."""
     execute = orders.spark.submit
 
     def die(hook: Any, application: str = "") -> None:
@@ -254,8 +254,8 @@ def test_a_batch_that_a_dead_run_left_is_counted_once(
     assert [b["planned_here"] for b in again["topics"]["orders"]["batches"]] == [True]
 
 
-def test_a_run_that_is_repeated_or_looks_back_counts_the_same_again(orders: Bench) -> None:
-    """Its XCom replaces the one before, so the sum over runs stays right; verifying runs of others have landed none."""
+def test_a_repeated_run_has_the_same_counts_and_one_that_verifies_has_none(orders: Bench) -> None:
+    """Its XCom replaces the one before, so the sum over runs stays right."""
     first = land(orders, "r1", days(1, 5))
     assert land(orders, "r1", days(1, 5), try_number=2)["landed"] == first["landed"]
     looked = land(orders, "r2", days(1, 5), conf={"kafka_s3": {"action": "verify"}})
