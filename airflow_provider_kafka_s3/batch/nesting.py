@@ -1,7 +1,7 @@
 """Checks for a ``topics_dir`` inside the data folder of another pipeline's topic: a listing of the folder returns both.
 
-For example, ``x/y`` lies in the folder of topic ``y`` under ``x``. It is refused when a pipeline first lands a topic.
-Where it exists already, the folders of the inner pipeline's topics do not belong to the outer one.
+For example, ``x/y`` is in the folder of topic ``y`` under ``x``. It is refused when a pipeline first lands a topic. If
+it exists already, the folders of the inner pipeline's topics do not belong to the outer one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Control documents: canonical JSON, versioned, checksummed, validated.
 
 Canonical means UTF-8, keys sorted, no spaces, no floats, a final newline. ``sha256`` is taken over the canonical form
-without itself. A document that is read back is untrusted input: whatever is not exactly right is refused.
+without itself. A document that is read back is untrusted input: anything invalid is refused.
 """
 
 from __future__ import annotations

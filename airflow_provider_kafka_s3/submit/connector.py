@@ -29,7 +29,7 @@ def connector_packages(
     conf: Mapping[str, object],
     properties_file: str | None = None,
 ) -> str | None:
-    """What ``--packages`` has to be, so that a job that names no jars can read Kafka.
+    """The value of ``--packages`` with which a job without jars can read Kafka.
 
     Args:
         command: that submits.
@@ -40,7 +40,7 @@ def connector_packages(
 
     Returns:
         Maven coordinates of the connector for the Spark that the command starts. None: that Spark has it, a parameter
-        or a setting may bring it, or the version of that Spark is not known.
+        or a setting may provide it, or the version of that Spark is unknown.
     """
     if any(named) or any(conf.get(setting) for setting in _SETTINGS):
         return None

@@ -10,7 +10,7 @@ checks the control documents alone. Both compute the expected state independentl
 - I5: a rerun of an intact run writes nothing: :func:`snapshot` before and after, :func:`check_unchanged`
 - I6: after recovery no plan is open and no debt is left (``recovered=True``)
 - I7: a deleted object stays gone (``deleted=...``)
-- I8: nothing is left out: below the highest landed offset of a partition, down to its start, every offset is landed,
+- I8: no offset is omitted: below the highest landed offset of a partition, down to its start, every offset is landed,
   accepted as lost, owed, claimed or the target of a run; below its start (``times=...``) those of the window of every
   run
 """

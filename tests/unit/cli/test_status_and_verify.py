@@ -111,7 +111,7 @@ def test_nothing_but_the_answer_is_on_standard_output(world: World) -> None:
         package.removeHandler(handler)
         package.setLevel(level)
     assert said.data["topics"][TOPIC]["objects"] == 2
-    assert "verify of what is landed" in said.err
+    assert "verify of the landed part" in said.err
 
 
 def test_verify_finds_what_is_gone_and_names_it(world: World) -> None:
