@@ -179,7 +179,7 @@ def corrupt(where: str, why: str) -> CorruptControlError:
 
     Args:
         where: its address.
-        why: what is wrong with it. It may quote the document, so it is truncated and made printable.
+        why: the reason. It may quote the document, so it is truncated and made printable.
     """
     return CorruptControlError(
         f"a control document cannot be trusted: {printable(why)}. Nothing was changed. Restore the object's earlier "

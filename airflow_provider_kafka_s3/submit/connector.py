@@ -34,7 +34,7 @@ def connector_packages(
     Args:
         command: that submits.
         environment: of the command.
-        named: parameters of the job that bring jars: jars, packages, the driver's class path.
+        named: parameters of the job that provide jars: jars, packages, the driver's class path.
         conf: the job's Spark configuration.
         properties_file: of the job, in the place of Spark's own defaults.
 

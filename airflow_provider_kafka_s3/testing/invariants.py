@@ -157,7 +157,7 @@ def check_bucket(
         decoder: decodes an object's bytes to values.
         as_written: value in Kafka -> value in an object, where they differ.
         is_optional: (topic id, partition, offset) -> whether a complete read may lack it: it was compacted away.
-        deleted: keys of committed objects that somebody deleted, which have to stay gone.
+        deleted: keys of deleted objects of commits, which have to stay gone.
         recovered: see :func:`check_documents`.
         complete: whether all of ``source`` from the marker's start on has to be covered.
         times: timestamps of the records in Kafka, without transaction markers; None: history below the start is not
