@@ -84,7 +84,7 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
         log.warning(
             "topic %s: the window begins before the log, whose start retention has moved. It is unknown which landed "
             "offsets below that start belong to the window, since their timestamps are gone. They are not checked: %s. "
-            "To check them, give offsets instead of times",
+            "Give offsets instead of times to check them",
             committer.log.topic,
             undated,
         )
