@@ -1,7 +1,7 @@
-# Everything a newcomer needs: `make demo` to see it work, `make test` to check it. `make help` lists the rest.
-# A fresh machine needs git, make, Python 3.11, Java 17 and Maven; whatever else is used is set up here, inside the checkout.
+# `make demo` shows the package at work, `make test` checks it, `make help` lists all targets.
+# A fresh machine needs git, make, Python 3.11, Java 17 and Maven; all else is set up inside the checkout.
 
-# One environment per generation of Airflow. The first is the one that everything uses that is not about an old Airflow.
+# One environment per generation of Airflow. The first is the default; the second is only for tests with Airflow 2.
 VENV := .venv
 VENV_2 := .venv-2.11
 # Both have the oldest Spark that is tested; this one has the newest.
@@ -18,25 +18,25 @@ SPARK_WORKERS := $(BUILD)/spark-workers/.installed
 JARS := $(BUILD)/jars/.copied
 VERSITYGW := $(BUILD)/bin/versitygw
 
-# Packages come through the certificates the machine trusts, which on a company's network are not only the public ones.
+# Downloads trust the certificates of the machine, which may include those of a company's network.
 UV_FLAGS := --quiet --system-certs
 RESOLVE = $(UV) pip compile $(UV_FLAGS) --python-version 3.11 --no-annotate --no-header --group dev pyproject.toml
 
-# The tests that depend on the version of Airflow, so run on each: whole DAGs, the installation, and the rooms of the
+# The tests that depend on the version of Airflow, so run on each: whole DAGs, the installation, and the parts of the
 # package that may import Airflow.
 AIRFLOW_TESTS := tests/airflow tests/packaging \
   $(wildcard $(addprefix tests/unit/,airflow cli operators sensors))
 
-# The tests that show the whole way of the records run with the newest Spark, too: those that are marked.
+# The marked end-to-end tests run with the newest Spark, too.
 SPARK_TESTS := tests/airflow tests/packaging tests/spark
 
-# Much of a test is waiting for a server. In the order of the files, the longest come first.
+# Tests mostly wait for servers. In the order of the files, the longest come first.
 WORKERS := 2
 PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# Output of two installations at once tells nobody anything, and the steps are few.
+# The mixed output of parallel installations is unreadable, and there are few steps.
 .NOTPARALLEL:
 .PHONY: help demo docs test unit test-3.3 test-2.11 test-spark lint format bench simulate mutants faults soak lock setup \
   setup-3.3 setup-2.11 setup-spark jars browser versitygw check clean
@@ -44,7 +44,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup-3.3 ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAG, check the bucket (KEEP=1 leaves the servers up)
+demo: setup-3.3 ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAG, check the bucket (KEEP=1 keeps the servers running)
 	@$(RUN) -m dev.demo $(if $(KEEP),--keep)
 
 docs: setup-3.3 ## the documentation site in .build/site; a broken link or reference is an error
@@ -58,22 +58,22 @@ test-3.3: setup-3.3 browser versitygw ## every test but those of an older Airflo
 unit: setup-3.3 versitygw ## the tests of tests/unit alone
 	@$(RUN) $(PYTEST) tests/unit $(ARGS)
 
-# What ARGS choose may not depend on Airflow at all: then there is nothing to run a second time.
+# ARGS may select only tests that do not depend on Airflow: then pytest finds none (exit status 5).
 test-2.11: setup-2.11 ## the tests that depend on Airflow, with Airflow 2.11
 	@echo "With Airflow 2.11:"
 	@$(VENV_2)/bin/python $(PYTEST) -o testpaths="$(AIRFLOW_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 
-test-spark: setup-spark ## the tests that show the whole way, with the newest Spark
+test-spark: setup-spark ## the end-to-end tests, with the newest Spark
 	@echo "With the newest Spark:"
 	@$(VENV_SPARK)/bin/python $(PYTEST) -m newest_spark -o testpaths="$(SPARK_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 
-lint: setup-3.3 ## style, types, and who may import whom
+lint: setup-3.3 ## style, types, and imports between packages
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports --config pyproject.toml
 
-format: setup-3.3 ## write the code the way `make lint` wants it
+format: setup-3.3 ## format the code as `make lint` requires
 	@$(VENV)/bin/ruff check --quiet --fix .
 	@$(VENV)/bin/ruff format --quiet .
 
@@ -83,10 +83,10 @@ bench: setup-3.3 versitygw ## measure against Spark's own writer; prints a table
 simulate: setup-3.3 ## 10,000 seeds of the commit protocol under crashes, races and lost responses
 	@$(RUN) -m tests.protocol.simulate $(ARGS)
 
-mutants: setup-3.3 ## drop one safety step of the protocol at a time and show that the simulation notices
+mutants: setup-3.3 ## remove one safety step of the protocol at a time and check that the simulation detects it
 	@$(RUN) -m tests.protocol.mutants $(ARGS)
 
-soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults: then every offset has to be landed once
+soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults; then checks that every offset is landed once
 	@$(RUN) -m tests.soak $(if $(SECONDS),--seconds $(SECONDS),$(if $(MINUTES),--minutes $(MINUTES))) $(if $(SEED),--seed $(SEED))
 
 faults: setup-3.3 versitygw ## every request of the protocol x every fault x server x TLS x size x format, half an hour
@@ -101,7 +101,7 @@ lock: $(UV) ## resolve the dependencies again and write the locks
 	@echo "Resolving them for both and the newest Spark ..."
 	@$(RESOLVE) requirements/airflow-3.3.in --extra spark --output-file requirements/spark-4.2.lock >/dev/null
 	@$(RESOLVE) requirements/airflow-2.11.in --extra spark --output-file requirements/spark-4.2-airflow-2.11.lock >/dev/null
-	@echo "Resolving what the Python of Spark's workers needs, at the oldest versions that it allows ..."
+	@echo "Resolving the requirements of Spark's workers at their oldest allowed versions ..."
 	@$(UV) pip compile $(UV_FLAGS) spark_jobs/requirements.txt --resolution lowest-direct --python-version 3.11 \
 	  --no-annotate --no-header --output-file requirements/spark-workers.lock >/dev/null
 
@@ -117,7 +117,7 @@ jars: $(JARS) ## only the jars: Spark's Kafka connector and a Kafka broker
 
 versitygw: $(VERSITYGW) ## only the second S3 server: versitygw, built from source
 
-# Only root can install it. Whoever is not is told what to do.
+# Only root can install it; the check prints the instructions for other users.
 browser: ## only the browser: Chromium, for the tests of Airflow's UI
 	@sh dev/check.sh chromium 2>/dev/null || [ "$$(id -u)" != 0 ] || { \
 	  echo "Installing Chromium, for the tests of Airflow's UI ..."; mkdir -p $(BUILD); \
@@ -125,10 +125,10 @@ browser: ## only the browser: Chromium, for the tests of Airflow's UI
 	    >$(BUILD)/chromium.log 2>&1 || true; }
 	@sh dev/check.sh chromium
 
-check: ## whether this machine has what the set-up needs
+check: ## check the prerequisites of the set-up
 	@sh dev/check.sh python java
 
-clean: ## remove everything that make has made
+clean: ## remove all files that make has created
 	rm -rf $(VENV) $(VENV_2) $(VENV_SPARK) $(BUILD) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
 	  artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -144,7 +144,7 @@ $(UV):
 $(INSTALLED): requirements/airflow-3.3.lock
 $(INSTALLED_2): requirements/airflow-2.11.lock
 $(INSTALLED_SPARK): requirements/spark-4.2.lock
-# Made again when an upgrade of Python left it without one.
+# Created again if an upgrade of Python has broken it.
 $(INSTALLED) $(INSTALLED_2) $(INSTALLED_SPARK): pyproject.toml | $(UV)
 	@$(@D)/bin/python -c '' 2>/dev/null || "$$(sh dev/check.sh --python)" -m venv --clear --without-pip $(@D)
 	@echo "Installing the $$(grep -c == $(filter %.lock,$^)) packages of $(filter %.lock,$^) into $(@D)" \
@@ -156,7 +156,7 @@ $(INSTALLED) $(INSTALLED_2) $(INSTALLED_SPARK): pyproject.toml | $(UV)
 $(VERSITYGW): dev/build_versitygw.sh | $(UV)
 	@UV=$(UV) sh $< $(BUILD)
 
-# Nothing but what the requirements of executors say: no Airflow, no pyspark, and not this package.
+# Only the requirements of executors: no Airflow, no pyspark, and not this package.
 $(SPARK_WORKERS): requirements/spark-workers.lock | $(UV)
 	@$(@D)/bin/python -c '' 2>/dev/null || "$$(sh dev/check.sh --python)" -m venv --clear --without-pip $(@D)
 	@echo "Installing the Python of Spark's workers into $(@D) ..."

@@ -1,6 +1,6 @@
 """Land Kafka topics in S3 from Airflow, in micro-batches, exactly once.
 
-What a DAG author needs is imported from here. Each name is loaded when it is used first, so that importing the package,
+DAG authors import all public names from here. Each name is loaded when it is first used, so that importing the package,
 or a value such as ``Daily``, does not import Airflow.
 """
 

@@ -1,4 +1,4 @@
-"""What Airflow's provider manager learns about this package. Every Airflow process loads it, so it imports nothing."""
+"""Metadata of this package for Airflow's provider manager. Every Airflow process loads it, so it imports nothing."""
 
 from __future__ import annotations
 

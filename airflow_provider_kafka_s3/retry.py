@@ -63,7 +63,7 @@ class RetryPolicy(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, kw_only=True)
 class RetryDetails:
-    """A retry that is about to happen, as the argument of a hook.
+    """The next retry, as the argument of a hook.
 
     Attributes:
         what: the operation, as the caller names it.

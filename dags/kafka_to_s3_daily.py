@@ -1,8 +1,7 @@
 """Day by day: a run lands the records whose Kafka timestamps lie in its data interval. Made for backfills.
 
-Days may be landed in any order and several at once: each run takes its own offsets, and what is covered already is not
-read again. The timetable matters: it makes data intervals on Airflow 2 and 3, whereas a plain cron string makes none
-from Airflow 3 on.
+Days may be landed in any order and several at once: each run takes its own offsets, and landed offsets are not read
+again. The timetable has data intervals on Airflow 2 and 3; a plain cron string has none from Airflow 3 on.
 
     airflow dags backfill kafka_to_s3_daily --start-date 2026-01-01 --end-date 2026-01-31              # Airflow 2
     airflow backfill create --dag-id kafka_to_s3_daily --from-date 2026-01-01 --to-date 2026-01-31     # Airflow 3

@@ -1,4 +1,4 @@
-"""Two ways to land the same topic: day by day, and whatever is new. One pipeline, so no record is landed twice.
+"""Two ways to land the same topic: day by day, and all new records. One pipeline, so no record is landed twice.
 
 They need the connections ``kafka_default`` (its extra: ``{"bootstrap.servers": "…"}``), ``aws_default`` and
 ``spark_default`` (such as a host of ``local[2]``), and a bucket. ``make demo`` runs them on real servers.
@@ -14,7 +14,7 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_provider_kafka_s3 import JsonLines, KafkaToS3Operator
 
-# What both DAGs have in common.
+# Parameters of both DAGs.
 FLIGHTS = {
     "topics": "flights",
     "bucket": os.environ.get("FLIGHTS_BUCKET", "flights"),
@@ -25,7 +25,7 @@ FLIGHTS = {
 
 with DAG(
     dag_id="flights_daily",
-    # Of Airflow's own timetables a plain cron string makes no data intervals from Airflow 3 on; this one does.
+    # From Airflow 3 on a plain cron string has no data intervals; this timetable has.
     schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
     catchup=False,

@@ -1,7 +1,7 @@
-"""Every hour, whatever is new: a run begins at the stored offsets, so no record is landed twice and none is missed.
+"""Every hour, all new records: a run begins at the stored offsets, so no record is landed twice and none is missed.
 
 It needs the connections ``kafka_default``, ``aws_default`` and ``spark_default``, and a bucket. Runs wait for one
-another, since two at once would only share the work of one.
+another, since concurrent runs would not be faster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Many topics, one mapped task each: whatever topics begin with a prefix when the run begins.
+"""Many topics, one mapped task each: all topics with a prefix that exist when the run begins.
 
-Each topic has its own task instance, with its own retries, log and clear. That costs a Spark start per topic; topics
-that are small and many are cheaper as one list in one task, where one that fails does not hold back the others either.
+Each topic has its own task instance, with its own retries and log, and can be cleared alone. This costs a Spark start
+per topic. Many small topics are cheaper as one list in one task, where a failed topic does not affect others either.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Write history again with another layout: the clicks of ``kafka_to_s3_daily``, by hour and not compressed.
+"""Land history again with another layout: the clicks of ``kafka_to_s3_daily``, by hour and not compressed.
 
-A pipeline keeps what it has landed. Another layout of the same records is therefore another pipeline with another
-``topics_dir``, beside the first one and independent of it; ``docs/changing-layout.md`` tells the whole way. The window
-is explicit: that of ``params``, or another one in the conf of a run, such as
+A pipeline never rewrites landed objects. Another layout of the same records therefore needs another pipeline with
+another ``topics_dir``, independent of the first one; ``docs/changing-layout.md`` has all steps. The window is explicit:
+that of ``params``, or another one in the conf of a run, such as
 
     {"kafka_s3": {"window": ["2026-02-01T00:00:00+00:00", "2026-03-01T00:00:00+00:00"]}}
 
-Windows may be landed in any order and at the same time, and one that is landed already costs nothing.
+Windows may be landed in any order and at the same time. A run over a landed window only checks its objects.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ with DAG(
         task_id="land_again",
         topics="clicks",
         bucket=os.environ.get("KAFKA_TO_S3_BUCKET", "lake"),
-        # Both are new, so that neither the stored offsets nor the objects of the first pipeline are touched.
+        # Both are new, so the stored offsets and the objects of the first pipeline are not changed.
         pipeline="clicks-by-hour",
         topics_dir="topics-by-hour",
         offsets="data_interval",

@@ -1,6 +1,6 @@
-"""Sensors decide when to land: an hour when Kafka has it complete, and whatever is new when there is enough of it.
+"""Sensors start the landing: of an hour as soon as Kafka has all of it, and of new records as soon as there are enough.
 
-Both sensors wait in the triggerer and take no worker meanwhile.
+Both sensors wait in the triggerer without a worker slot.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_provider_kafka_s3 import KafkaLagSensor, KafkaToS3Operator, KafkaWindowClosedSensor
 
-# What all tasks share; each takes the parameters that it has.
+# Parameters of all tasks; each task takes only its own.
 SHARED = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
@@ -58,7 +58,7 @@ with DAG(
         task_id="enough",
         min_records=10_000,
         deferrable=True,
-        # After an hour with fewer records, land what there is.
+        # After an hour with fewer records, land these.
         timeout=timedelta(hours=1).total_seconds(),
         soft_fail=True,
     )

@@ -1,7 +1,7 @@
 """A throw-away Airflow for the demo and for tests: SQLite, no servers, runs DAGs by ``airflow dags test``.
 
-Java is wrapped by a script that writes down every start, so that one can see that nothing new needs no JVM, and what
-its command line says.
+Java is wrapped by a script that records the command line of every start. So a test can check that a run with nothing
+new starts no JVM.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ SPARK_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" /
 """The Kafka connector of the Spark in this environment, and what it needs."""
 
 _FOREIGN: Final = ("AIRFLOW", "AWS_", "KAFKA_", "PYSPARK_", "SPARK_")
-"""Beginnings of environment variables that would lead away from what the caller says."""
+"""Prefixes of environment variables that could override the settings of the caller."""
 
 _JAVA: Final = """#!/bin/sh
 echo "$(printf '%s ' "$@" | tr '\\n' ' ')" >>'{starts}'
 exec '{java}' -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "$@"
 """
-"""Spark lives for seconds here: optimising its code and collecting its garbage in parallel costs more than it saves."""
+"""Spark runs for seconds here: optimising its code and collecting garbage in parallel costs more than it saves."""
 
 
 @dataclass(frozen=True)
 class DagRun:
-    """How a run of a DAG ended.
+    """Result of a run of a DAG.
 
     Attributes:
-        succeeded: whether all its tasks did.
-        output: all that Airflow and Spark printed.
-        returned: XCom of each task that returned something.
-        java_starts: how many JVMs it started.
+        succeeded: whether all its tasks succeeded.
+        output: output of Airflow and Spark.
+        returned: XCom of each task with a return value.
+        java_starts: number of JVMs that it started.
     """
 
     succeeded: bool
@@ -58,7 +58,7 @@ def spark_defaults(folder: Path, jars: Path = SPARK_JARS) -> dict[str, str]:
     """Environment of a worker whose Spark has the Kafka connector by its own settings, so that no DAG names it.
 
     Args:
-        folder: where the settings are written; it may exist.
+        folder: folder for the settings; it may exist.
         jars: folder of the connector.
     """
     folder.mkdir(exist_ok=True)
@@ -71,10 +71,10 @@ class AirflowHome:
     """An Airflow installation's state in a folder."""
 
     def __init__(self, folder: Path, dags: Path, *, environment: Mapping[str, str] | None = None) -> None:
-        """Describe it; :meth:`migrate` makes it.
+        """Describe it; :meth:`migrate` creates its database.
 
         Args:
-            folder: an existing folder; whoever made it removes it.
+            folder: an existing folder; the caller removes it.
             dags: folder with DAG files.
             environment: more variables for every command; connections are ``AIRFLOW_CONN_…``.
         """
@@ -90,7 +90,7 @@ class AirflowHome:
             "AIRFLOW_HOME": str(folder),
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            # Half a minute is Airflow's own limit, which the first import of everything may need on a busy machine.
+            # Airflow's default of half a minute may be too short for the first imports on a busy machine.
             "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "240",
             "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
             "JAVA_HOME": str(java.parent.parent),
@@ -107,10 +107,10 @@ class AirflowHome:
         return self._starts.read_text().splitlines()
 
     def migrate(self) -> None:
-        """Make the database.
+        """Create the database.
 
         Raises:
-            RuntimeError: Airflow could not; with what it said.
+            RuntimeError: the command failed; with its output.
         """
         status, output = self.run(["db", "migrate"])
         if status:
@@ -128,10 +128,10 @@ class AirflowHome:
         Args:
             arguments: of the command, such as ``["dags", "list"]``.
             environment: more variables for it.
-            on_line: told of every line that is printed, while it is.
+            on_line: called with each line of the output as it is printed.
 
         Returns:
-            Its exit status, and all that was printed.
+            Its exit status and its output.
         """
         lines: list[str] = []
         # A process group of its own, so that an interrupt also ends the JVM and the workers of Spark.
@@ -169,18 +169,18 @@ class AirflowHome:
         """Run a DAG by ``airflow dags test``.
 
         Args:
-            dag_id: which.
+            dag_id: id of the DAG.
             logical_date: of the run, such as ``2013-01-02``; None: now.
             environment: more variables for this run.
-            on_line: told of every line that is printed, while it is.
+            on_line: called with each line of the output as it is printed.
         """
         starts = len(self.java_commands)
-        # By the time, too: on Airflow 2 a run of the same date is the same run, and has the XComs of the last time.
-        known = {(run, time) for run, time, _, _ in self._xcoms(dag_id)}
+        # By the time, too: on Airflow 2 a run of the same date is the same run, and keeps the earlier XComs.
+        earlier = {(run, time) for run, time, _, _ in self._xcoms(dag_id)}
         arguments = ["dags", "test", dag_id, *([logical_date] if logical_date else [])]
         status, output = self.run(arguments, on_line=on_line, environment=environment)
         returned = {
-            task: json.loads(value) for run, time, task, value in self._xcoms(dag_id) if (run, time) not in known
+            task: json.loads(value) for run, time, task, value in self._xcoms(dag_id) if (run, time) not in earlier
         }
         return DagRun(status == 0, output, returned, len(self.java_commands) - starts)
 

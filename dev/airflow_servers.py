@@ -32,18 +32,18 @@ _ENDED: Final = ("success", "failed")
 
 _SETTINGS: Final = {
     "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
-    # That many idle workers are forked at once; the default is 32.
+    # Number of idle workers that are forked at once; the default is 32.
     "AIRFLOW__CORE__PARALLELISM": "4",
-    # Whoever reaches the loopback address is an administrator, without a login.
+    # Every client of the loopback address is an administrator, without a login.
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
     # The files do not change while the servers run, and parsing them again and again costs a core.
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
-    # A task asks that often (seconds) whether it may go on; so long takes it to notice that somebody has stopped it.
+    # Seconds between two heartbeats of a task: the time until it detects that it was stopped.
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
-    # So long (seconds) Airflow waits for the children of a task that was killed, before it sees to the next try.
+    # Seconds that Airflow waits for the children of a killed task before it begins the next try.
     "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "1",
-    # The UI asks for news that often (seconds).
+    # Seconds between two refreshes of the UI.
     "AIRFLOW__API__AUTO_REFRESH_INTERVAL": "1",
 }
 
@@ -118,11 +118,11 @@ class AirflowServers(Startable):
         self._client.headers["Authorization"] = f"Bearer {self._request('GET', '/auth/token')['access_token']}"
 
     def process_id(self, name: str) -> int:
-        """Of ``"api-server"``, ``"scheduler"`` or ``"dag-processor"``; tasks descend from the scheduler."""
+        """Process id of ``"api-server"``, ``"scheduler"`` or ``"dag-processor"``; tasks descend from the scheduler."""
         return self._processes[name].pid
 
     def log(self, name: str) -> str:
-        """What one of them has printed so far."""
+        """The output of one of them so far."""
         return self._log_file(name).read_text(errors="replace")
 
     def _log_file(self, name: str) -> Path:
@@ -170,10 +170,10 @@ class AirflowServers(Startable):
 
     @_try_again
     def command(self, *arguments: str) -> str:
-        """Run ``airflow`` with arguments and return what it printed.
+        """Run ``airflow`` with arguments and return its output.
 
         Raises:
-            RuntimeError: it failed; with what it said.
+            RuntimeError: it failed; with the end of its output.
         """
         status, output = self.home.run(list(arguments), environment=self._environment)
         if status:
@@ -184,7 +184,7 @@ class AirflowServers(Startable):
 
     @_try_again
     def api(self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Any:
-        """Call the REST API, such as ``api("GET", "/dags", limit=5)``, and return what it answers.
+        """Call the REST API, such as ``api("GET", "/dags", limit=5)``, and return the response.
 
         Args:
             method: of HTTP.
@@ -193,7 +193,7 @@ class AirflowServers(Startable):
             query: parameters.
 
         Raises:
-            ApiError: it answered with an error; the message has what it said.
+            ApiError: the response is an error; the message contains its text.
         """
         return self._request(method, f"/api/v2{path}", body, query)
 
@@ -205,36 +205,36 @@ class AirflowServers(Startable):
             raise ApiError(response.status_code, f"{method} {path}: {response.status_code} {response.text[:2000]}")
         return response.json() if response.content else None
 
-    # -- what tests want ----------------------------------------------------------------------------------------------
+    # -- DAGs and runs ------------------------------------------------------------------------------------------------
 
     def wait_for_dag(self, dag_id: str) -> None:
-        """Return when a DAG is known: its file has been parsed."""
+        """Wait until the file of a DAG has been parsed."""
 
-        def known() -> bool:
+        def parsed() -> bool:
             with contextlib.suppress(ApiError):
                 self.api("GET", f"/dags/{dag_id}")
                 return True
             return False
 
-        wait_until(known, f"DAG {dag_id} to be parsed", timeout=600, interval=0.1)
+        wait_until(parsed, f"DAG {dag_id} to be parsed", timeout=600, interval=0.1)
 
     def unpause(self, dag_id: str) -> None:
-        """Let the scheduler run a DAG, as soon as it is known."""
+        """Unpause a DAG when its file has been parsed."""
         self.wait_for_dag(dag_id)
         self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
 
-    def trigger(self, dag_id: str, **said: Any) -> str:
-        """Make a DAG run and return its run id; ``said`` as in the API: ``conf``, ``logical_date``, ``dag_run_id``."""
-        run: dict[str, Any] = self.api("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, **said})
+    def trigger(self, dag_id: str, **body: Any) -> str:
+        """Create a DAG run and return its id; ``body`` as in the API: ``conf``, ``logical_date``, ``dag_run_id``."""
+        run: dict[str, Any] = self.api("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, **body})
         return str(run["dag_run_id"])
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
-        """All runs of a DAG, as the API tells of them, oldest interval first."""
+        """All runs of a DAG, as the API returns them, oldest interval first."""
         found: list[dict[str, Any]] = self.api("GET", f"/dags/{dag_id}/dagRuns", order_by="run_after")["dag_runs"]
         return found
 
     def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
-        """A DAG run, as the API tells of it."""
+        """A DAG run, as the API returns it."""
         found: dict[str, Any] = self.api("GET", f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}")
         return found
 
@@ -250,13 +250,13 @@ class AirflowServers(Startable):
         )
 
     def task(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
-        """A task instance, as the API tells of it."""
+        """A task instance, as the API returns it."""
         quoted = urllib.parse.quote(run_id)
         found: dict[str, Any] = self.api("GET", f"/dags/{dag_id}/dagRuns/{quoted}/taskInstances/{task_id}")
         return found
 
     def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """What a task returned: its XCom; None: nothing."""
+        """The return value of a task, from its XCom; None if there is none."""
         path = f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}/taskInstances/{task_id}/xcomEntries/return_value"
         try:
             return self.api("GET", path, deserialize="false", stringify="false")["value"]
@@ -266,7 +266,7 @@ class AirflowServers(Startable):
             raise
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> str:
-        """The log of a try, as it lies on disk: JSON lines. Empty while there is none."""
+        """The log of a try, as stored on disk: JSON lines. Empty while there is none."""
         folder = self.home.folder / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
         file = folder / f"attempt={attempt}.log"
         return file.read_text(errors="replace") if file.exists() else ""
@@ -275,16 +275,16 @@ class AirflowServers(Startable):
         """``airflow backfill create``, and wait until its runs have ended.
 
         Args:
-            dag_id: which; it is not paused afterwards.
+            dag_id: id of the DAG, which is not paused afterwards.
             first: logical date of the first interval.
-            last: logical date of the last; it belongs to the backfill.
-            arguments: more of the command, such as ``--run-backwards``.
+            last: logical date of the last interval, included.
+            arguments: further arguments of the command, such as ``--run-backwards``.
             timeout: seconds for the runs.
 
         Returns:
             State of each run of the DAG in that range, by logical date (``YYYY-MM-DD``).
         """
-        # Runs that begin while others are still being made would meet in SQLite, and leave half a backfill.
+        # Runs that begin while others are being created would conflict in SQLite, and the backfill would be incomplete.
         self.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
         self.command("backfill", "create", "--dag-id", dag_id, "--from-date", first, "--to-date", last, *arguments)
         self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})

@@ -45,10 +45,10 @@ class Certificate:
 
 
 class Authority:
-    """A private certificate authority. What it issues is valid for one day.
+    """A private certificate authority. Its certificates are valid for one day.
 
     Args:
-        folder: where the files go; it is made if it is not there. Two authorities need two folders.
+        folder: folder for the files, created if it does not exist. Two authorities need two folders.
     """
 
     def __init__(self, folder: Path) -> None:

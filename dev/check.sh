@@ -1,11 +1,11 @@
 #!/bin/sh
-# What a machine must have before anything can be set up. A broken prerequisite is one line that names it and the fix.
+# Checks the prerequisites of the set-up. A missing prerequisite is reported in one line with the fix.
 #
 #   sh dev/check.sh python java maven chromium
 #                                        check these, in this order; exit code 2 at the first that is missing
 #   sh dev/check.sh --python             print the Python to use; nothing if there is none
 #
-# Plain POSIX sh: it runs where there is not even a Python. PYTHON and JAVA_HOME say which ones to take.
+# Plain POSIX sh: it runs without a Python. PYTHON and JAVA_HOME select the ones to use.
 set -u
 
 fail() {

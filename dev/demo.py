@@ -1,8 +1,8 @@
-"""``make demo``: a real Kafka, an S3 server and Airflow on this machine, a year of flights, and what came of them.
+"""``make demo``: land a year of flights with a real Kafka, an S3 server and Airflow on this machine.
 
 It lands three days by data interval and the rest incrementally, reads the bucket to check that every record is in
 exactly one object, and repeats one interval to show that nothing is written and no JVM starts. All servers listen on
-free loopback ports and end with this process; everything lies in one temporary folder.
+free loopback ports and end with this process; all files are in one temporary folder.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ DAYS: Final = 3
 ACCESS_KEY: Final = "demo"
 SECRET_KEY: Final = "demo-secret"
 
-_WORTH_SAYING: Final = re.compile(r"((?:topic )?flights: (?!ok,).*?)(?:\s+\[[\w.]+\].*)?$")
-"""Lines of Airflow's and Spark's output that tell how far things are."""
+_PROGRESS: Final = re.compile(r"((?:topic )?flights: (?!ok,).*?)(?:\s+\[[\w.]+\].*)?$")
+"""Lines of Airflow's and Spark's output about the progress."""
 
 
 class DemoError(Exception):
-    """The demo did not show what it should; the message says what happened."""
+    """The demo failed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo.
 
     Returns:
-        0 if all was as promised, 1 if not, 130 after an interrupt.
+        0 if all checks passed, 1 if not, 130 after an interrupt.
     """
     parser = argparse.ArgumentParser(prog="python -m dev.demo", description="Kafka to S3 by Airflow, on this machine.")
     parser.add_argument("--keep", action="store_true", help="leave the servers up at the end, until Ctrl-C")
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             demo = _Demo(servers)
             demo.run()
             print(f"\nAll of this took {time.monotonic() - began:.0f} s.")
-            demo.say_how_to_look(kept=options.keep)
+            demo.print_addresses(kept=options.keep)
             if options.keep:
                 _wait_for_interrupt()
     except (DemoError, RuntimeError, TimeoutError) as e:
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Demo:
-    """One showing; the servers it starts end with ``servers``."""
+    """One run of the demo; its servers end with ``servers``."""
 
     def __init__(self, servers: contextlib.ExitStack) -> None:
         self._began = time.monotonic()
@@ -109,15 +109,15 @@ class _Demo:
         _print_table(state)
         self._repeat()
 
-    def say_how_to_look(self, *, kept: bool) -> None:
-        """Tell where things are."""
+    def print_addresses(self, *, kept: bool) -> None:
+        """Print the addresses of the servers and commands to inspect them."""
         aws = (
             f"AWS_ACCESS_KEY_ID={ACCESS_KEY} AWS_SECRET_ACCESS_KEY={SECRET_KEY} AWS_DEFAULT_REGION=us-east-1 "
             f"aws --endpoint-url {self.s3.endpoint}"
         )
         marker = f"s3://{BUCKET}/topics/_kafka_s3/{PIPELINE}/{TOPIC}/marker.json"
         intro = "The servers are up" if kept else "The servers stop now; `make demo KEEP=1` leaves them up"
-        print(f"\n{intro}. Then you can look further:")
+        print(f"\n{intro}. Commands to inspect them:")
         print(f"  all keys         {aws} s3 ls --recursive s3://{BUCKET}/")
         print(f"  stored offsets   {aws} s3 cp {marker} -")
         print(f"  Kafka            {self.broker.bootstrap_servers}")
@@ -150,10 +150,10 @@ class _Demo:
         }
 
     def _test(self, dag_id: str, day: date | None) -> dict[str, Any]:
-        """Run a DAG; returns what its task returned about the topic."""
-        # The interval of a run by hand is the last one that is over at its date.
+        """Run a DAG; returns the topic's part of its task's return value."""
+        # The interval of a manual run is the last one that has ended at its date.
         logical_date = None if day is None else (day + timedelta(days=1)).isoformat()
-        run = self.airflow.test(dag_id, logical_date, on_line=_say_progress)
+        run = self.airflow.test(dag_id, logical_date, on_line=_print_progress)
         self.last_run = run
         if not run.succeeded:
             raise DemoError(f"DAG {dag_id} failed; its output ends with:\n{_tail(run.output)}")
@@ -225,8 +225,8 @@ class _Demo:
     last_run: DagRun
 
 
-def _say_progress(line: str) -> None:
-    if (found := _WORTH_SAYING.search(line)) is not None:
+def _print_progress(line: str) -> None:
+    if (found := _PROGRESS.search(line)) is not None:
         print(f"      {found[1]}"[:150], flush=True)
 
 

@@ -1,4 +1,4 @@
-"""One connection of :class:`~dev.fault_proxy.FaultProxy`: requests pass through it, and what it is told goes wrong."""
+"""One connection of :class:`~dev.fault_proxy.FaultProxy`: it forwards requests and injects the chosen faults."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Proxy(Protocol):
 
 
 class _HangUp(Exception):
-    """The client gets no more; ``reset`` says how it learns that."""
+    """The connection to the client is closed: with ``reset`` by a reset, else in order."""
 
     def __init__(self, *, reset: bool) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class _HangUp(Exception):
 
 
 class _Response:
-    """An answer of the server, whole."""
+    """A complete response of the server."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self.status, self.reason = response.status, response.reason
@@ -90,10 +90,10 @@ class _Handler(BaseHTTPRequestHandler):
             super().handle()
 
     def handle_expect_100(self) -> bool:
-        return True  # Said when the body is read, so that a fault may come before.
+        return True  # Sent when the body is read, so that a fault may come before.
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
-        """Say nothing: the proxy has a log of its own."""
+        """Log nothing: the proxy has a log of its own."""
 
     def serve(self) -> None:
         proxy = self.server.proxy
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             if end.reset:
                 self.server.to_reset.add(self.connection)
         except (OSError, http.client.HTTPException):
-            # The client or the server is gone. The other one learns it in the way that leaves most doubt.
+            # The client or the server is gone. The other one gets a reset, the most ambiguous signal.
             self.close_connection = True
             self.server.to_reset.add(self.connection)
 
@@ -126,49 +126,49 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._read_body()
         match fault:
             case None:
-                self._pass_on(call, self._ask(call, body))
+                self._pass_on(call, self._forward(call, body))
             case Delay():
                 self._delay(call, body, fault)
             case Answer():
                 if fault.applied:
-                    self._ask(call, body)
-                self._say(fault)
+                    self._forward(call, body)
+                self._send_error(fault)
             case Lose():
-                self._ask(call, body)
+                self._forward(call, body)
                 raise _HangUp(reset=fault.by == "RST")
             case Hang():
                 if fault.applied:
-                    self._ask(call, body)
+                    self._forward(call, body)
                 self._wait_for_hang_up()
                 raise _HangUp(reset=True)
             case Truncate():
-                self._pass_on_half(self._ask(call, body), fault.before.lower())
+                self._pass_on_half(self._forward(call, body), fault.before.lower())
                 raise _HangUp(reset=False)
             case Flip():
-                self._pass_on_flipped(call, self._ask(call, body), unseen=fault.unseen)
+                self._pass_on_flipped(call, self._forward(call, body), unseen=fault.unseen)
             case Twice():
-                self._ask(call, body)
-                self._pass_on(call, self._ask(call, body))
+                self._forward(call, body)
+                self._pass_on(call, self._forward(call, body))
             case Hold():
                 self._hold(call, body, fault)
 
     def _delay(self, call: Call, body: bytes, delay: Delay) -> None:
-        response = self._ask(call, body) if delay.applied else None
+        response = self._forward(call, body) if delay.applied else None
         time.sleep(delay.seconds)
-        self._pass_on(call, response or self._ask(call, body))
+        self._pass_on(call, response or self._forward(call, body))
 
     def _hold(self, call: Call, body: bytes, hold: Hold) -> None:
-        response = self._ask(call, body) if hold.applied else None
+        response = self._forward(call, body) if hold.applied else None
         if not hold.wait(self.server.proxy.is_over):
             raise _HangUp(reset=True)
         try:
             if response is None:
-                response = self._ask(call, body)
+                response = self._forward(call, body)
         finally:
             hold.done()
         self._pass_on(call, response)
 
-    def _say(self, answer: Answer) -> None:
+    def _send_error(self, answer: Answer) -> None:
         body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{answer.code}</Code></Error>'.encode()
         self.send_response(answer.status)
         for name, value in {"Content-Type": "application/xml", **answer.headers}.items():
@@ -233,7 +233,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _HangUp(reset=True)
         return body
 
-    def _ask(self, call: Call, body: bytes) -> _Response:
+    def _forward(self, call: Call, body: bytes) -> _Response:
         response = _Response(self._send_to_server(body).getresponse())
         call.status = response.status
         if call.operation == "CreateMultipartUpload" and (found := _UPLOAD_ID.search(response.body)):
@@ -286,9 +286,9 @@ class ProxyServer(ThreadingHTTPServer):
     """Listens on a free loopback port.
 
     Attributes:
-        proxy: whose it is.
-        connections: that clients have open.
-        to_reset: those of them that are to end with a reset.
+        proxy: the proxy of the connections.
+        connections: open connections of clients.
+        to_reset: those of them that have to end with a reset.
     """
 
     daemon_threads = True
@@ -302,13 +302,13 @@ class ProxyServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def server_bind(self) -> None:
-        """Bind. The base class looks up the host's name besides, which may ask a name server."""
+        """Bind. The base class also looks up the host's name, which may send a request to a name server."""
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
 
     def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
-        """End a connection in the way that its last fault wants."""
+        """End a connection as its last fault requires."""
         assert isinstance(request, socket.socket)
         if request in self.to_reset:
             self.to_reset.discard(request)
@@ -319,9 +319,9 @@ class ProxyServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that went away in the middle of a handshake."""
+        """Log nothing about clients that disconnect during a handshake."""
 
 
 def _let_close_reset(connection: socket.socket) -> None:
-    """Make the next close send a reset instead of an orderly end."""
+    """Make the next close send a reset instead of an orderly close."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,7 +1,7 @@
-"""An HTTP proxy between a client and an S3 server that does what networks and stores do on bad days.
+"""An HTTP proxy between a client and an S3 server that injects faults of networks and stores.
 
-It passes requests on as they are, the Host too, so that signatures stay valid; it keeps connections open, and may speak
-TLS to its clients. Which request meets which fault is told by rules, or by a function::
+It forwards requests unchanged, including the Host, so that signatures stay valid; it keeps connections open, and may
+use TLS with its clients. Rules or a function choose the fault of each request::
 
     with FaultProxy(server.endpoint) as proxy:
         rule = proxy.add(Lose(), operation="CompleteMultipartUpload", key="*.json", times=2)
@@ -11,7 +11,7 @@ TLS to its clients. Which request meets which fault is told by rules, or by a fu
         ...
         held.release()
 
-``proxy.calls`` tells what came and what became of it.
+``proxy.calls`` lists the requests and their outcomes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class FaultProxy(Startable):
             upstream: address of the server.
             tls: certificate to show to clients; None: plain HTTP.
             authority: that issued the server's certificate, if its address is ``https``.
-            choose: asked about requests that no rule is about; called by many threads.
+            choose: returns the fault of a request that matches no rule; called by many threads.
         """
         self._to = urlsplit(upstream)
         self._context = None if authority is None else ssl.create_default_context(cafile=str(authority.certificate))
@@ -77,7 +77,7 @@ class FaultProxy(Startable):
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="proxy", daemon=True)
         self.endpoint = f"{'http' if tls is None else 'https'}://127.0.0.1:{self._server.server_port}"
 
-    # -- what goes wrong ----------------------------------------------------------------------------------------------
+    # -- faults -------------------------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -89,7 +89,7 @@ class FaultProxy(Startable):
         nth: int = 1,
         times: int | None = 1,
     ) -> Rule:
-        """Let requests that come from now on meet a fault. Of several rules that strike, the first one counts."""
+        """Add a fault to matching requests from now on. If several rules match, the first one applies."""
         rule = Rule(fault, operation, key, condition, nth, times)
         with self._lock:
             self._rules.append(rule)
@@ -98,13 +98,13 @@ class FaultProxy(Startable):
     def hold(
         self, operation: str, *, key: str = "*", condition: str | None = None, nth: int = 1, applied: bool = False
     ) -> Hold:
-        """Hold one request that comes from now on; see :class:`~dev.faults.Hold`."""
+        """Hold one matching request from now on; see :class:`~dev.faults.Hold`."""
         held = Hold(applied=applied)
         self.add(held, operation=operation, key=key, condition=condition, nth=nth)
         return held
 
     def clear(self) -> None:
-        """Forget rules and calls. What is held stays held."""
+        """Remove rules and calls. Held requests stay held."""
         with self._lock:
             self._rules.clear()
             self._calls.clear()
@@ -131,7 +131,7 @@ class FaultProxy(Startable):
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop listening, and hang up on everybody; held requests are dropped."""
+        """Stop listening and close all connections; held requests are dropped."""
         self._over.set()
         if self._thread.is_alive():
             self._server.shutdown()

@@ -1,7 +1,7 @@
-"""What may go wrong between a client and an S3 server, as data: requests, faults, and rules for which meets which.
+"""Faults between a client and an S3 server, as data: requests, faults, and rules that assign faults to requests.
 
-:mod:`dev.fault_proxy` carries them out. A fault either keeps a request from the server, which never hears of it, or
-lets it through and spoils the answer.
+:mod:`dev.fault_proxy` carries them out. A fault either keeps a request from the server, or forwards it and damages the
+response.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ class Call:
 
     Attributes:
         number: from 1, in the order of arrival.
-        operation: S3's name of it, such as ``PutObject``; the method and the subresource where it is none of ours.
+        operation: its name in S3, such as ``PutObject``; for operations that the package does not use, the method and
+            the subresource.
         key: of the object; the prefix of a listing.
-        condition: ``if-match``, ``if-none-match`` or nothing.
-        upload_id: that the request names.
-        created: ids of the uploads that the server began for it, in the order of its answers.
-        fault: name of the fault it met, or nothing.
-        status: what the server said, if it was asked: the last answer, if it was asked twice.
-        answered: whether the client was given the server's own last answer, unspoiled.
-        port: the client's.
+        condition: ``if-match``, ``if-none-match`` or empty.
+        upload_id: the upload id in the request.
+        created: ids of the uploads that the server began for it, in the order of its responses.
+        fault: name of its fault, or empty.
+        status: status of the server's last response; None if the request was not forwarded.
+        answered: whether the client got the server's last response unchanged.
+        port: of the client.
     """
 
     number: int
@@ -62,13 +63,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """The client gets an error of our making; with ``applied`` only after the server has done what was asked.
+    """The client gets an error of the proxy; with ``applied``, after the server has processed the request.
 
     Attributes:
         status: of HTTP; 200 is possible, with an error in the body.
         code: of S3.
         applied: whether the server gets the request.
-        headers: further ones of the answer.
+        headers: further headers of the response.
     """
 
     status: int
@@ -79,7 +80,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Reset:
-    """The connection is reset when the request's head has come, before its body was read."""
+    """The connection is reset after the head of the request, before its body is read."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class ResetInBody:
 
 @dataclass(frozen=True)
 class Lose:
-    """The request is applied and its answer lost: by a reset (RST), or by an orderly end of the connection (FIN)."""
+    """The request is applied and its response lost: by a reset (RST), or by an orderly close (FIN)."""
 
     by: str = "RST"
 
@@ -100,14 +101,14 @@ class Lose:
 
 @dataclass(frozen=True)
 class Hang:
-    """The request is applied (or not), and nothing is said until the client goes away."""
+    """The request is applied (or not), and the client gets no response until it disconnects."""
 
     applied: bool = True
 
 
 @dataclass(frozen=True)
 class Delay:
-    """The answer comes ``seconds`` later; or the request is applied only then, whether somebody still waits or not."""
+    """The response comes ``seconds`` later; or the request is applied only then, even if the client is gone."""
 
     seconds: float = 0.05
     applied: bool = True
@@ -115,10 +116,10 @@ class Delay:
 
 @dataclass(frozen=True)
 class Truncate:
-    """The connection ends in the middle of the answer's body; without a body, in the middle of its head.
+    """The connection ends in the middle of the response's body; without a body, in the middle of its head.
 
     Attributes:
-        before: end it in the head, before the first header whose name begins so, whatever order they have.
+        before: beginning of header names: the response ends in its head, without these headers.
     """
 
     before: str = ""
@@ -126,10 +127,10 @@ class Truncate:
 
 @dataclass(frozen=True)
 class Flip:
-    """One bit in the middle of the answer's body is another.
+    """One bit in the middle of the response's body is flipped.
 
     Attributes:
-        unseen: without the checksum that would give it away, as if the store had none.
+        unseen: remove the checksum that would reveal it, as if the store had none.
     """
 
     unseen: bool = False
@@ -137,14 +138,14 @@ class Flip:
 
 @dataclass(frozen=True)
 class Twice:
-    """The server gets the request twice; the first answer is lost and the client gets the second."""
+    """The server gets the request twice; the first response is lost and the client gets the second."""
 
 
 class Hold:
-    """The request waits in the proxy until somebody lets it go: a zombie that wakes when a test wants it to.
+    """The request waits in the proxy until it is released, like a late request of a stopped process.
 
     Attributes:
-        applied: whether the server gets the request before it waits, so that only the answer is late.
+        applied: whether the server gets the request before the wait, so that only the response is late.
     """
 
     def __init__(self, *, applied: bool = False) -> None:
@@ -160,10 +161,10 @@ class Hold:
             TimeoutError: none came within ``timeout`` seconds.
         """
         if not self._held.wait(timeout):
-            raise TimeoutError(f"no request came to be held within {timeout:.0f} s")
+            raise TimeoutError(f"no request was held within {timeout:.0f} s")
 
     def release(self, timeout: float = 30.0) -> None:
-        """Let the held request go on, and wait until the server has answered it.
+        """Forward the held request, and wait until the server has answered it.
 
         Raises:
             TimeoutError: it did not within ``timeout`` seconds.
@@ -178,7 +179,7 @@ class Hold:
         self._decided.set()
 
     def wait(self, is_over: Callable[[], bool]) -> bool:
-        """Called by the proxy when it holds a request; whether it is to go on."""
+        """Called by the proxy when it holds a request; returns whether to forward it."""
         self._held.set()
         while not self._decided.wait(0.1):
             if is_over():
@@ -195,17 +196,17 @@ Fault = Answer | Reset | ResetInBody | Lose | Hang | Delay | Truncate | Flip | T
 
 @dataclass
 class Rule:
-    """Which requests meet a fault.
+    """The requests that get a fault.
 
     Attributes:
-        fault: that they meet.
+        fault: the fault.
         operation: shell pattern of the operation.
         key: shell pattern of the whole key.
-        condition: that the request has to bear; None: any or none.
-        nth: the first of the matching requests that meets the fault, from 1.
-        times: how many from there on; None: all.
-        seen: matching requests so far.
-        struck: those of them that met the fault.
+        condition: condition of the request; None: any or none.
+        nth: first of the matching requests with the fault, from 1.
+        times: number of consecutive matching requests with the fault; None: all.
+        seen: number of matching requests so far.
+        struck: number of those that got the fault.
     """
 
     fault: Fault
@@ -218,7 +219,7 @@ class Rule:
     struck: int = 0
 
     def strikes(self, call: Call) -> bool:
-        """Count a request, and say whether it meets the fault."""
+        """Count a request; returns whether it gets the fault."""
         if not (fnmatch.fnmatchcase(call.operation, self.operation) and fnmatch.fnmatchcase(call.key, self.key)):
             return False
         if self.condition is not None and call.condition != self.condition:

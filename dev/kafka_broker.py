@@ -1,8 +1,8 @@
 """A real Kafka broker for tests, benchmarks and the demo: one KRaft node on free loopback ports.
 
 ``with KafkaBroker() as broker:`` starts one from the jars of ``.build/jars/kafka`` (``make`` puts them there) and waits
-until it answers; ``python -m dev.kafka_broker`` does the same for a person. The broker lives no longer than the
-process that started it, however that ends, and its data lie in a temporary directory that goes with it.
+until it answers; ``python -m dev.kafka_broker`` does the same on a command line. The broker ends with the process that
+started it, however that ends, and its data are in a temporary directory that is removed with it.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class KafkaBroker(KafkaTools, ServerProcess):
 
     Args:
         port: port of the plain listener; None takes a free one.
-        users: names and passwords; if there are any, a second listener (``sasl_bootstrap_servers``) demands them,
+        users: names and passwords; if there are any, a second listener (``sasl_bootstrap_servers``) requires them,
             by PLAIN or SCRAM-SHA-512.
-        authority: if there is one, other listeners talk TLS with certificates that it issues: one demands passwords or
-            tokens (``tls_bootstrap_servers``), one demands the certificate of a client (``mutual_bootstrap_servers``).
-        token_keys: JWKS file; whoever shows a token that is signed by one of its keys is let in, too.
+        authority: if there is one, other listeners use TLS with certificates that it issues: one requires passwords or
+            tokens (``tls_bootstrap_servers``), one requires client certificates (``mutual_bootstrap_servers``).
+        token_keys: JWKS file; tokens that are signed by one of its keys are accepted, too.
         config: more settings of ``server.properties``.
         heap: size of the Java heap, as in ``-Xmx``.
         jars: folder of the broker's jars.
@@ -98,7 +98,7 @@ class KafkaBroker(KafkaTools, ServerProcess):
         jars: Path = KAFKA_JARS,
     ) -> None:
         super().__init__("")
-        self._wanted_port = port
+        self._given_port = port
         self._security = KafkaSecurity(dict(users or {}), authority, token_keys)
         self._config = dict(config or {})
         self._heap = heap
@@ -124,14 +124,14 @@ class KafkaBroker(KafkaTools, ServerProcess):
 
     @property
     def running(self) -> bool:
-        """Whether the broker's process is there."""
+        """Whether the broker's process is running."""
         return self._process is not None and self._process.poll() is None
 
     def _start(self) -> None:
         if not any(self._jars.glob("kafka_*.jar")):
             raise BrokerError(f"no Kafka in {self._jars}; run `make jars`")
-        if self._wanted_port is not None and _port_in_use(self._wanted_port):
-            raise BrokerError(f"port {self._wanted_port} is in use; choose another or stop what listens there")
+        if self._given_port is not None and _port_in_use(self._given_port):
+            raise BrokerError(f"port {self._given_port} is in use; choose another or stop the server that uses it")
         self._launch()
         self._await_metadata()
         self._create_scram_users()
@@ -147,7 +147,7 @@ class KafkaBroker(KafkaTools, ServerProcess):
             self._directory = None
 
     def kill(self) -> None:
-        """End the broker as a machine dies; its data and its ports stay for :meth:`restart`."""
+        """End the broker like a crash of its machine; its data and its ports stay for :meth:`restart`."""
         os.killpg(self.pid, signal.SIGKILL)
         assert self._process is not None
         assert self._process.stdin is not None
@@ -163,7 +163,7 @@ class KafkaBroker(KafkaTools, ServerProcess):
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Let the broker stand still inside the block: connections stay open, and nobody answers."""
+        """Stop the broker's process inside the block: connections stay open without a response."""
         os.killpg(self.pid, signal.SIGSTOP)
         try:
             yield
@@ -173,7 +173,7 @@ class KafkaBroker(KafkaTools, ServerProcess):
     def _launch(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="kafka-broker-"))
         controller, client, *others = free_ports(2 + len(self._security.listeners))
-        self._port = self._wanted_port or client
+        self._port = self._given_port or client
         self.bootstrap_servers = f"{HOST}:{self._port}"
         self._ports = dict(zip(self._security.listeners, others, strict=True))
         properties = self._directory / "server.properties"
@@ -196,7 +196,7 @@ class KafkaBroker(KafkaTools, ServerProcess):
         self._spawn()
 
     def _format_options(self) -> list[str]:
-        # With "=": one id in 64 begins with a dash, and would be taken for an option.
+        # With "=": one id in 64 begins with a dash, and would be parsed as an option.
         return [f"--cluster-id={new_cluster_id()}", "--standalone"]
 
     def _java_command(self) -> list[str]:
@@ -272,7 +272,7 @@ class KafkaBroker(KafkaTools, ServerProcess):
     def _answers(self) -> bool:
         from confluent_kafka import KafkaException
 
-        # Asking the port first keeps librdkafka from backing off while nobody listens.
+        # This check comes first, since librdkafka backs off while no server listens.
         if not listens(self._port):
             return False
         try:

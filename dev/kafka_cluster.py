@@ -1,4 +1,4 @@
-"""Two real Kafka brokers for tests of what happens when one of them dies: leaders move, partitions have none.
+"""Two real Kafka brokers for tests in which one of them dies: leaders move, partitions have no leader.
 
 The first node is the controller and a broker, the second one a broker only, so that killing the second leaves a cluster
 that works.
@@ -22,7 +22,7 @@ OTHER: Final = 2
 
 
 class _Node(KafkaBroker):
-    """One broker of a cluster; all but the first are told where the controller is."""
+    """One broker of a cluster; all but the first have the controller's address in their settings."""
 
     def __init__(self, number: int, cluster_id: str, controller: _Node | None, config: Mapping[str, str]) -> None:
         super().__init__(config=config, heap="256m")
@@ -56,7 +56,7 @@ class KafkaCluster(KafkaTools, Startable):
 
     def __init__(self, config: Mapping[str, str] | None = None) -> None:
         super().__init__("")
-        # A dead broker is missed soon.
+        # A dead broker is detected quickly.
         quick = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "1500", **(config or {})}
         cluster_id = new_cluster_id()
         self.controller = _Node(CONTROLLER, cluster_id, None, quick)
@@ -94,5 +94,5 @@ class KafkaCluster(KafkaTools, Startable):
         return int(self.admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].leader)
 
     def await_brokers(self, count: int) -> None:
-        """Wait until the cluster has so many brokers."""
+        """Wait until the cluster has this number of brokers."""
         wait_until(lambda: len(self.admin.list_topics(timeout=10).brokers) == count, f"{count} brokers")

@@ -1,8 +1,8 @@
-"""The listeners of a Kafka broker that ask who is there, as settings of ``server.properties``.
+"""The listeners of a Kafka broker that authenticate clients, as settings of ``server.properties``.
 
-Three of them, each if there is what it needs: ``SASL`` (passwords over plain TCP), ``TLS`` (passwords or tokens over
-TLS) and ``MUTUAL`` (client certificates over TLS). Topics that have access rules admit those whom the rules name and
-nobody else; topics without rules admit everybody.
+There are up to three, depending on the given settings: ``SASL`` (passwords over plain TCP), ``TLS`` (passwords or
+tokens over TLS) and ``MUTUAL`` (client certificates over TLS). A topic with access rules admits only the users in the
+rules; a topic without rules admits all.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 __all__ = ["AUDIENCE", "KafkaSecurity"]
 
 AUDIENCE: Final = "kafka"
-"""What tokens have to be made out for."""
+"""Required audience of tokens."""
 
 _LOGIN: Final = "org.apache.kafka.common.security"
 
 
 @dataclass(frozen=True)
 class KafkaSecurity:
-    """Who is let in, and how.
+    """The accepted logins.
 
     Attributes:
         users: names and passwords, for PLAIN and SCRAM-SHA-512.
-        authority: issues the broker's certificate, and is trusted with those of clients; None: no TLS.
-        token_keys: JWKS file with the public keys of tokens; None: no tokens are taken.
+        authority: issues the broker's certificate, and is trusted for those of clients; None: no TLS.
+        token_keys: JWKS file with the public keys of tokens; None: no tokens are accepted.
     """
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -65,7 +65,7 @@ class KafkaSecurity:
         found = {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "allow.everyone.if.no.acl.found": "true",
-            # The plain listener belongs to whoever started the broker.
+            # Clients of the plain listener have all rights.
             "super.users": "User:ANONYMOUS",
         }
         mechanisms = {
@@ -86,9 +86,9 @@ class KafkaSecurity:
         return found
 
     def _passwords(self) -> dict[str, dict[str, str]]:
-        known = " ".join(f"user_{name}={_quoted(password)}" for name, password in self.users.items())
+        users = " ".join(f"user_{name}={_quoted(password)}" for name, password in self.users.items())
         return {
-            "PLAIN": {"sasl.jaas.config": f"{_LOGIN}.plain.PlainLoginModule required {known};"},
+            "PLAIN": {"sasl.jaas.config": f"{_LOGIN}.plain.PlainLoginModule required {users};"},
             "SCRAM-SHA-512": {"sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;"},
         }
 

@@ -1,4 +1,4 @@
-"""What tests, benchmarks and the demo do to a Kafka cluster: topics, records, transactions."""
+"""Operations of tests, benchmarks and the demo on a Kafka cluster: topics, records, transactions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 
 class BrokerError(RuntimeError):
-    """The broker cannot be started, or did not take records; the message says why."""
+    """The broker cannot be started, or did not accept records; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One record to produce; what is None is left to the producer: partitioner, clock.
+    """One record to produce. The producer chooses a partition or timestamp that is None.
 
     Attributes:
         value: the record's value, None for a tombstone.
@@ -43,7 +43,7 @@ class Message:
 
 
 class KafkaTools:
-    """Makes and fills topics; every method returns when the cluster has done what was asked.
+    """Creates and fills topics; every method returns when the cluster has applied the change.
 
     Clients need ``bootstrap_servers`` only, so it also works on a cluster that this process did not start.
     """
@@ -53,13 +53,13 @@ class KafkaTools:
 
     @functools.cached_property
     def admin(self) -> AdminClient:
-        """A client of the plain listener; it lives as long as the broker."""
+        """A client of the plain listener; it is used as long as the broker runs."""
         from confluent_kafka.admin import AdminClient
 
         return AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=log)
 
     def allow(self, topic: str, user: str, operation: str) -> None:
-        """Let a user do something with a topic; from now on nobody may do anything with it that no rule allows.
+        """Allow a user an operation on a topic. From now on every operation on the topic requires a rule.
 
         Args:
             topic: name of the topic.
@@ -104,7 +104,7 @@ class KafkaTools:
         wait_until(lambda: self._leaders(topic) == total, f"{total} partitions of {topic}")
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until the broker has forgotten it."""
+        """Delete a topic and wait until the broker no longer lists it."""
         self.admin.delete_topics([name])[name].result()
         wait_until(lambda: self._leaders(name) == 0, f"the deletion of {name}")
 
@@ -117,7 +117,7 @@ class KafkaTools:
             future.result()
 
     def produce(self, topic: str, messages: Iterable[Message], **config: object) -> int:
-        """Produce messages and wait until the broker has them all. Returns how many there were."""
+        """Produce messages and wait until the broker has them all. Returns their number."""
         producer = self.producer(linger_ms=5, **config)
         failures: list[object] = []
         count = self._send(producer, topic, messages, failures)
@@ -170,8 +170,8 @@ class KafkaTools:
 
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         partitions = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
-        asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in partitions}
-        futures = self.admin.list_offsets(asked, isolation_level=level)
+        specs = {TopicPartition(topic, p): OffsetSpec.latest() for p in partitions}
+        futures = self.admin.list_offsets(specs, isolation_level=level)
         return {tp.partition: future.result().offset for tp, future in futures.items()}
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""Sessions of a role, before an S3 server: an STS that gives them, and a gate that lets nobody else in.
+"""Sessions of a role for an S3 server: an STS that issues them, and a check that refuses all other credentials.
 
-moto takes any credentials and never ends a session, so what happens when one ends needs this: a middleware for
-:class:`dev.s3_server.ThreadedS3Server` that also answers ``AssumeRole`` and ``AssumeRoleWithWebIdentity`` at its root.
+moto accepts any credentials and never ends a session. So tests of expired sessions use this middleware for
+:class:`dev.s3_server.ThreadedS3Server`. It also answers ``AssumeRole`` and ``AssumeRoleWithWebIdentity`` at its root.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _ACCESS_KEY: Final = re.compile(r"Credential=([^/,]+)/")
 
 
 class RoleSessions:
-    """Who may come to the S3 server behind it.
+    """Admits requests with a valid session to an S3 server.
 
     Args:
         application: the server.
-        life: seconds that a session lasts.
+        life: duration of a session in seconds.
         trusted: access keys that may assume a role; None: all.
 
     Attributes:
-        given: requests for sessions that were granted, as forms.
-        used: access keys that came to the server and were let in, and how often.
-        turned_away: how often somebody came with a session that has ended.
+        given: granted requests for sessions, as forms.
+        used: access keys of admitted requests, and the number of their requests.
+        turned_away: number of requests with an expired session.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RoleSessions:
             self._alive.clear()
 
     def end_all_after(self, method: str, part: str) -> None:
-        """End all sessions as soon as the next request of a method for a path with a text in it was answered."""
+        """End all sessions after the response to the next request with this method and this text in its path."""
         self._end_after = (method, part)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

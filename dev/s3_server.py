@@ -1,7 +1,7 @@
 """An S3 server for development and tests: moto over HTTP, behind one lock.
 
-Every request is applied whole before the next one begins (:mod:`dev.strict_s3`), and only once all of its body came.
-Nothing is kept when the server stops.
+Every request is applied completely before the next one begins (:mod:`dev.strict_s3`), after its whole body has arrived.
+No data is kept when the server stops.
 
 ``python -m dev.s3_server --port 0 --bucket NAME`` prints the address; SIGTERM stops it. Any credentials are accepted.
 """
@@ -34,7 +34,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 class ThreadedS3Server(WsgiServer):
-    """The server in a thread of this process; a middleware may stand between the network and the store.
+    """The server in a thread of this process, with an optional middleware between the network and the store.
 
     All such servers of one process share moto's one set of buckets.
     """
@@ -47,7 +47,7 @@ class ThreadedS3Server(WsgiServer):
         middleware: Callable[[WSGIApplication], WSGIApplication] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Bind to a loopback port (0: a free one) and make buckets; :meth:`start` serves, over TLS if asked for."""
+        """Bind to a loopback port (0: a free one) and create buckets; :meth:`start` serves, with ``tls`` over TLS."""
         store = StrictS3()
         for bucket in buckets:
             store.create_bucket(bucket)
@@ -57,8 +57,8 @@ class ThreadedS3Server(WsgiServer):
 class S3Server(ServerProcess):
     """The server as a process of its own, so that its CPU and its crashes are its own.
 
-    It ends when :meth:`stop` is called, and also when this process dies in whatever way. :meth:`start` raises a
-    ``RuntimeError`` with what the process said if it ends or does not get ready.
+    It ends when :meth:`stop` is called, and also when this process ends for any reason. :meth:`start` raises a
+    ``RuntimeError`` with the output of the server if it ends or is not ready in time.
 
     Attributes:
         endpoint: address to give to clients, known after :meth:`start`.
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit status is 2 if the port is taken."""
     parser = argparse.ArgumentParser(prog="python -m dev.s3_server", description="moto's S3 over HTTP, made strict")
     parser.add_argument("--port", type=int, default=9000, help="loopback port; 0 takes a free one (default 9000)")
-    parser.add_argument("--bucket", action="append", default=[], help="make this bucket; may be repeated")
+    parser.add_argument("--bucket", action="append", default=[], help="create this bucket; may be repeated")
     parser.add_argument("--ready-file", type=Path, help="write the address here when requests are served")
     parser.add_argument("--until-eof", action="store_true", help="stop when standard input is closed")
     options = parser.parse_args(arguments)
@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             partial.replace(options.ready_file)
         stopped.wait()
     sys.stdout.flush()
-    # Whatever connection threads still do concerns nobody any more.
+    # Connection threads that still run are not needed any more.
     os._exit(0)
 
 

@@ -1,8 +1,8 @@
 """A Spark cluster on this machine: one master and some workers of Spark standalone, from the jars of pyspark.
 
-Every worker has a loopback address of its own, so that Spark takes them for different machines: it starts a second
-attempt at a slow task on another machine only. What the workers' Python knows is what its environment
-(:data:`WORKER_PYTHON`) has, and nothing of this checkout.
+Every worker has its own loopback address, so that Spark treats them as different machines: it starts a second attempt
+at a slow task on another machine only. The workers' Python has the packages of its environment
+(:data:`WORKER_PYTHON`), and nothing of this checkout.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ WORKER_PYTHON: Final = Path(__file__).resolve().parent.parent / ".build" / "spar
 _MASTER: Final = "127.0.0.1"
 _WORKERS: Final = 2
 _INHERITED: Final = ("HOME", "JAVA_HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
-"""Variables that the cluster takes over. Others, PYTHONPATH above all, would bring this checkout to the executors."""
+"""Variables that the cluster inherits. Others, such as PYTHONPATH, would make this checkout visible to executors."""
 _DAEMON_OPTIONS: Final = "-Dspark.master.rest.enabled=false -Dspark.port.maxRetries=0"
 _JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Of daemons and executors: they live for seconds, so optimising their code costs more than it saves."""
+"""Of daemons and executors: they run for seconds, so optimising their code costs more than it saves."""
 
 
 class SparkCluster(Startable):
     """A master and two workers with one core and 1 GiB each, every one a process of its own.
 
-    None of them lives longer than the process that started them, and neither do their folders. :meth:`start` raises a
-    ``RuntimeError`` with the ends of the logs if a process ends, or the workers do not register in time.
+    They end with the process that started them, and their folders are removed. :meth:`start` raises a ``RuntimeError``
+    with the ends of the logs if a process ends, or the workers do not register in time.
 
     Args:
         conf: settings of master and workers; no command line shows them.
@@ -72,10 +72,10 @@ class SparkCluster(Startable):
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
 
-    # -- what runs on it ----------------------------------------------------------------------------------------------
+    # -- executors ----------------------------------------------------------------------------------------------------
 
     def executors(self) -> list[psutil.Process]:
-        """The JVMs of the executors that run now, of whatever application."""
+        """The JVMs of the executors that run now, of any application."""
         found = []
         for daemon in self._processes:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -86,7 +86,7 @@ class SparkCluster(Startable):
         return found
 
     def python_workers(self, executor: psutil.Process) -> list[psutil.Process]:
-        """The Python processes of an executor that do its tasks; none as long as it had no task."""
+        """The Python processes of an executor that run its tasks; none before its first task."""
         found = []
         with contextlib.suppress(psutil.NoSuchProcess):
             for daemon in executor.children():
@@ -113,7 +113,7 @@ class SparkCluster(Startable):
         psutil.wait_procs([executor], timeout=30)
 
     def logs(self) -> dict[str, str]:
-        """All that the daemons and their executors have said so far, by file."""
+        """The output of the daemons and their executors so far, by file."""
         return {
             str(file.relative_to(folder.parent)): file.read_text(encoding="utf-8", errors="replace")
             for folder in self._folders

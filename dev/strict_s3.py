@@ -1,8 +1,8 @@
-"""What moto's S3 lacks of a real store: one request at a time, checks of bodies and keys, honest answers.
+"""moto's S3 with the checks of a real store: atomic requests, verified bodies and keys, correct responses.
 
-moto checks a condition and writes afterwards, without a lock, so two writers can win one create-only PUT; it stores
-corrupt bytes, takes keys that S3 refuses, breaks on an upload that was aborted, and says of every upload that it began
-in 2010. :class:`StrictS3` puts that right around moto's own application.
+moto checks a condition and writes afterwards, without a lock, so two writers can win one create-only PUT. It stores
+corrupt bytes, accepts keys that S3 refuses, fails on an upload that was aborted, and returns 2010 as the start of every
+upload. :class:`StrictS3` wraps moto's own application and corrects this.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INITIATED = re.compile(rb"<Initiated>.*?</Initiated>")
 
 
 class StrictS3:
-    """moto's S3 as a WSGI application that refuses what S3 refuses, one request at a time."""
+    """moto's S3 as a WSGI application with the checks of S3, one request at a time."""
 
     def __init__(self) -> None:
         """Load moto; its state is one per process."""
@@ -62,12 +62,12 @@ class StrictS3:
             s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
 
     def _with_times(self, answer: Iterable[bytes]) -> Iterable[bytes]:
-        """Say when an upload began: moto says 2010 of all, and whoever sweeps old uploads would take them all."""
+        """Correct the start times of uploads: moto returns 2010 for all, so a clean-up would abort all of them."""
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z").encode()
 
         def correct(entry: re.Match[bytes]) -> bytes:
             began = self._initiated.setdefault(_UPLOAD_ID.findall(entry[0])[0], now)
-            # As long as what it replaces, so Content-Length stays right.
+            # The text has the same length as the replaced one, so Content-Length stays correct.
             return _INITIATED.sub(rb"<Initiated>" + began + rb"</Initiated>", entry[0])
 
         body = b"".join(answer)
@@ -104,11 +104,11 @@ class StrictS3:
         repeats = completes and existing is not None and existing.multipart and existing.multipart.id == upload_id
         if upload_id not in bucket.multiparts and not repeats:
             return 404, "NoSuchUpload", "The specified multipart upload does not exist."
-        wanted = environ.get("HTTP_IF_MATCH", "").strip('"')
-        if completes and wanted:
+        expected = environ.get("HTTP_IF_MATCH", "").strip('"')
+        if completes and expected:
             if existing is None:
                 return 404, "NoSuchKey", "The specified key does not exist."
-            if existing.etag.strip('"') != wanted:
+            if existing.etag.strip('"') != expected:
                 return 412, "PreconditionFailed", "The If-Match condition did not hold."
         return None
 

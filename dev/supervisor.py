@@ -19,7 +19,7 @@ __all__ = ["ServerProcess", "Startable", "end", "end_by_eof", "supervised"]
 _PORT_TAKEN: Final = retry_if_exception_message(match="(?is).*address already in use")
 
 # Runs the server and ends it when standard input closes, which it does even if the parent is killed by SIGKILL.
-# The data go only when the parent is done with them: after a crash it still wants to read the log.
+# The data are removed only when the parent closes standard input: after a crash it still reads the log.
 _SCRIPT = """
 directory=$1; shift
 exec 3<&0
@@ -98,7 +98,7 @@ class ServerProcess(Startable):
 
 
 def end(process: subprocess.Popen[bytes], patience: float = 10.0) -> None:
-    """Ask a process to end, and after ``patience`` seconds no longer ask."""
+    """Terminate a process, and kill it after ``patience`` seconds."""
     process.terminate()
     try:
         process.wait(patience)

@@ -36,7 +36,7 @@ class TokenServer(WsgiServer):
     """Issues tokens over HTTP.
 
     Args:
-        keys: where the JWKS file goes.
+        keys: path of the JWKS file to write.
         clients: ids and secrets.
         tls: makes it HTTPS.
 
@@ -69,7 +69,7 @@ class TokenServer(WsgiServer):
     def _answer(self, request: Request) -> tuple[int, dict[str, Any]]:
         if (request.method, request.path) != ("POST", _PATH):
             return 404, {"error": "not_found"}
-        # Id and secret are in the header or, as some clients have it, in the form.
+        # Some clients send id and secret in the header, others in the form.
         if (login := request.authorization) is not None:
             client, secret = login.get("username") or "", login.get("password") or ""
         else:

@@ -1,8 +1,8 @@
 """A second S3 server for tests and benchmark: versitygw, which keeps objects as files of a folder.
 
-It shares no code with moto, so what both do is not one server's whim. It checks signatures and checksums, is atomic
-under races and speaks TLS; it has no lifecycle rules and ignores server-side encryption, and its keys are file names:
-no part of one above 255 bytes, no ``a`` beside ``a/b``.
+It shares no code with moto, so tests on both do not depend on the behaviour of one server. It checks signatures and
+checksums, is atomic under races and supports TLS. It has no lifecycle rules, ignores server-side encryption, and its
+keys are file names: no part of one above 255 bytes, no ``a`` beside ``a/b``.
 
 ``make versitygw`` builds it.
 """
@@ -27,10 +27,10 @@ _MEMORY: Final = Path("/dev/shm")
 
 
 class VersityGateway(ServerProcess):
-    """The server as a process of its own, on an empty folder that goes with it.
+    """The server as a process of its own, on an empty folder that is removed with it.
 
-    :meth:`start` raises a ``RuntimeError`` if there is no binary, and with what the process said if it ends or does not
-    get ready.
+    :meth:`start` raises a ``RuntimeError`` if there is no binary, and with the output of the process if it ends or is
+    not ready in time.
 
     Attributes:
         endpoint: address to give to clients, known after :meth:`start`.
@@ -49,8 +49,8 @@ class VersityGateway(ServerProcess):
         Args:
             access_key_id: of the only user.
             secret_access_key: of the only user.
-            tls: the server's certificate; None: it speaks plain HTTP.
-            folder: where the objects go; None: an own one, in memory where that is possible.
+            tls: the server's certificate; None: plain HTTP.
+            folder: folder of the objects; None: a temporary one, in memory where that is possible.
         """
         self.endpoint = ""
         self._login = ["--access", access_key_id, "--secret", secret_access_key]

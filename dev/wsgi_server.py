@@ -1,6 +1,6 @@
-"""A WSGI server in a thread of this process, over HTTP/1.1 with keep-alive, and over TLS if asked for.
+"""A WSGI server in a thread of this process, over HTTP/1.1 with keep-alive, and optionally over TLS.
 
-An application gets a request once the whole body has come, so half a request changes nothing.
+An application gets a request after its whole body has arrived, so an incomplete request changes nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
-        """Say nothing: a line per part would drown the tests."""
+        """Log nothing: a line per part would hide the output of the tests."""
 
     def serve(self) -> None:
         body = self._read_body()
@@ -130,13 +130,13 @@ class _HTTPServer(ThreadingHTTPServer):
         super().__init__((HOST, port), _Handler)
 
     def server_bind(self) -> None:
-        # The base class looks up the host's name, which may ask a name server.
+        # The base class looks up the host's name, which may send a request to a name server.
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = HOST, self.server_address[1]
 
     def hang_up(self) -> None:
-        """Cut the connections that clients keep open; else they would still be served after the end."""
+        """Close the connections that clients keep open; else they would still be served after the end."""
         for connection in list(self.connections):
             try:
                 connection.shutdown(socket.SHUT_RDWR)
@@ -156,7 +156,7 @@ class WsgiServer(Startable):
         self._server = _HTTPServer(port, application)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="wsgi", daemon=True)
         if tls is not None:
-            # The handshake is left to the thread of the connection: a client that is slow at it delays nobody else.
+            # The thread of the connection does the handshake, so a slow client delays no other.
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.endpoint = f"{'http' if tls is None else 'https'}://{HOST}:{self._server.server_port}"
 

@@ -1,4 +1,4 @@
-"""What spark-submit runs: ``kafka_to_s3.py --job-file PATH``."""
+"""The script that spark-submit runs: ``kafka_to_s3.py --job-file PATH``."""
 
 import sys
 

@@ -387,5 +387,5 @@ class _Rebuilt:
                 pool.abort_all()
                 raise
             if answer is not CompleteResult.DONE:
-                # Once aborted, the upload cannot make the object visible again after somebody deleted it.
+                # Once aborted, the upload cannot make the object visible again after a user deleted it.
                 self.store.abort_uploads([(finished.key, finished.upload_id)])

@@ -280,7 +280,7 @@ class TopicLog:
         return None if stored is None else stored[0]
 
     def create_manifest(self, manifest: Manifest) -> Manifest:
-        """Decide a batch, unless it is decided; returns the stored decision, whoever made it."""
+        """Decide a batch, unless it is decided; returns the stored decision."""
         key = keys.manifest_key(self.prefix, manifest.batch)
         stored = self.store.create(key, encode(manifest, write_stamp()))
         decision, _ = decode(Manifest, stored, self.store.url(key))

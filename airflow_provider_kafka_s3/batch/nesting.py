@@ -1,7 +1,7 @@
 """Checks for a ``topics_dir`` inside the data folder of another pipeline's topic: a listing of the folder returns both.
 
-For example, ``x/y`` lies in the folder of topic ``y`` under ``x``. It is refused when a pipeline first lands a topic.
-Where it exists already, the folders of the inner pipeline's topics do not belong to the outer one.
+For example, ``x/y`` is in the folder of topic ``y`` under ``x``. It is refused when a pipeline first lands a topic. If
+it exists already, the folders of the inner pipeline's topics do not belong to the outer one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PAGE: Final = 1_000
 
 
 def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_prefix: str) -> None:
-    """Refuse to land a topic where one of two folders would lie in the other.
+    """Refuse to land a topic where one of two folders would be in the other.
 
     Args:
         store: the bucket.
@@ -55,7 +55,7 @@ def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_pre
 
 
 def of_inner_topics(store: DurableStore, data_prefixes: Iterable[str], uploads: Iterable[str]) -> frozenset[str]:
-    """The keys that lie in the folders of other topics, within the folder of a pipeline's own topic.
+    """The keys in the folders of other topics, within the folder of a pipeline's own topic.
 
     Args:
         store: the bucket.
@@ -69,7 +69,7 @@ def of_inner_topics(store: DurableStore, data_prefixes: Iterable[str], uploads: 
 
 
 def in_folder_of(owner_keys: Collection[str], key: str) -> bool:
-    """Whether a key lies in the folder of a topic that has one of these owner documents."""
+    """Whether a key is in the folder of a topic that has one of these owner documents."""
     for folder in _folders(key):
         topics_dir, _, name = folder.rpartition("/")
         try:

@@ -26,11 +26,11 @@ __all__ = [
 ]
 
 TargetOffsets = Literal["incremental", "data_interval", "recover"]
-"""What a run aims at: all that is new, a window, or what is claimed and not committed."""
+"""The target of a run: all new offsets, a window, or the claimed offsets that are not committed."""
 
 OnMissing = Literal["fail", "restore", "ignore"]
 Action = Literal["land", "verify", "restore"]
-"""What a run does: land what is missing; check what is landed; check it and write again what was deleted."""
+"""What a run does: land missing offsets; check landed objects; check them and write deleted ones again."""
 OnFutureTimestamp = Literal["fail", "read_to_end"]
 Starting = Literal["earliest", "latest"] | Mapping[int, int]
 RequestedWindow = tuple[int, int] | Mapping[int, tuple[int, int]]
@@ -40,33 +40,32 @@ named."""
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What a run should do for a topic.
+    """The request of a run over one topic.
 
     Attributes:
         run: its key; the same for every try.
-        offsets: what the target is.
+        offsets: kind of the target.
         layout: of the batches it plans.
-        starting: where the topic begins when the marker is created; None: where the window does.
+        starting: start offsets of the topic when the marker is created; None: the start of the window.
         window: see :data:`RequestedWindow` (``data_interval``).
-        action: ``land``: land what the target lacks, and look whether what is landed is still there. ``verify``:
-            read every object of the window (without one: of the run's target; without a record of the run: of all that
-            is landed) and compare it with its manifest; nothing is written. ``restore``: the same, then write again
-            from Kafka what is missing. Neither of these two lands offsets that are not landed yet.
-        attempt: which try this is and where it runs, such as ``try 2 on worker-1``; information for whoever finds its
-            plans.
-        task: of Airflow that the run belongs to, if one does; stands in its plans, so that another run can see whether
-            it still runs.
+        action: ``land``: land the missing offsets of the target, and check that the objects of landed ones exist.
+            ``verify``: read every object of the window (without one: of the run's target; without a record of the run:
+            of all landed offsets) and compare it with its manifest; nothing is written. ``restore``: the same, then
+            write missing objects again from Kafka. Neither of these two lands offsets that are not landed yet.
+        attempt: number and host of the try, such as ``try 2 on worker-1``; information for readers of its plans.
+        task: Airflow task of the run, if any. It is stored in the run's plans, so that another run can check whether
+            the task still runs.
         isolation: of the end offsets and of the read.
         limits: of the run, its batches and their slices; ``records_per_run`` is for ``incremental`` only.
         on_data_loss: whether offsets that retention deleted are an error or a recorded gap.
-        on_future_timestamp: a record of the future hides where a window of time ends: an error, or the window is read
-            to the current end.
-        on_missing: what a rerun does about an object that is gone (``land``); ``ignore`` also lets ``verify`` report
-            it without failing.
-        adopt_wait: seconds to wait for another run's batch before doing its work again, unless its planner has
-            ended; it only saves work.
+        on_future_timestamp: policy for a window of time whose end is hidden by a record from the future: an error, or
+            the window is read to the current end.
+        on_missing: policy of a rerun for missing objects (``land``); with ``ignore``, ``verify`` reports them without
+            an error, too.
+        adopt_wait: seconds to wait for another run's batch before executing it again, unless its planner has ended; the
+            wait only saves work.
         unsafe_single_writer: do not check that the store honours conditional writes.
-        params: what the caller requested, as text, for people who read the run record.
+        params: parameters of the caller, as text, for people who read the run record.
     """
 
     run: str
@@ -103,7 +102,7 @@ class RunRequest:
 
     def _check_offsets(self, window: Mapping[int, tuple[int, int]]) -> None:
         if not window:
-            raise ConfigurationError("the window names no partition; give [start, end) for one at least")
+            raise ConfigurationError("the window names no partition; give [start, end) for at least one")
         for partition, (start, end) in window.items():
             if partition < 0 or not 0 <= start < end:
                 raise ConfigurationError(
@@ -117,14 +116,14 @@ class BatchSummary:
 
     Attributes:
         batch: its number.
-        manifest: where it lies.
+        manifest: address of its manifest.
         mine: whether this run planned it.
         landed: whether this run decided it. Of all runs that report a batch, exactly one has.
-        objects: of the whole batch, as the next two.
-        records: in its data objects.
-        dead_letters: records that could not be written, in objects of their own.
+        objects: number of objects of the whole batch.
+        records: number of records in its data objects.
+        dead_letters: number of records that could not be written, in objects of their own.
         size: bytes of all its objects.
-        offsets: that the batch claims.
+        offsets: claimed offsets.
     """
 
     batch: int
@@ -140,18 +139,18 @@ class BatchSummary:
 
 @dataclass(frozen=True)
 class Verification:
-    """What ``verify`` and ``restore`` found when they read the objects of a window.
+    """Result of ``verify`` and ``restore`` for the objects of a window.
 
     Attributes:
-        objects: that are there and hold what their manifests say, the restored ones included.
+        objects: number of objects that match their manifests, including restored ones.
         size: bytes that were read.
-        missing: keys of objects that are gone and stay away (``verify`` with ``on_missing="ignore"``; else their
+        missing: keys of missing objects that were not restored (``verify`` with ``on_missing="ignore"``; else their
             absence is an error).
         restored: keys that were written again from Kafka.
-        accepted: keys that are absent because somebody accepted their loss.
-        uncovered: offsets of the window that no committed batch covers. They are for a run to ``land``.
-        undated: landed offsets that retention has deleted from Kafka, and of which no timestamp tells any more whether
-            they belong to a window of time. They were not looked at.
+        accepted: keys of absent objects whose loss was accepted.
+        uncovered: offsets of the window that no committed batch covers; the action ``land`` lands them.
+        undated: landed offsets that retention has deleted from Kafka. Without their timestamps it is unknown whether
+            they belong to the window of time, so their objects were not checked.
     """
 
     objects: int
@@ -165,17 +164,17 @@ class Verification:
 
 @dataclass(frozen=True)
 class TopicResult:
-    """How a run ended for a topic.
+    """Result of a run for a topic.
 
     Attributes:
         topic: the Kafka topic.
         status: ``ok``: every offset of the target is committed, by this run or another. ``empty``: nothing to do.
         target: the offsets that had to be covered; of ``verify`` and ``restore``: the covered ones of the window.
-        batches: that cover them.
+        batches: the batches that cover them.
         skipped: offsets of the target that are recorded as lost.
-        verified: objects that a rerun looked at and found.
+        verified: number of objects that a rerun checked and found.
         wrote: whether this attempt planned, executed, completed or restored anything.
-        verification: of ``verify`` and ``restore``; None of ``land``.
+        verification: result of ``verify`` and ``restore``; None for ``land``.
     """
 
     topic: str
@@ -189,5 +188,5 @@ class TopicResult:
 
     @property
     def shared(self) -> bool:
-        """Whether some batch was planned by another run."""
+        """Whether another run planned some of the batches."""
         return not all(b.mine for b in self.batches)

@@ -76,10 +76,10 @@ class TopicRun:
         Args:
             committer: of the topic.
             request: what to do.
-            task_has_ended: whether Airflow has a task that planned a batch as not running; None: unknown.
-            sleep: seconds, while waiting for another run's batch.
-            monotonic: the process's own clock, seconds.
-            now: the time, seconds since the epoch. It decides nothing but whether a record is one of the future.
+            task_has_ended: whether the Airflow task that planned a batch has ended; None if Airflow is not available.
+            sleep: sleeps for a number of seconds.
+            monotonic: monotonic clock, in seconds.
+            now: the current time, in seconds since the epoch. Used only to detect records from the future.
         """
         self.committer = committer
         self.log = committer.log
@@ -98,7 +98,7 @@ class TopicRun:
         self._verify_first = False
         self._wrote = False
         self._made_marker = False
-        # Batches of this run that need no word any more about who planned them.
+        # Batches of this run whose planner needs no log line any more.
         self._planned: set[int] = set()
         self._pinned_from: View | None = None
 
@@ -169,9 +169,9 @@ class TopicRun:
         if below and view.next == 1 and not self._made_marker and self._adoption.first_plan_appears():
             return self._pin()
         if isinstance(self.request.window, Mapping) and (unclaimed := target - view.claims):
-            # Offsets that somebody typed: what is wrong with them is said before the run is bound to them.
+            # Explicit offsets are checked before the run record pins them.
             self._claimable(unclaimed, ends, self.request.isolation)
-        self._say_how_much(target, below)
+        self._log_target(target, below)
         self._warn_if_hidden()
         record = RunRecord(
             run=self.request.run,
@@ -181,13 +181,13 @@ class TopicRun:
             generation=view.marker.generation,
             target=target,
             window=self.request.window if isinstance(self.request.window, tuple) else None,
-            # A batch that stays open for long, such as a backfill nobody can execute, is none that this run looks from.
+            # An older batch that stays open, such as a backfill that cannot be executed, does not lower this number.
             low=min((n for n, plan in view.open_plans.items() if plan.claim & target), default=view.next),
             layout_sha256=layout_digest(self.request.layout),
             isolation=self.request.isolation,
         )
         self._wrote = True
-        # No plan is written before this record exists: a retry after any crash must aim at the same offsets.
+        # No plan is written before this record exists: a retry after any crash must have the same target.
         stored = self.log.create_run(record, attempt=self.request.attempt)
         self._pinned_from = view if stored == record else None
         return stored
@@ -195,7 +195,7 @@ class TopicRun:
     def _view_or_create(self) -> View:
         found = self.log.read_marker()
         if found is None:
-            # The marker is read once more after the plan: another run may be creating both right now.
+            # The marker is read again after the plan: another run may be creating both now.
             if self.log.read_plan(1) is not None:
                 self.log.require_marker()
             else:
@@ -207,8 +207,8 @@ class TopicRun:
         start = pipeline_start(self.source, self.topic, self.request, info.partitions)
         if info.topic_id is None:
             log.warning(
-                "the brokers of topic %s give no topic ids (before Kafka 2.8): a topic that is deleted and created "
-                "again is only noticed when it is shorter than the stored offsets",
+                "the brokers of topic %s return no topic ids (before Kafka 2.8): a topic that is deleted and created "
+                "again is detected only if it is shorter than the stored offsets",
                 self.topic,
             )
         self._wrote = True
@@ -233,11 +233,11 @@ class TopicRun:
         covering = covering_downward(self.committer, offsets, generation=generation, high=high)
         return self._result(view.marker, generation, offsets, covering, look=True)
 
-    def _say_how_much(self, target: Offsets, below: Offsets) -> None:
+    def _log_target(self, target: Offsets, below: Offsets) -> None:
         log.info("topic %s: %d offsets to land: %s", self.topic, target.count, target)
         if below:
             log.info(
-                "topic %s: %d of these offsets lie below the window and were never landed; they are landed with it, so "
+                "topic %s: %d of these offsets are below the window and were never landed; they are landed with it, so "
                 "that no gap is left: %s",
                 self.topic,
                 below.count,
@@ -247,9 +247,8 @@ class TopicRun:
     def _warn_if_hidden(self) -> None:
         if is_hidden(self.request.layout, self.topic):
             log.warning(
-                "topic %s: Spark, Hive, Athena and Trino skip names that begin with '_' or '.', so that its objects, "
-                "%s…, are landed and nobody reads them. Set naming={'topic_prefix': 'topic='}; objects that are there "
-                "keep their names",
+                "topic %s: Spark, Hive, Athena and Trino skip names that begin with '_' or '.', so they do not read "
+                "its objects, %s…. Set naming={'topic_prefix': 'topic='}; landed objects keep their names",
                 self.topic,
                 data_prefix(self.request.layout, self.topic),
             )
@@ -259,23 +258,23 @@ class TopicRun:
         now = (self.request.offsets, dict(self.request.params), self.request.isolation)
         if first != now:
             log.warning(
-                "topic %s: this run was first tried as %s %s, %s, and keeps that target; asked for now, and ignored: "
-                "%s %s, %s",
+                "topic %s: the first try of this run had %s %s, %s, and the run keeps that target; requested now, and "
+                "ignored: %s %s, %s",
                 self.topic,
                 *first,
                 *now,
             )
         if record.layout_sha256 != layout_digest(self.request.layout):
             log.warning(
-                "topic %s: the layout has changed since this run was first tried; batches that are planned keep "
-                "theirs, what is left of the run gets the new one",
+                "topic %s: the layout has changed since the first try of this run; planned batches keep theirs, the "
+                "rest of the run gets the new one",
                 self.topic,
             )
 
     # -- towards the target -------------------------------------------------------------------------------------------
 
     def _step(self, record: RunRecord) -> Plan | TopicResult | None:
-        # The first step goes on from what the target was made from: a plan that came since takes the number first.
+        # The first step uses the view that the target was made from. If a plan was created since, its number is taken.
         view, self._pinned_from = self._pinned_from or self.log.view(), None
         covered = view.marker.covered_in(record.generation)
         if record.generation < view.marker.generation and not record.target <= covered:
@@ -299,12 +298,12 @@ class TopicRun:
         return self._finish(needed[0])
 
     def _append(self, record: RunRecord, view: View, free: Offsets, topic_id: str) -> Plan | None:
-        """Append the next plan towards the target; None if somebody else was faster and the view is stale."""
+        """Append the next plan towards the target; None if another process was faster and the view is stale."""
         claim, tail = next_claim(view, free, max_records=self.request.limits.records_per_batch)
         ends = self.source.ends(self.topic, tuple(claim), record.isolation)
         split = self._claimable(claim, ends, record.isolation)
         largest = self.request.limits.records_per_slice
-        # What is left, of a coverage with many gaps or with small slices, is for the next batch.
+        # With many gaps or small slices, the rest is left to the next batch.
         read = first_slices(split.read, max_records=largest, most=MAX_SLICES)
         plan = Plan(
             batch=view.next,
@@ -323,7 +322,7 @@ class TopicRun:
             writer=writer_versions(),
         )
         self._wrote = True
-        # The same body never goes under another number: if the number is taken, everything is looked at again.
+        # The same body is never sent under another number: if the number is taken, everything is read again.
         if not self.log.create_plan(plan, attempt=self.request.attempt, task=self.request.task):
             return None
         self._planned.add(plan.batch)
@@ -344,10 +343,10 @@ class TopicRun:
             written = self.source.ends(self.topic, tuple(beyond), "read_uncommitted")
             if not beyond - Offsets({p: [(0, end)] for p, end in written.items()}):
                 raise TransientError(
-                    f"topic {self.topic!r}: offsets {beyond} lie behind an open transaction, so a reader of committed "
-                    f"records cannot see them yet; a batch that read uncommitted ones promised them and was given up. "
-                    f"Nothing was planned. Run again when the transaction has ended, or with "
-                    f"isolation='read_uncommitted' under a new run"
+                    f"topic {self.topic!r}: offsets {beyond} are behind an open transaction, so they cannot be read at "
+                    f"isolation read_committed yet; an abandoned batch with read_uncommitted had claimed them. Nothing "
+                    f"was planned. Run again when the transaction has ended, or with isolation='read_uncommitted' as "
+                    f"a new run"
                 )
         earliest = self.source.earliest(self.topic, tuple(claim))
         return claimable(
@@ -360,15 +359,15 @@ class TopicRun:
         )
 
     def _finish(self, plan: Plan) -> Plan | None:
-        """Carry an open plan out if it is decided, else hand it out to be executed."""
+        """Carry out an open plan if it is decided, else return it to be executed."""
         decision = self.log.read_manifest(plan.batch)
         if decision is None and plan.run != self.request.run:
             decision = self._adoption.decision_of(plan)
         elif plan.run == self.request.run and plan.batch not in self._planned:
             self._planned.add(plan.batch)
             log.info(
-                "topic %s: batch %d was planned by an earlier try of this run (%s) and is carried out now. If that "
-                "try's Spark driver is still alive, working in parallel is harmless: one of the two decides the batch",
+                "topic %s: batch %d was planned by an earlier try of this run (%s) and is executed now. If that try's "
+                "Spark driver is still alive, this is harmless: one of the two decides the batch",
                 self.topic,
                 plan.batch,
                 self.log.planned_by(plan.batch),
@@ -393,7 +392,7 @@ class TopicRun:
         summaries: list[BatchSummary] = []
 
         def one_by_one() -> Iterator[Covering]:
-            # A window may have many batches, and each may list many objects: one after the other is in memory.
+            # A window may have many batches, and each may list many objects: only one is in memory at a time.
             for batch in covering:
                 summaries.append(batch.summary(self.log, self.request.run))
                 self.log.forget(batch.plan.batch)

@@ -15,7 +15,7 @@ __all__ = ["Isolation", "Source", "TimedOffset", "TopicView"]
 
 
 class TopicView(Protocol):
-    """A topic as the broker describes it; ``topic_id`` is None where brokers have no topic ids (before Kafka 2.8)."""
+    """Description of a topic; ``topic_id`` is None if the brokers have no topic ids (before Kafka 2.8)."""
 
     @property
     def topic_id(self) -> str | None:
@@ -24,7 +24,7 @@ class TopicView(Protocol):
 
     @property
     def cluster_id(self) -> str | None:
-        """Of the Kafka cluster."""
+        """ID of the Kafka cluster; None if the brokers return none."""
         ...
 
     @property

@@ -19,7 +19,7 @@ further ahead (``message.timestamp.after.max.ms``)."""
 
 
 def is_future(found: TimedOffset, now_ms: int) -> bool:
-    """Whether the timestamp of a record lies in the future.
+    """Whether the timestamp of a record is in the future.
 
     Kafka resolves a time to the first record that is not older. Such a record is the result for every later time, so
     nothing can be concluded about the records after it.
@@ -41,7 +41,7 @@ def pipeline_start(source: Source, topic: str, request: RunRequest, partitions: 
         partitions: of the topic.
 
     Raises:
-        ConfigurationError: explicit offsets lie outside the log.
+        ConfigurationError: explicit offsets are outside the log.
     """
     if request.starting == "earliest":
         return source.earliest(topic, partitions)
@@ -56,7 +56,7 @@ def pipeline_start(source: Source, topic: str, request: RunRequest, partitions: 
 def _explicit_start(
     source: Source, topic: str, start: Mapping[int, int], partitions: Sequence[int], isolation: Isolation
 ) -> dict[int, int]:
-    """Explicit starting offsets, if they name every partition and lie within the log."""
+    """Explicit starting offsets, if they name every partition and are within the log."""
     earliest = source.earliest(topic, partitions)
     ends = source.ends(topic, partitions, isolation)
     if set(start) != set(partitions):

@@ -1,7 +1,7 @@
 """Control documents: canonical JSON, versioned, checksummed, validated.
 
 Canonical means UTF-8, keys sorted, no spaces, no floats, a final newline. ``sha256`` is taken over the canonical form
-without itself. A document that is read back is untrusted input: whatever is not exactly right is refused.
+without itself. A document that is read back is untrusted input: anything invalid is refused.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def corrupt(where: str, why: str) -> CorruptControlError:
 
     Args:
         where: its address.
-        why: what is wrong with it. It may quote the document, so it is truncated and made printable.
+        why: the reason. It may quote the document, so it is truncated and made printable.
     """
     return CorruptControlError(
         f"a control document cannot be trusted: {printable(why)}. Nothing was changed. Restore the object's earlier "

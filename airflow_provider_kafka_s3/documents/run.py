@@ -12,20 +12,20 @@ __all__ = ["RunRecord"]
 
 
 class RunRecord(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The pinned target of a run; a retry after any crash aims at the same offsets.
+    """The pinned target of a run; a retry after any crash has the same target.
 
     Attributes:
         run: its key.
-        offsets: what the target is: ``incremental`` (all that was new), ``data_interval`` (a window) or ``recover``
-            (what was claimed and not committed).
-        params: what the caller requested; information.
+        offsets: kind of the target: ``incremental`` (all new offsets), ``data_interval`` (a window) or ``recover``
+            (claimed offsets that are not committed).
+        params: parameters of the caller; information.
         topic_id: incarnation of the topic.
         generation: of the target.
         target: offsets that have to be covered for the run to succeed.
         window: of time that the target was made from, ``[start, end)`` in epoch milliseconds; information.
         low: no batch below this number can hold any of the target.
         layout_sha256: of the layout the run would plan with.
-        isolation: that the ends of the target were resolved with; what the run plans is read with it.
+        isolation: level at which the ends of the target were resolved, and at which the run's batches are read.
     """
 
     run: str

@@ -1,7 +1,7 @@
 """Read every object of a window back and compare it with its manifest. ``restore`` also writes missing objects again.
 
-Nothing is planned or decided here, and no document is written: ``verify`` only reads, ``restore`` only creates objects
-that a committed batch lists and that are not there.
+Nothing is planned or decided here, and no document is written: ``verify`` only reads, ``restore`` only creates missing
+objects that a committed batch lists.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ log = logging.getLogger(__name__)
 
 _READERS: Final = 8
 _PIECE: Final = 8 * MIB
-"""Bytes of one request; as many as there are readers are in memory at the same time."""
+"""Bytes of one request; each reader has one response in memory."""
 
 _GROUP: Final = 256
-"""Objects whose results are waited for together. More only cost memory: their manifests are kept until then."""
+"""Objects that are read as one group. Larger groups only need more memory, for their manifests."""
 
 
 class VerifyRun:
@@ -61,8 +61,7 @@ class VerifyRun:
 
         Raises:
             MissingObjectError: objects are gone (``verify``, unless ``on_missing`` is ``ignore``).
-            ForeignObjectError: keys hold something else than their manifests say; all others were looked at, and
-                restored.
+            ForeignObjectError: objects differ from their manifests; all others were checked, and restored.
             BatchLossError: objects are gone and Kafka no longer has their records; all others were restored.
         """
         return _verify(self._committer, self.request, self.log.read_run(self.request.run))
@@ -70,10 +69,10 @@ class VerifyRun:
 
 def _verify(committer: Committer, request: RunRequest, record: RunRecord | None) -> TopicResult:
     marker = _marker(committer, record)
-    wanted, generation, undated = _wanted(committer, request, record, marker)
+    selected, generation, undated = _selected(committer, request, record, marker)
     covered = NO_OFFSETS if marker is None else marker.covered_in(generation)
-    target, uncovered = wanted & covered, wanted - covered
-    log.info("topic %s: %s of what is landed of %d offsets", committer.log.topic, request.action, wanted.count)
+    target, uncovered = selected & covered, selected - covered
+    log.info("topic %s: %s of the landed part of %d offsets", committer.log.topic, request.action, selected.count)
     if uncovered:
         log.warning(
             "topic %s: %d offsets of the window are not landed: %s. A run with action='land' lands them",
@@ -83,9 +82,9 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
         )
     if undated:
         log.warning(
-            "topic %s: the window begins before the log does, whose start retention has moved. Which of the landed "
-            "offsets below it belong to the window, no timestamp tells any more, so they are left out: %s. Give "
-            "offsets instead of times to have them read",
+            "topic %s: the window begins before the log, whose start retention has moved. It is unknown which landed "
+            "offsets below that start belong to the window, since their timestamps are gone. They are not checked: %s. "
+            "Give offsets instead of times to check them",
             committer.log.topic,
             undated,
         )
@@ -115,16 +114,16 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
 
 def _marker(committer: Committer, record: RunRecord | None) -> Marker | None:
     found = committer.log.read_marker()
-    # Runs and plans are recorded after the marker was made.
+    # Runs and plans are recorded after the marker is created.
     if found is None and (record is not None or committer.log.read_plan(1) is not None):
         found = committer.log.require_marker()
     return None if found is None else found[0]
 
 
-def _wanted(
+def _selected(
     committer: Committer, request: RunRequest, record: RunRecord | None, marker: Marker | None
 ) -> tuple[Offsets, int, Offsets]:
-    """The offsets to look at, their generation, and landed ones that nobody can tell whether they are in the window."""
+    """The offsets to check, their generation, and landed ones of which it is unknown whether the window has them."""
     generation = 0 if marker is None else marker.generation
     if record is not None and (request.window is None or record.generation != generation):
         return record.target, record.generation, NO_OFFSETS
@@ -132,7 +131,7 @@ def _wanted(
         return NO_OFFSETS if marker is None else marker.covered, generation, NO_OFFSETS
     pinned = NO_OFFSETS if record is None else record.target
     if isinstance(request.window, Mapping):
-        # What is covered is known without Kafka, and may have left it.
+        # The marker has the coverage; Kafka may no longer have the records.
         return Offsets({p: [bounds] for p, bounds in request.window.items()}) | pinned, generation, NO_OFFSETS
     source, topic = committer.source, committer.log.topic
     if marker is not None:
@@ -140,16 +139,16 @@ def _wanted(
     partitions = source.describe(topic).partitions
     earliest = source.earliest(topic, partitions)
     ends = source.ends(topic, partitions, request.isolation)
-    # To look at more than the window holds is harmless.
+    # Checking more than the window is harmless.
     window = window_of(
         source, topic, request.window, ends, now_ms=int(time.time() * 1000), on_future_timestamp="read_to_end"
     )
-    wanted = window.offsets() | pinned
-    # A window that begins with the log may have begun before what retention deleted of it.
+    selected = window.offsets() | pinned
+    # If the window begins with the log, retention may have deleted its first records.
     cut = [p for p in partitions if earliest[p] in (window.starts[p], ends[p])]
     below = Offsets({p: [(0, earliest[p])] for p in cut})
-    undated = NO_OFFSETS if marker is None else (below & marker.covered) - wanted
-    return wanted, generation, undated
+    undated = NO_OFFSETS if marker is None else (below & marker.covered) - selected
+    return selected, generation, undated
 
 
 def _covering(
@@ -162,7 +161,7 @@ def _covering(
 
 @dataclass
 class _Findings:
-    """What was found so far."""
+    """The findings so far."""
 
     committer: Committer
     request: RunRequest
@@ -235,30 +234,30 @@ class _Findings:
             try:
                 self.committer.objects.put_again(plan, entry, built, only_unresolved=False)
             except ForeignObjectError:
-                self.damaged.append(f"{where} of batch {plan.batch} (something else came to lie there meanwhile)")
+                self.damaged.append(f"{where} of batch {plan.batch} (another object was written there meanwhile)")
             else:
                 log.info("object %s of batch %d is written again from Kafka", where, plan.batch)
                 self.restored.append(entry.key)
 
     def raise_problems(self) -> None:
-        """Raise the error about what was found, if anything; all that could be done is done."""
+        """Raise the error about the findings, if there are problems, after all objects were processed."""
         topic = self.committer.log.topic
         problems: list[str] = []
         if self.damaged:
             problems.append(
-                f"{len(self.damaged)} keys of topic {topic!r} hold something else than their manifests say: "
-                f"{few(self.damaged)}. They were not touched. Move them away, then run again with action='restore'"
+                f"{len(self.damaged)} objects of topic {topic!r} differ from their manifests: {few(self.damaged)}. "
+                f"They were not changed. Move them away, then run again with action='restore'"
             )
         if self.lost:
             problems.append(
                 f"{len(self.lost)} objects of topic {topic!r} are gone and cannot be written again from Kafka: "
-                f"{few(self.lost)}. Bring them back, with their metadata, from a backup or an earlier version (if the "
-                f"bucket keeps versions), or accept that they are gone: for this run with on_missing='ignore', for "
-                f"good by {self.committer.log.remedies.accept_deleted(self.lost_batches)}"
+                f"{few(self.lost)}. Restore them, with their metadata, from a backup or an earlier version (bucket "
+                f"versioning), or accept that they are gone: for this run with on_missing='ignore', for good by "
+                f"{self.committer.log.remedies.accept_deleted(self.lost_batches)}"
             )
         if self.missing and self.request.on_missing == "ignore":
             log.warning(
-                "topic %s: %d objects are gone, ignored as asked: %s",
+                "topic %s: %d objects are gone, ignored since on_missing='ignore': %s",
                 topic,
                 len(self.missing),
                 few([self.committer.store.url(key) for key in self.missing]),
@@ -276,11 +275,11 @@ class _Findings:
 
 
 def _read_back(committer: Committer, plan: Plan, entry: ObjectEntry) -> tuple[int, str | None]:
-    """Read an object whole: bytes read, and what is wrong with it; empty: it is not there; None: nothing."""
+    """Read an object: number of bytes, and the difference from its manifest; empty: it is absent; None: none."""
     size, wrong = _read_once(committer, plan, entry)
     if not wrong:
         return size, wrong
-    # Bytes are damaged on their way, too; what lies in the bucket is wrong whenever it is read.
+    # Bytes may be damaged in transit; an object that is damaged in the bucket differs on every read.
     again, wrong = _read_once(committer, plan, entry)
     return size + again, wrong
 

@@ -39,7 +39,7 @@ class Garbage:
         garbage: old enough, and of no open batch.
         needed: those that an open batch may need.
         young: younger than the given age; not examined further.
-        foreign: those whose key is not one of this topic's objects, or lies in the folder of a topic below it; never
+        foreign: those whose key is not one of this topic's objects, or is in the folder of a topic below it; never
             aborted.
     """
 
@@ -74,7 +74,7 @@ def find_garbage(topic_log: TopicLog, *, now: float, older_than: float = DEFAULT
     young = {i for i, upload in pending.items() if now - upload.initiated < older_than}
     old = {i: upload for i, upload in pending.items() if i not in young}
     named = {i: upload.key for i, upload in old.items() if _named_by(layouts, topic_log.topic, upload.key)}
-    # Another pipeline's topic of the same name, whose topics_dir lies in this topic's folder, has keys of this form.
+    # Another pipeline's topic of the same name, whose topics_dir is in this topic's folder, has keys of this form.
     inner = of_inner_topics(topic_log.store, prefixes, named.values())
     foreign = {i for i in old if i not in named or named[i] in inner}
     needed: set[str] = set()

@@ -2,8 +2,8 @@
 
 Objects are checked by HEAD and never completed or written. A batch stays open if one of its objects is absent and the
 upload of that object is pending: the batch was never complete, and the next run completes it. If both are gone, no
-document shows whether the batch was never completed or somebody deleted the object since. If the batch stayed open, a
-deleted object would come back. So a person has to decide it, once for all batches.
+document shows whether the batch was never completed or the object was deleted later. If the batch stayed open, a
+deleted object would be written again. So a person has to decide it, once for all batches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The driver of a job on a Spark Connect server: a child process of the Airflow task, without a JVM.
 
-It ends with its parent process, however that ends: its standard input is a pipe whose other end closes then. It
-interrupts the job on the server, and decides nothing any more.
+It ends with its parent process, however that ends: its standard input is a pipe whose other end closes then. The driver
+then interrupts the job on the server, and makes no decision.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Driver(threading.Thread):
         spark = self._spark
         if spark is None:
             return
-        # The answer has what was interrupted by this request alone.
+        # The response lists only the operations that this request interrupted.
         while spark.interruptTag(self._tag):
             pass
 
@@ -75,7 +75,7 @@ class _Driver(threading.Thread):
         """Close the connection; the session is kept for the next run."""
         if self._spark is not None:
             with contextlib.suppress(Exception):
-                session: Any = self._spark  # pyspark's types do not know the client
+                session: Any = self._spark  # the client is missing in pyspark's types
                 session.client.close()
 
 

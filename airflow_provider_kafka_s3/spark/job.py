@@ -1,7 +1,7 @@
-"""The driver: execute the plans of a job file, decide each batch, carry the decisions out.
+"""The driver: execute the plans of a job file, decide each batch, carry out the decisions.
 
-All topics of a submit are read by one Spark action and share nothing else: each is decided by itself, and what goes
-wrong with one neither stops nor undoes another. Records never come here, only the rows of tasks.
+One Spark action reads all topics of a submit. They share nothing else: each is decided separately, and the failure of
+one does not affect another. The driver gets the rows of tasks only, never records.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Job:
     """One submit.
 
     Args:
-        spec: what to do.
-        spark: makes the session to do it in; called when something has to be read.
+        spec: the plans and the settings.
+        spark: makes the session; called only if a plan has to be read.
         source: Kafka; None: that of the spec.
         store: the bucket; None: that of the spec.
     """
@@ -110,7 +110,7 @@ class Job:
                 topics.append(found)
         log.info("%s to be read, %d without a read", count(len(topics), "topic"), len(outcomes))
         if topics:
-            # Spark 4.2 looks at the version of pandas even where nothing uses pandas, as here.
+            # Spark 4.2 checks the version of pandas although the job does not use pandas.
             warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
             try:
                 spark = self._spark()
@@ -124,7 +124,7 @@ class Job:
     # -- before the action --------------------------------------------------------------------------------------------
 
     def _prepare(self, ref: PlanRef) -> _Topic | TopicOutcome:
-        """The plan to execute, or how the topic ended already."""
+        """The plan to execute, or the outcome of a topic that has already ended."""
         found: list[_Topic] = []
 
         def look() -> None:
@@ -146,7 +146,7 @@ class Job:
             if plan.layout is None:
                 raise ConfigurationError(
                     f"batch {ref.batch} of topic {ref.topic!r} is a reset: there is nothing to read. Run the pipeline, "
-                    f"it finishes resets by itself"
+                    f"it completes resets"
                 )
             require_topic_id(self._source, topic_log, topic_id_of(committer.log, plan))
             found.append(_Topic(plan, committer))
@@ -215,7 +215,7 @@ class Job:
             self._read_here(topic, found)
             return
         if isinstance(found, KafkaS3Error):
-            # Not of AccessDeniedError and its like, whose causes are outside the plan.
+            # Not for subclasses such as AccessDeniedError, whose causes are outside the plan.
             if type(found) in (RecordError, ConfigurationError):
                 found.add_note(topic.committer.log.remedies.abandon_or_leave_out(plan.batch))
             raise found
@@ -233,7 +233,7 @@ class Job:
         )
 
     def _read_here(self, topic: _Topic, error: SparkTimestampError) -> None:
-        """Execute a plan in this process: librdkafka hands timestamps over as they are."""
+        """Execute a plan in this process: librdkafka returns unchanged timestamps."""
         log.warning(
             "topic %s: batch %d: %s; its %d offsets are read by the driver, without Spark, which takes longer",
             topic.plan.topic,
@@ -250,15 +250,15 @@ class Job:
         )
 
     def _fail(self, topic: _Topic, error: KafkaS3Error) -> None:
-        """Raise what the failure of a topic's action means, or abandon the batch if that is the policy."""
+        """Raise the error for a topic's failed action, or abandon the batch if that is the policy."""
         plan = topic.plan
-        # A topic that was deleted, or created again, fails in many ways: the reason is this one.
+        # A deleted or recreated topic may cause any error, so it is checked first.
         require_topic_id(self._source, topic.committer.log, topic_id_of(topic.committer.log, plan))
         if isinstance(error, SparkTimestampError):
             self._read_here(topic, error)
             return
         if not isinstance(error, DataLossError):
-            if type(error) is TerminalError:  # the driver cannot take what the batch makes
+            if type(error) is TerminalError:  # the rows of the batch exceed the driver's limit
                 error.add_note(topic.committer.log.remedies.abandon_or_leave_out(plan.batch))
             raise error
         partitions = tuple(plan.read)
@@ -268,15 +268,15 @@ class Job:
         if not gone:
             raise SparkJobError(
                 f"topic {plan.topic!r}: Spark could not read all offsets of batch {plan.batch}, yet Kafka has them "
-                f"now. Nothing was decided; try again. Spark said: {error}"
+                f"now. Nothing was decided; try again. Spark's error: {error}"
             )
         what = f"offsets are gone from Kafka: topic {plan.topic!r}, {gone} of batch {plan.batch}"
         if self._spec.on_data_loss == "fail":
             raise DataLossError(
-                f"{what} (retention, deletion of records, or a log that was cut off). Nothing was decided. "
+                f"{what} (retention, deletion of records, or a truncated log). Nothing was decided. "
                 f"{topic.committer.log.remedies.skip_gap(plan.batch)}"
             )
-        log.warning("%s; the batch is abandoned and what is left of it planned again (on_data_loss='skip')", what)
+        log.warning("%s; the batch is abandoned and the rest of it planned again (on_data_loss='skip')", what)
         decision = topic.committer.abandon(
             plan, release="debt", reason=what, operator="on_data_loss=skip", run=self._spec.run
         )
@@ -340,7 +340,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         0 if every topic's batch is decided and carried out, else 1; details are in the spec's ``result_path``.
     """
     parser = argparse.ArgumentParser(prog="kafka_to_s3", description="Execute planned batches of Kafka topics.")
-    parser.add_argument("--job-file", required=True, help="what to do; the file is removed as soon as it is read")
+    parser.add_argument("--job-file", required=True, help="description of the job; removed as soon as it is read")
     path: str = parser.parse_args(argv).job_file
     log_to_stderr()
     try:
@@ -357,7 +357,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def log_to_stderr() -> None:
-    """Log what the caller puts into the log of the task."""
+    """Log to stderr, which the caller copies to the log of the task."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     for chatty in ("botocore", "py4j"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -367,8 +367,8 @@ def execute(spec: JobSpec, session: Callable[[], SparkSession]) -> JobResult:
     """Execute a job file; errors are in the result.
 
     Args:
-        spec: what to do.
-        session: makes the session to do it in.
+        spec: the plans and the settings.
+        session: makes the session.
     """
     try:
         return Job(spec, session).run()

@@ -1,7 +1,7 @@
 """The input and the result of one Spark job: two files that the caller and the driver share.
 
-The job file holds secrets, so it is readable by its owner only and is gone as soon as the driver has read it; only its
-path is an argument of the process. The driver has to run on the caller's machine (client mode or a local master).
+The job file holds secrets, so only its owner can read it, and the driver removes it after reading. Only its path is an
+argument of the process. The driver has to run on the caller's machine (client mode or a local master).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SECRET = "REDACTED"
 
 
 class PlanRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which plan to execute: batch number ``batch`` in the log of ``topic`` of ``pipeline`` below ``topics_dir``."""
+    """A plan to execute: batch number ``batch`` in the log of ``topic`` of ``pipeline`` below ``topics_dir``."""
 
     topics_dir: str
     pipeline: str
@@ -53,19 +53,19 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One submit of the job. Its repr shows no settings of clients, since these hold secrets.
 
     Attributes:
-        run: key of the run that executes the plans; it goes into the decisions.
-        plans: what to execute, one per topic.
+        run: key of the run that executes the plans; recorded in the decisions.
+        plans: the plans to execute, one per topic.
         kafka: librdkafka settings: the extra of the Airflow connection.
         kafka_overrides: Java names of Kafka's consumer for Spark only.
-        bucket: where the control documents are and the objects go.
-        s3: how to reach it.
+        bucket: name of the bucket of control documents and objects.
+        s3: its connection settings.
         credentials: None: boto3's own chain, on the driver and on every executor.
         retry: policy of every request to the store.
-        upload: how tasks upload; the size of parts is that of each plan.
-        on_data_loss: what to do with a batch whose offsets are gone from Kafka: ``fail``, or ``skip``: abandon it, so
-            that the run plans again from what is left.
-        max_dead_letters: of a batch at most; None: no limit.
-        result_path: where the driver writes its :class:`JobResult`.
+        upload: upload settings of the tasks; the size of parts is that of each plan.
+        on_data_loss: policy for a batch whose offsets are gone from Kafka: ``fail``, or ``skip``: abandon it, so that
+            the run plans the rest again.
+        max_dead_letters: of one batch; None: no limit.
+        result_path: path to which the driver writes its :class:`JobResult`.
         connect: the server whose session executes the plans; None: the session of the process.
         connection_options: see :class:`~airflow_provider_kafka_s3.batch.log.TopicLog`.
     """
@@ -93,7 +93,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def write(self, path: str | Path) -> None:
         """Write the job file; FileExistsError if there is one.
 
-        It appears with the mode 0600, so nobody else can read it even for a moment.
+        It is created with the mode 0600, so other users can never read it.
         """
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file:
@@ -104,27 +104,27 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Read a job file and remove it.
 
         Raises:
-            ConfigurationError: it is not there, or was written by another version. That version is answered by the
-                result file, if its job file says where it is.
+            ConfigurationError: it does not exist, or was written by another version. That version gets the error in
+                the result file, if its job file contains the path.
         """
         try:
             body = Path(path).read_bytes()
             os.unlink(path)
         except OSError as e:
             raise ConfigurationError(
-                f"job file {path} cannot be read and removed ({e.strerror}). It is made for one submit, gone when it "
-                f"begins, and lies on the machine of the driver: use a local master or deploy mode 'client'"
+                f"job file {path} cannot be read and removed ({e.strerror}). It is created for one submit, removed "
+                f"when that begins, and has to be on the driver's machine: use a local master or deploy mode 'client'"
             ) from e
         try:
             return msgspec.json.decode(body, type=cls)
         except (msgspec.DecodeError, ValueError) as e:
-            # The text of the file holds secrets: it must not come along as context of the error.
+            # The text of the file holds secrets: it must not be in the context of the error.
             reason = str(e)
         error = ConfigurationError(
             f"job file {path} is not one of this version ({reason}); install the same version of "
             f"airflow-provider-kafka-s3 for Airflow and for the driver"
         )
-        # Without a result, what trying again cannot cure would be tried again.
+        # Without a result the caller would retry, which cannot help.
         with contextlib.suppress(msgspec.DecodeError, OSError):
             read = msgspec.json.decode(body, type=_Asked)
             outcomes = tuple(TopicOutcome.failed(plan.topic, error) for plan in read.plans)
@@ -146,14 +146,14 @@ class _AskedPlan(msgspec.Struct):
 
 
 class _Asked(msgspec.Struct):
-    """What has to be known of another version's job file to answer it."""
+    """The fields of another version's job file that are needed to write its result."""
 
     plans: tuple[_AskedPlan, ...]
     result_path: str
 
 
 class TopicOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the job ended for one topic.
+    """Outcome of the job for one topic.
 
     Attributes:
         topic: the Kafka topic.
@@ -179,7 +179,7 @@ class TopicOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the job ended, topic by topic."""
+    """Outcome of the job for each topic."""
 
     topics: tuple[TopicOutcome, ...]
 
@@ -189,7 +189,7 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return all(t.status == "decided" for t in self.topics)
 
     def write(self, path: str | Path) -> None:
-        """Write the result; it appears whole or not at all."""
+        """Write the result atomically."""
         unfinished = f"{path}.{os.getpid()}"
         Path(unfinished).write_bytes(msgspec.json.encode(self))
         os.replace(unfinished, path)

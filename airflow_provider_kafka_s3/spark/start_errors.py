@@ -28,7 +28,7 @@ _WAYS: Final = (
     "name a repository that the worker reaches (repositories=, or a file of Ivy's settings: spark.jars.ivySettings in "
     "conf), or give the files that are on the worker by jars="
 )
-_ADDED: Final = ". Spark's Kafka connector is fetched if neither jars nor packages, nor Spark's own settings, bring it"
+_ADDED: Final = ". Spark's Kafka connector is fetched if neither jars nor packages nor Spark's settings provide it"
 
 
 def about_start(text: str) -> KafkaS3Error | None:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class CompleteResult(enum.Enum):
-    """Result of a CompleteMultipartUpload request. None of them proves what is in the bucket: only HEAD does."""
+    """Result of a CompleteMultipartUpload request. Only a HEAD request shows whether the object exists."""
 
     DONE = "done"
     """2xx. Some stores return it for a repetition, too, or although the object was deleted in between."""

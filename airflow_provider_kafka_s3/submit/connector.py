@@ -16,7 +16,7 @@ _CORE: Final = re.compile(r"spark-core_(?P<scala>[\d.]+)-(?P<version>\d.*)\.jar"
 
 
 def connector_packages(command: str, environment: Mapping[str, str], settings: SparkSettings) -> str | None:
-    """What ``--packages`` has to be, so that a job that names no jars can read Kafka.
+    """The value of ``--packages`` with which a job without jars can read Kafka.
 
     Args:
         command: that submits.

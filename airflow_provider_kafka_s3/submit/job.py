@@ -33,7 +33,7 @@ class SparkJob(Protocol):
         """Run the job to its end.
 
         Args:
-            spec: its ``result_path`` lies in a private folder that exists until this returns.
+            spec: its ``result_path`` is in a private folder that exists until this returns.
 
         Raises:
             KafkaS3Error: the job cannot be submitted.

@@ -20,16 +20,16 @@ _THREADS: Final = 16
 """Topics that are advanced at the same time; each spends its time waiting for the store and the broker."""
 
 ExecutePlans = Callable[[Mapping[str, "Plan"]], Mapping[str, Exception]]
-"""Executes one plan per topic, in one job. Returns what went wrong, as far as it is known, per topic."""
+"""Executes one plan per topic, in one job. Returns the known errors per topic."""
 
 
 @dataclass
 class LandedTopics:
-    """How the topics ended.
+    """Outcomes of the topics.
 
     Attributes:
-        results: of the topics that are done.
-        errors: of the others.
+        results: results of the topics that succeeded.
+        errors: errors of the others.
     """
 
     results: dict[str, TopicResult] = field(default_factory=dict)
@@ -41,7 +41,7 @@ def land_topics(runs: Mapping[str, Run], execute: ExecutePlans) -> LandedTopics:
 
     Args:
         runs: per topic.
-        execute: see :data:`ExecutePlans`; what it raises ends everything.
+        execute: see :data:`ExecutePlans`; an exception that it raises ends all topics.
     """
     landed = LandedTopics()
     todo = list(runs)
@@ -72,7 +72,7 @@ def land_topics(runs: Mapping[str, Run], execute: ExecutePlans) -> LandedTopics:
 
 
 def _advance(run: Run) -> Plan | TopicResult | Exception:
-    # Of whatever kind the error is, it is this topic's; the others go on.
+    # Any error is the error of this topic; the others continue.
     try:
         return run.advance()
     except Exception as e:  # noqa: BLE001 - whatever it is, it is raised in the end
@@ -87,5 +87,5 @@ def _undecided(run: Run, plan: Plan, reported: Exception | None) -> Exception | 
     except Exception as e:  # noqa: BLE001 - as above
         return e
     return reported or SparkJobError(
-        f"the Spark job ended without a decision about batch {plan.batch} of topic {plan.topic!r} and did not say why"
+        f"the Spark job ended without a decision about batch {plan.batch} of topic {plan.topic!r} and without an error"
     )

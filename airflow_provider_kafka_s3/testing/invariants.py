@@ -10,7 +10,7 @@ checks the control documents alone. Both compute the expected state independentl
 - I5: a rerun of an intact run writes nothing: :func:`snapshot` before and after, :func:`check_unchanged`
 - I6: after recovery no plan is open and no debt is left (``recovered=True``)
 - I7: a deleted object stays gone (``deleted=...``)
-- I8: nothing is left out: below the highest landed offset of a partition, down to its start, every offset is landed,
+- I8: no offset is omitted: below the highest landed offset of a partition, down to its start, every offset is landed,
   accepted as lost, owed, claimed or the target of a run; below its start (``times=...``) those of the window of every
   run
 """
@@ -159,7 +159,7 @@ def check_bucket(
         decoder: decodes an object's bytes to values.
         as_written: value in Kafka -> value in an object, where they differ.
         is_optional: (topic id, partition, offset) -> whether a complete read may lack it: it was compacted away.
-        deleted: keys of committed objects that somebody deleted, which have to stay gone.
+        deleted: keys of deleted objects of commits, which have to stay gone.
         recovered: see :func:`check_documents`.
         complete: whether all of ``source`` from the marker's start on has to be covered.
         times: timestamps of the records in Kafka, without transaction markers; None: history below the start is not
@@ -219,7 +219,7 @@ class _BatchContents:
         self._values: dict[int, list[tuple[ObjectEntry, Sequence[bytes]]]] = {s.id: [] for s in plan.slices}
         self._dead: dict[int, dict[int, bytes | None]] = {s.id: {} for s in plan.slices}
         dead = None if plan.layout is None else keys.dead_letters_prefix(plan.layout, plan.topic)
-        self._is_dead = lambda key: dead is not None and key.startswith(dead)
+        self._dead_prefix = dead or "\0"
 
     def read(
         self,
@@ -253,7 +253,7 @@ class _BatchContents:
             self.objects, self.size, self.records = self.objects + 1, self.size + len(stored.body), self.records + count
 
     def _add(self, entry: ObjectEntry, body: bytes, decoder: RecordDecoder) -> int:
-        if not self._is_dead(entry.key):
+        if not entry.key.startswith(self._dead_prefix):
             values = decoder(entry.key, body)
             self._values.setdefault(entry.slices[0], []).append((entry, values))
             return len(values)

@@ -43,7 +43,7 @@ class _Partition:
 
 @dataclass(frozen=True)
 class SimulatedTopic:
-    """One incarnation of a topic, as the broker describes it."""
+    """Description of one incarnation of a topic."""
 
     name: str
     topic_id: str | None

@@ -1,4 +1,4 @@
-"""A pipeline in memory: Kafka, the bucket and Spark are simulated, everything between is the product.
+"""A pipeline in memory: Kafka, the bucket and Spark are simulated, all other code is the package's own.
 
 For tests of DAGs::
 

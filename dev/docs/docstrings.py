@@ -14,11 +14,11 @@ _LITERAL: Final = re.compile(r"^ *::\n", re.MULTILINE)
 
 
 class PublicText(griffe.Extension):
-    """Writes docstrings and annotations for readers who have no editor.
+    """Converts docstrings and annotations for the site.
 
     Roles of Sphinx, such as ``:class:`Layout```, become links, or code where the site has no page about their target,
     and its literal blocks become those of Markdown. ``Annotated[int, Meta(…)]`` becomes ``int``, as the description has
-    the bounds, and the name of such a type or of a ``Literal`` becomes what it stands for.
+    the bounds, and the name of such a type or of a ``Literal`` is replaced by its definition.
     """
 
     def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: Any) -> None:  # noqa: ARG002

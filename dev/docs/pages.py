@@ -26,7 +26,7 @@ __all__ = ["on_files", "on_page_markdown"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = "repository/"
-"""Where the pages of files outside ``docs`` stand in the site."""
+"""Folder of the site for pages of files outside ``docs``."""
 OPTIONS: Final = "<!-- the options of every command -->"
 
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s:#]+)(?=[#)])")
@@ -49,7 +49,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Let links lead to the pages that were added, and fill in the options of the command line."""
+    """Point links to the added pages, and insert the options of the command line."""
     source = _source(page.file.src_uri)
 
     def lead(link: re.Match[str]) -> str:

@@ -383,7 +383,7 @@ def test_restore_of_what_came_to_lie_there_meanwhile_leaves_it(world: World) -> 
             self.store.put_new(key, b"mine")
             return super().put_new(key, body, metadata=metadata)
 
-    with pytest.raises(ForeignObjectError, match="came to lie there meanwhile"):
+    with pytest.raises(ForeignObjectError, match="another object was written there meanwhile"):
         Engine(Meddler(world.bucket), world.kafka).run("new", action="restore")
     now = world.bucket.get(gone)
     assert now is not None

@@ -160,7 +160,7 @@ def test_brokers_without_topic_ids_are_served_with_a_warning(caplog: pytest.LogC
     kafka.append(TOPIC, 0, b"x", 0)
     with caplog.at_level(logging.WARNING):
         assert Engine(MemoryStore(), kafka).run("first").status == "ok"
-    assert "give no topic ids" in caplog.text
+    assert "return no topic ids" in caplog.text
 
 
 def test_brokers_that_begin_to_tell_topic_ids_land_nothing_again_and_are_believed_from_then_on() -> None:
@@ -419,7 +419,7 @@ def test_a_topic_that_readers_skip_is_warned_about_once_in_a_run(caplog: pytest.
             layout = msgspec.structs.replace(LAYOUT, naming=Naming(**naming))
             result = Engine(bucket, kafka, topic=topic).run(run, layout=layout)
             assert result.status == "ok"
-        return [record.getMessage() for record in caplog.records if "nobody reads them" in record.getMessage()]
+        return [record.getMessage() for record in caplog.records if "do not read its objects" in record.getMessage()]
 
     (warning,) = warnings("_hidden", "first")
     assert f"{TOPICS_DIR}/_hidden/…" in warning
@@ -668,7 +668,7 @@ def test_a_retry_keeps_the_isolation_that_the_run_was_pinned_with(
     assert (result.status, result.target, len(result.batches)) == ("ok", offsets((0, 5)), 3)
     log = Engine(world.bucket, world.kafka).log
     assert {log.require_plan(n)[0].isolation for n in (1, 2, 3)} == {"read_uncommitted"}
-    assert "keeps that target; asked for now, and ignored: incremental {}, read_committed" in caplog.text
+    assert "keeps that target; requested now, and ignored: incremental {}, read_committed" in caplog.text
     world.check()
 
 
@@ -680,7 +680,7 @@ def test_what_is_owed_behind_an_open_transaction_is_no_truncation() -> None:
     world.records(3)
     world.dies_after_planning("first", isolation="read_uncommitted")
     abandon(Engine(world.bucket, world.kafka).committer, 1, release="debt", reason="", operator="")
-    with pytest.raises(TransientError, match=r"offsets 0: \[2, 5\) lie behind an open transaction"):
+    with pytest.raises(TransientError, match=r"offsets 0: \[2, 5\) are behind an open transaction"):
         world.run("second")
     world.kafka.commit_transaction(TOPIC, 0)
     assert world.run("second").target == offsets((0, 5))
