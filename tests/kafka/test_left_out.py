@@ -24,7 +24,7 @@ from dev.kafka_broker import KafkaBroker, Message
 MakeTopic = Callable[..., str]
 
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
-"""Settings of a topic that takes records of the future, as brokers before Kafka 4.0 do."""
+"""Settings of a topic that accepts records of the future, as brokers before Kafka 4.0 do."""
 YEAR_2500 = 16_725_225_600_000
 
 
