@@ -175,7 +175,7 @@ def test_a_run_with_secured_services_shows_no_secret(
     run = worker.run_dag(folder, "secured", environment=environment)
     site.when_deciding.clear()
 
-    assert run.succeeded, run.log
+    assert run.succeeded, run.output
     store = store_of(site, authority)
     source = KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers})
     summary = check_bucket(

@@ -74,7 +74,7 @@ def failing(*errors: Exception) -> Callable[[], str]:
 
 @pytest.mark.parametrize(("retry", "longest", "cumulative"), ROWS)
 def test_longest_wait_is_the_vector_row(clock: Clock, retry: int, longest: float, cumulative: float) -> None:
-    """With the largest random number, n retries wait exactly as the vectors say, singly and together."""
+    """With the largest random number, n retries wait exactly as in the vectors, singly and together."""
     policy = RetryPolicy(max_retries=retry, base=VECTORS["base_s"], cap=VECTORS["cap_s"])
     assert make(clock, policy).call(failing(*[TransientError("x")] * retry), what="w") == "done"
     assert clock.sleeps[-1] == longest

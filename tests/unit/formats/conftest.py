@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
 from airflow_provider_kafka_s3.formats.registry import make_format
 from airflow_provider_kafka_s3.layout.split import Append, Event, Splitter
 
-# Other test processes share the machine: how long an example takes says nothing.
+# Other test processes share the machine: so examples have no time limit.
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 
