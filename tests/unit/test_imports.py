@@ -25,7 +25,7 @@ def imports_of(graph: grimp.ImportGraph) -> dict[str, set[str]]:
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
 
-def test_no_module_imports_itself_by_way_of_others(graph: grimp.ImportGraph) -> None:
+def test_no_module_imports_itself_through_others(graph: grimp.ImportGraph) -> None:
     """Every file of the package is looked at."""
     imports = imports_of(graph)
     assert len(imports) == len(list(FOLDER.rglob("*.py")))

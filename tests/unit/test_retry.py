@@ -261,7 +261,7 @@ def test_policy_can_be_sent_between_processes() -> None:
     assert pickle.loads(pickle.dumps(policy)) == policy
 
 
-def test_error_stays_what_it_was(clock: Clock) -> None:
+def test_the_last_error_is_raised_itself(clock: Clock) -> None:
     """Giving up raises the last error itself, not a wrapper."""
     last = UnknownOutcomeError("fourth")
     errors: list[KafkaS3Error] = [UnknownOutcomeError("x")] * 3

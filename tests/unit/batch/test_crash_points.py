@@ -131,7 +131,7 @@ def test_after_a_fault_at_any_request_of_a_run_the_next_one_lands_every_record_o
 
 @pytest.mark.parametrize("scenario", [abandoning, resetting], ids=lambda s: s.__name__)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name.lower())
-def test_after_a_fault_at_any_request_of_an_operator_command_everything_can_go_on(
+def test_after_a_fault_at_any_request_of_an_operator_command_the_next_run_lands_the_rest(
     fault: Fault, scenario: Callable[[World, FaultyStore], None]
 ) -> None:
     """One fault at each request of abandon and of reset in turn; the command is repeated, then a run lands the rest."""

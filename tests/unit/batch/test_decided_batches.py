@@ -109,7 +109,7 @@ ALL = sorted(key_of(offset % 2, offset) for offset in (0, 1, 3, 4))
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_refusal_that_passes_costs_nothing_even_if_kafka_has_lost_the_records(world: World, times: int) -> None:
+def test_a_temporary_refusal_costs_nothing_even_if_kafka_has_lost_the_records(world: World, times: int) -> None:
     """A proxy damaged the request: at the next try the store completes the decided upload."""
     world.kafka.delete_records(TOPIC, 0, 6)
     world.carry_out(Refusing(world.bucket, times))
@@ -131,7 +131,7 @@ def test_an_upload_that_stays_refused_is_aborted_when_its_object_is_there_again(
 
 
 def test_a_refused_upload_stays_where_kafka_has_lost_its_records(world: World) -> None:
-    """It is the only copy of them: the error says so, and once the store accepts it nothing is lost."""
+    """It is the only copy of them: the error reports it, and once the store accepts it nothing is lost."""
     world.kafka.delete_records(TOPIC, 0, 6)
     with pytest.raises(BatchLossError, match=r"refuses to complete the uploads of 4 .*These are kept"):
         world.carry_out(Refusing(world.bucket, 1_000))
@@ -141,7 +141,7 @@ def test_a_refused_upload_stays_where_kafka_has_lost_its_records(world: World) -
     world.check()
 
 
-def test_a_refused_upload_whose_loss_is_accepted_cannot_come_to_light_later(world: World) -> None:
+def test_a_refused_upload_whose_loss_is_accepted_cannot_become_visible_later(world: World) -> None:
     """The loss is recorded first, then the upload is aborted, then the batch is complete without the object."""
     world.kafka.delete_records(TOPIC, 0, 3)
     store = Refusing(world.bucket, 1_000)
@@ -156,7 +156,7 @@ def test_a_refused_upload_whose_loss_is_accepted_cannot_come_to_light_later(worl
 # -- some of many are lost --------------------------------------------------------------------------------------------
 
 
-def test_one_lost_object_keeps_no_other_from_being_written_again(world: World) -> None:
+def test_one_lost_object_does_not_block_the_others(world: World) -> None:
     """All objects whose records Kafka still has are written at once, then one error names the others."""
     world.bucket.expire_uploads()
     world.kafka.delete_records(TOPIC, 0, 3)
@@ -173,7 +173,7 @@ def test_one_lost_object_keeps_no_other_from_being_written_again(world: World) -
     world.check()
 
 
-def test_a_rerun_that_restores_brings_back_what_it_can_of_all_batches(world: World) -> None:
+def test_a_rerun_with_restore_writes_the_possible_objects_of_all_batches(world: World) -> None:
     """The first batch's records are gone, those of the second are not: its objects come back before the error."""
     world.decide()
     decided.roll_forward(world.engine().committer)
@@ -197,7 +197,7 @@ def test_a_foreign_object_at_one_key_does_not_block_the_other_objects(world: Wor
     world.check()
 
 
-def test_one_batch_that_cannot_be_completed_keeps_no_other_from_it(world: World) -> None:
+def test_one_batch_that_cannot_be_completed_does_not_block_the_others(world: World) -> None:
     """The first error is raised after all others are processed."""
     world.bucket.expire_uploads()
     world.kafka.delete_records(TOPIC, 0, 6)
@@ -261,7 +261,7 @@ def test_an_undecided_batch_is_unchanged_when_its_topic_is_gone(
 
 
 @GONE
-def test_what_cannot_be_completed_of_a_topic_that_is_gone_stands_in_the_error(
+def test_objects_of_a_deleted_topic_that_cannot_be_completed_are_in_the_error(
     world: World, event: Callable[[SimulatedKafka], None], error: type[Exception]
 ) -> None:
     """The error has the remedy; other batches are completed all the same."""
@@ -277,7 +277,7 @@ def test_what_cannot_be_completed_of_a_topic_that_is_gone_stands_in_the_error(
     assert "--decided-only`" in text
 
 
-def test_a_topic_that_was_never_landed_is_only_missed() -> None:
+def test_a_topic_that_was_never_landed_is_only_reported_as_missing() -> None:
     """There is nothing to complete, and no remedy."""
     world = World()
     world.kafka.delete_topic(TOPIC)

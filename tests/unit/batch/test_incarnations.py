@@ -107,7 +107,7 @@ def test_a_gap_is_accepted_only_after_an_open_reset_is_complete() -> None:
     assert world.engine().log.require_marker()[0].generation == 1
 
 
-def test_another_cluster_is_named_and_no_topic_of_it_taken_for_one_that_was_created_again() -> None:
+def test_another_cluster_is_named_and_its_topic_is_not_taken_for_a_recreated_one() -> None:
     """A reset would land the whole topic again; the connection is wrong."""
     world = World(topic_ids=True)
     world.records("old", 2)
@@ -121,7 +121,7 @@ def test_another_cluster_is_named_and_no_topic_of_it_taken_for_one_that_was_crea
         world.engine().run("second")
 
 
-def test_an_id_is_not_taken_up_from_another_cluster() -> None:
+def test_a_topic_id_of_another_cluster_is_not_recorded() -> None:
     """The right one would count as created again from then on."""
     world = World()
     world.records("old", 2)

@@ -168,7 +168,7 @@ def test_verify_reports_what_of_a_window_is_not_landed(caplog: pytest.LogCapture
     check_unchanged(before, snapshot(world.bucket))
 
 
-def test_verify_names_missing_objects_and_both_ways_out(world: World) -> None:
+def test_verify_names_missing_objects_and_both_remedies(world: World) -> None:
     """The first ten, and how many there are beside them."""
     gone = world.of_run("hour-2")
     for key in gone:
@@ -225,23 +225,25 @@ def test_an_object_with_other_content_is_named_and_never_overwritten(
 def test_a_large_object_is_read_in_pieces(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """So memory does not depend on the size of objects."""
     monkeypatch.setattr(inspection, "_PIECE", 5)
-    asked: list[tuple[Any, Any]] = []
+    ranges: list[tuple[Any, Any]] = []
     get = world.bucket.get
 
     def count(key: str, *, start: int | None = None, end: int | None = None) -> Any:
         if start is not None:
-            asked.append((start, end))
+            ranges.append((start, end))
         return get(key, start=start, end=end)
 
     monkeypatch.setattr(world.bucket, "get", count)
     found = world.inspects("verify", "new")
-    assert len(asked) > found.objects
-    assert all(end - start <= 5 for start, end in asked)
-    assert sum(end - start for start, end in asked) == found.size
+    assert len(ranges) > found.objects
+    assert all(end - start <= 5 for start, end in ranges)
+    assert sum(end - start for start, end in ranges) == found.size
 
 
-def test_an_object_that_changes_while_it_is_read_is_no_verdict(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transient error: halves of two objects prove nothing."""
+def test_an_object_that_changes_while_it_is_read_is_a_transient_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of two objects prove nothing."""
     monkeypatch.setattr(inspection, "_PIECE", 5)
     key = world.keys()[0]
     get = world.bucket.get
@@ -309,7 +311,7 @@ def test_times_of_a_recreated_topic_are_refused_and_an_old_run_is_read_by_its_re
     assert world.inspects("verify", "new") == Verification(objects=0, size=0)
 
 
-def test_documents_that_are_gone_are_named(world: World) -> None:
+def test_missing_documents_are_named(world: World) -> None:
     """A missing marker or batch is an error."""
     plan = world.bucket.get(keys.plan_key(CONTROL, 1))
     assert plan is not None
@@ -330,7 +332,7 @@ def test_documents_that_are_gone_are_named(world: World) -> None:
 
 
 def test_restore_writes_what_is_missing_again_and_nothing_else(world: World) -> None:
-    """The same bytes at the same keys; control documents and other objects are as before; then all is well."""
+    """The same bytes at the same keys; control documents and other objects are as before; then verify succeeds."""
     mine = world.of_run("hour-1")
     before, whole = stored(world, mine), snapshot(world.bucket)
     world.bucket.delete(mine[0])
@@ -373,18 +375,18 @@ def test_restore_names_what_retention_has_deleted_and_restores_the_rest(world: W
     assert f"{len(everything) - len(lost)} other objects were written again" in str(caught.value)
 
 
-def test_restore_of_what_came_to_lie_there_meanwhile_leaves_it(world: World) -> None:
+def test_restore_keeps_an_object_that_was_created_meanwhile(world: World) -> None:
     """Between the check and the write another process wrote an object."""
     gone = world.of_run("hour-1")[0]
     world.bucket.delete(gone)
 
-    class Meddler(FaultyStore):
+    class ConcurrentWriter(FaultyStore):
         def put_new(self, key: str, body: bytes, *, metadata: Any = None) -> str:
             self.store.put_new(key, b"mine")
             return super().put_new(key, body, metadata=metadata)
 
     with pytest.raises(ForeignObjectError, match="came to lie there meanwhile"):
-        Engine(Meddler(world.bucket), world.kafka).run("new", action="restore")
+        Engine(ConcurrentWriter(world.bucket), world.kafka).run("new", action="restore")
     now = world.bucket.get(gone)
     assert now is not None
     assert now.body == b"mine"

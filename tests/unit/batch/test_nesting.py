@@ -131,7 +131,7 @@ def test_only_one_page_of_foreign_objects_in_the_folder_is_listed() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "topic="])
 @pytest.mark.parametrize("below", ["", "/deep/er"])
-def test_where_topics_dirs_are_nested_gc_and_checks_leave_the_other_s_objects_alone(
+def test_where_topics_dirs_are_nested_gc_and_checks_ignore_the_objects_of_the_other(
     monkeypatch: pytest.MonkeyPatch, below: str, prefix: str
 ) -> None:
     """As left by a version without the refusal: the key of the inner decided upload is valid in the outer topic too."""

@@ -143,7 +143,7 @@ def test_a_process_that_dies_while_it_is_waited_for_ends_the_wait(caplog: pytest
         ({"host": "worker-7"}, True),
         ({"boot": "an earlier one"}, True),
         ({"pid_namespace": "pid:[1]"}, True),
-        # What is not exactly right says nothing.
+        # Values that are not exactly right prove nothing.
         ({"pid": 0}, True),
         ({"pid": 2**31}, True),
         ({"pid": "1"}, True),
@@ -169,20 +169,20 @@ def test_a_process_of_this_host_that_may_not_be_signalled_is_identified_by_its_s
 # -- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_airflow_has_as_ended_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_task_that_has_ended_in_airflow_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     """Its plan identifies the task; the host does not matter."""
     bucket, kafka = world()
     plans(bucket, kafka, task=TASK)
     changed(bucket, "process", host="worker-7")
-    asked: list[PlannerTask] = []
+    checked: list[PlannerTask] = []
 
     def has_ended(task: PlannerTask) -> bool:
-        asked.append(task)
-        return len(asked) == 4
+        checked.append(task)
+        return len(checked) == 4
 
     with caplog.at_level("INFO"):
         assert lands(bucket, kafka, task_has_ended=has_ended) == 6
-    assert asked == [TASK] * 4
+    assert checked == [TASK] * 4
     assert "has ended: its Airflow task is not running" in caplog.text
 
 
@@ -197,7 +197,7 @@ def test_a_task_that_runs_or_is_unknown_to_airflow_is_waited_for(*, answer: bool
     assert lands(bucket, kafka, task_has_ended=lambda task: True) >= 100
 
 
-def test_a_planner_that_decided_as_its_last_act_has_not_to_be_repeated() -> None:
+def test_a_batch_decided_by_its_ended_planner_is_not_executed_again() -> None:
     """Its process ended after its decision: the decision is read before the work is done again."""
     bucket, kafka = world()
     plans(bucket, kafka, task=TASK)

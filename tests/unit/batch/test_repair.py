@@ -71,7 +71,7 @@ def replanned() -> tuple[World, Marker]:
     return world, older
 
 
-def test_an_abandoned_batch_whose_offsets_another_has_landed_since_is_no_contradiction() -> None:
+def test_a_marker_from_before_an_abandoned_batch_was_landed_again_is_valid() -> None:
     """The run of that batch is repeated, resolves its own batch first, and every later view has both."""
     world, older = replanned()
     newest = world.marker
@@ -150,7 +150,7 @@ def test_repair_folds_no_reset_over_a_batch_that_is_open() -> None:
         4: "it follows a reset that is not complete",
     }
     assert world.marker == older
-    # Markers that nobody can have written are not believed.
+    # Markers that no run can have written are refused.
     world.puts_back(msgspec.structs.replace(newest, resolved=((1, 2), (3, 5))))
     with pytest.raises(LogTamperedError, match=r"has the reset 3 .* as resolved, but not batches \[2\] before it"):
         repair(world.engine.committer, start={})

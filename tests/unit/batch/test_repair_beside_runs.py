@@ -158,7 +158,7 @@ def test_a_batch_that_is_landed_while_repair_reads_the_plans_is_no_forgery(
     world.check()
 
 
-def test_a_damaged_marker_is_replaced_only_if_it_is_the_one_that_was_judged(world: World) -> None:
+def test_a_damaged_marker_is_replaced_only_if_it_is_the_one_that_was_read(world: World) -> None:
     """A valid marker is restored meanwhile: it stays, and so do the offsets landed with it."""
     good = world.marker()
     world.puts_back(b"{")
@@ -198,15 +198,15 @@ def test_a_batch_that_stays_open_anyway_is_neither_recorded_nor_ambiguous(world:
     world.bucket._uploads[decision.objects[0].upload_id] = world.bucket._uploads.pop(upload_id)
     world.puts_back(older)
     before = snapshot(world.bucket)
-    asked = repair(world.engine.committer, start={})
-    assert (asked.ambiguous, [*asked.open]) == ((), [2, 3, 4])
+    found = repair(world.engine.committer, start={})
+    assert (found.ambiguous, [*found.open]) == ((), [2, 3, 4])
     done = repair(world.engine.committer, start={}, rule=GoneRule(before=time.time() + 5))
     assert ([*done.recorded], [*done.open]) == ([], [2, 3, 4])
     check_unchanged(before, snapshot(world.bucket))
 
 
 @pytest.mark.parametrize(("batches", "stay"), [(None, [2, 3]), (((2, 2),), [2]), (((3, 9),), [3])])
-def test_a_rule_with_batches_is_about_no_other(
+def test_a_rule_with_batches_applies_to_these_only(
     world: World, batches: tuple[tuple[int, int], ...] | None, stay: list[int]
 ) -> None:
     """The others are still ambiguous."""

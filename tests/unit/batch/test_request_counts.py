@@ -96,18 +96,18 @@ def land(
     world: World, run: str, offsets: TargetOffsets = "incremental", *, objects: int, parts: int = 1, **settings: Any
 ) -> tuple[TopicResult, FaultyStore, FaultyStore]:
     """A run of one batch; the requests of the operator and of the driver."""
-    operator, asked = world.engine()
+    operator, operator_requests = world.engine()
     attempt = operator.topic_run(operator.request(run, offsets, limits={"records_per_slice": 10**6}, **settings))
     plan = attempt.advance()
     assert isinstance(plan, Plan)
-    driver, driven = world.engine()
+    driver, driver_requests = world.engine()
     plan, _ = driver.log.require_plan(plan.batch)
     assert driver.log.read_manifest(plan.batch) is None
     decision = driver.committer.decide(plan, [upload(driver, plan, objects, parts)], run=run)
     driver.committer.carry_out(plan, decision)
     result = attempt.advance()
     assert isinstance(result, TopicResult)
-    return result, asked, driven
+    return result, operator_requests, driver_requests
 
 
 @pytest.mark.parametrize(("objects", "parts"), [(1, 1), (7, 1), (3, 2), (2_000, 1)])
@@ -115,11 +115,11 @@ def test_a_batch_of_n_objects_in_p_parts_costs_the_documented_requests(objects: 
     """Operator: run, marker, plan, then marker and manifest; driver: plan, manifest, marker twice; N of each else."""
     world = World(objects)
     world.past(0)
-    result, asked, driven = land(world, "first", objects=objects, parts=parts)
+    result, operator, driver = land(world, "first", objects=objects, parts=parts)
     assert (result.status, result.batches[0].objects) == ("ok", objects)
     # Before the job 5 GETs; after it the marker, the next plan, this plan and its manifest.
-    assert count(asked) == {"get": 5 + 4, "put_new": 2}
-    assert count(driven) == {
+    assert count(operator) == {"get": 5 + 4, "put_new": 2}
+    assert count(driver) == {
         "get": 2 + 2,
         "put_new": 1,
         "put_if_match": 1,
@@ -175,12 +175,12 @@ def test_what_a_run_costs_does_not_grow_with_the_number_of_batches_before(batche
     marker = world.bucket.get(keys.marker_key(CONTROL))
     assert marker is not None
     assert len(marker.body) < 400
-    result, asked, driven = land(world, "next", objects=3)
+    result, operator, driver = land(world, "next", objects=3)
     assert result.batches[0].batch == batches + 1
-    assert (count(asked)["get"], count(driven)["get"]) == (9, 4)
+    assert (count(operator)["get"], count(driver)["get"]) == (9, 4)
 
 
-def test_a_batch_that_stays_open_makes_later_runs_dearer_by_its_own_plan_only() -> None:
+def test_an_open_batch_costs_later_runs_only_the_read_of_its_own_plan() -> None:
     """Every run reads a backfill that stays open, but not the batches landed since."""
     world = World(2 * BATCHES)
     world.whole_past(BATCHES)
@@ -192,10 +192,10 @@ def test_a_batch_that_stays_open_makes_later_runs_dearer_by_its_own_plan_only() 
     world.bucket.put_new(keys.marker_key(CONTROL), encode(opened, {}))
     world.fill(3)
     window = {0: (2 * BATCHES, 2 * BATCHES + 3)}
-    result, asked, driven = land(world, "next", objects=3, offsets="data_interval", window=window)
+    result, operator, driver = land(world, "next", objects=3, offsets="data_interval", window=window)
     assert [b.batch for b in result.batches] == [BATCHES + 1]
-    # Both times the open plan is looked at it is remembered.
-    assert (count(asked)["get"], count(driven)["get"]) == (9 + 1, 4)
+    # The run reads the open plan once, and keeps it.
+    assert (count(operator)["get"], count(driver)["get"]) == (9 + 1, 4)
     again, store = world.engine()
     assert again.run("next", "data_interval", window=window).verified == 3
     assert count(store) == {"get": 5 + 1, "head": 3}
@@ -248,7 +248,7 @@ def over(world: World, window: tuple[int, int], **settings: Any) -> tuple[TopicR
     return engine.run("again", "data_interval", window={0: window}, **settings), store, rounds
 
 
-def test_a_new_run_over_the_oldest_window_reads_the_log_side_by_side(history: World) -> None:
+def test_a_new_run_over_the_oldest_window_reads_the_log_concurrently(history: World) -> None:
     """All plans have to be looked at, a few dozen at a time; of the manifests only that of the window."""
     result, store, rounds = over(copy_of(history), (0, 2))
     assert [b.batch for b in result.batches] == [1]
@@ -263,7 +263,7 @@ def test_a_new_run_over_the_latest_window_reads_one_plan(history: World) -> None
     assert count(store) == {"get": 5, "head": 1}
 
 
-def test_a_verification_of_everything_reads_each_document_once_side_by_side(history: World) -> None:
+def test_a_verification_of_everything_reads_each_document_once_and_concurrently(history: World) -> None:
     """Plan, manifest and object of each batch, and nothing twice."""
     world = copy_of(history)
     result, store, rounds = over(world, (0, 2 * BATCHES), action="verify")
@@ -292,7 +292,7 @@ def test_status_reads_the_latest_batches_only(history: World) -> None:
     assert count(store) == {"get": 1 + 2 + 2 * 5}
 
 
-def test_a_repair_reads_the_log_once_side_by_side(history: World) -> None:
+def test_a_repair_reads_the_log_once_and_concurrently(history: World) -> None:
     """With a marker that can be read nothing is looked at; without one each object is, once."""
     for gone, heads in ((False, 0), (True, BATCHES)):
         world = copy_of(history)
@@ -321,7 +321,7 @@ def test_a_window_with_many_gaps_becomes_batches_that_spark_can_plan() -> None:
     assert read == Offsets({0: [(0, 30)], 1: [(5, 6), (8, 9), (20, 30)]})
 
 
-def test_offsets_make_no_room_for_what_they_count() -> None:
+def test_memory_of_offsets_does_not_depend_on_their_count() -> None:
     """A batch may claim more offsets than there is memory for; their partitions are few."""
     claim = Offsets({0: [(0, 2**63 - 1)], 1: [(0, 2**63 - 1)]})
     assert tuple(claim) == (0, 1)

@@ -90,7 +90,7 @@ def offsets(*ranges: tuple[int, int], partition: int = 0) -> Offsets:
 # -- where a pipeline starts ------------------------------------------------------------------------------------------
 
 
-def test_a_first_run_from_latest_finds_nothing_and_the_second_reads_exactly_what_came_since() -> None:
+def test_a_first_run_from_latest_finds_nothing_and_the_second_reads_exactly_the_new_records() -> None:
     """The start is pinned by the first run, although it finds nothing."""
     world = World()
     world.records(5)
@@ -135,7 +135,7 @@ def test_partitions_that_are_added_later_are_read_from_their_beginning() -> None
     world.check()
 
 
-def test_an_empty_topic_is_nothing_to_do_at_every_run() -> None:
+def test_runs_over_an_empty_topic_write_only_the_marker() -> None:
     """No run record, no plan; the marker only."""
     world = World(3)
     for run, wrote in (("first", True), ("second", False)):
@@ -163,7 +163,7 @@ def test_brokers_without_topic_ids_are_served_with_a_warning(caplog: pytest.LogC
     assert "give no topic ids" in caplog.text
 
 
-def test_brokers_that_begin_to_tell_topic_ids_land_nothing_again_and_are_believed_from_then_on() -> None:
+def test_topic_ids_that_brokers_begin_to_report_are_recorded_and_land_nothing_again() -> None:
     """The topic is the same: the next batch records its id, and a topic that is created again is detected."""
     world = World(topic_ids=False)
     world.records(3)
@@ -262,7 +262,7 @@ def test_an_interval_takes_its_window_and_a_repeated_one_names_the_batches_that_
     assert world.run("before", "data_interval", window=(10, 20)).target == offsets((0, 3))
 
 
-def test_an_interval_never_reaches_past_what_may_be_read() -> None:
+def test_an_interval_never_includes_unreadable_offsets() -> None:
     """A window that ends within an open transaction is cut there, and landed when it is committed."""
     world = World()
     world.records(3, timestamp=10)
@@ -274,7 +274,7 @@ def test_an_interval_never_reaches_past_what_may_be_read() -> None:
     world.check()
 
 
-def test_transactions_end_where_the_vector_says() -> None:
+def test_ends_after_transactions_are_those_of_the_vector() -> None:
     """5 committed, 5 aborted, 5 committed: ends after 6, 12 and 18 offsets, 10 records."""
     world = World()
     ends = []
@@ -328,7 +328,7 @@ def test_changed_arguments_of_a_retry_are_ignored_with_a_warning(caplog: pytest.
     ],
     ids=lambda v: str(v)[:40],
 )
-def test_a_request_that_makes_no_sense_is_refused(settings: dict[str, Any], why: str) -> None:
+def test_an_invalid_request_is_refused(settings: dict[str, Any], why: str) -> None:
     """Before any request to Kafka or the bucket."""
     with pytest.raises(ConfigurationError, match=why):
         Engine(MemoryStore(), SimulatedKafka()).request("r", **settings)
@@ -337,7 +337,7 @@ def test_a_request_that_makes_no_sense_is_refused(settings: dict[str, Any], why:
 # -- others' batches --------------------------------------------------------------------------------------------------
 
 
-def test_another_runs_dead_batch_is_carried_out_after_a_polite_wait() -> None:
+def test_the_batch_of_another_run_is_carried_out_after_a_bounded_wait() -> None:
     """The wait is bounded, by the process's own clock."""
     world = World()
     world.records(4)
@@ -451,7 +451,7 @@ def test_a_plan_is_handed_out_before_it_is_executed_and_never_executed_by_the_ru
 # -- retention --------------------------------------------------------------------------------------------------------
 
 
-def test_what_retention_deleted_fails_the_run_or_is_skipped_and_recorded() -> None:
+def test_deleted_offsets_fail_the_run_or_are_skipped_and_recorded() -> None:
     """The gap is in the plan, in the marker and in the result."""
     world = World()
     world.records(3)
@@ -466,7 +466,7 @@ def test_what_retention_deleted_fails_the_run_or_is_skipped_and_recorded() -> No
     world.check()
 
 
-def test_a_target_that_is_gone_as_a_whole_is_skipped_without_a_job() -> None:
+def test_a_completely_deleted_target_is_skipped_without_a_job() -> None:
     """A plan without slices is not executed."""
     world = World()
     world.records(3)
@@ -616,7 +616,7 @@ def test_any_run_helps_an_open_reset_to_its_end() -> None:
     world.check()
 
 
-# -- a log that ends before what is stored ----------------------------------------------------------------------------
+# -- a log that ends below the stored offsets -------------------------------------------------------------------------
 
 
 def test_a_shorter_topic_without_a_topic_id_is_a_recreated_one() -> None:
@@ -672,7 +672,7 @@ def test_a_retry_keeps_the_isolation_that_the_run_was_pinned_with(
     world.check()
 
 
-def test_what_is_owed_behind_an_open_transaction_is_no_truncation() -> None:
+def test_debt_after_an_open_transaction_is_no_truncation() -> None:
     """It is debt of a run that reads uncommitted records; another run has to wait for the transaction."""
     world = World()
     world.records(2)

@@ -64,9 +64,7 @@ def check(world: World) -> None:
 
 
 @UNANSWERED
-def test_one_upload_without_an_answer_keeps_no_other_object_from_being_completed(
-    world: World, error: type[KafkaS3Error]
-) -> None:
+def test_one_upload_without_an_answer_does_not_block_other_objects(world: World, error: type[KafkaS3Error]) -> None:
     """The uploads of the others would expire. Its own stays, and the error has its object and the remedy."""
     with pytest.raises(error) as caught:
         world.carry_out(Failing(world.bucket, error))
@@ -79,9 +77,7 @@ def test_one_upload_without_an_answer_keeps_no_other_object_from_being_completed
 
 
 @UNANSWERED
-def test_one_upload_without_an_answer_keeps_no_other_batch_from_being_completed(
-    world: World, error: type[KafkaS3Error]
-) -> None:
+def test_one_upload_without_an_answer_does_not_block_other_batches(world: World, error: type[KafkaS3Error]) -> None:
     """All batches are processed before the error is raised."""
     with pytest.raises(error):
         decided.roll_forward(world.engine(Failing(world.bucket, error)).committer)
@@ -118,7 +114,7 @@ def test_an_upload_without_an_answer_can_be_accepted_as_lost_where_kafka_has_los
 
 
 @UNANSWERED
-def test_what_was_accepted_before_a_crash_is_ended_by_the_next_run(world: World, error: type[KafkaS3Error]) -> None:
+def test_losses_accepted_before_a_crash_are_completed_by_the_next_run(world: World, error: type[KafkaS3Error]) -> None:
     """The amend exists, the upload is still pending: it need not be accepted again."""
     world.kafka.delete_records(TOPIC, 0, 3)
     store = Failing(world.bucket, error)
@@ -143,7 +139,7 @@ def test_a_refused_login_or_a_busy_store_is_no_loss_that_can_be_accepted(
     assert not [info.key for info in world.bucket.list("") if ".amend." in info.key]
 
 
-def test_a_store_that_answers_nothing_does_not_get_requests_for_every_object(
+def test_a_store_without_answers_does_not_get_requests_for_every_object(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An outage ends the try after the first objects, not after all of them."""
@@ -155,7 +151,9 @@ def test_a_store_that_answers_nothing_does_not_get_requests_for_every_object(
     assert world.pending() == 8
 
 
-def test_what_an_outage_left_unseen_is_never_taken_for_complete(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_not_checked_in_an_outage_are_never_taken_for_complete(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A person accepts losses, then a run follows: no object is skipped because the first had no answer."""
     monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 1)
     world.kafka.delete_records(TOPIC, 0, 3)
@@ -201,7 +199,7 @@ def test_a_foreign_object_is_the_first_error_and_the_others_are_its_notes(world:
         world.carry_out(Failing(world.bucket, UnknownOutcomeError))
 
 
-def test_one_object_that_cannot_be_put_keeps_no_other_from_being_written_again(world: World) -> None:
+def test_one_object_that_cannot_be_put_does_not_block_the_others(world: World) -> None:
     """Kafka may delete the records while the store does not answer for one key."""
     world.bucket.expire_uploads()
     store = FaultyStore(world.bucket)

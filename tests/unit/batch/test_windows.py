@@ -219,7 +219,7 @@ def test_a_backfill_in_any_order_and_in_parallel_lands_every_record_once(data: s
 # -- explicit offsets -------------------------------------------------------------------------------------------------
 
 
-def test_a_window_of_offsets_lands_exactly_these_and_leaves_the_other_partitions_alone() -> None:
+def test_a_window_of_offsets_lands_exactly_these_and_no_other_partition() -> None:
     """A partition that is not named is not in the window."""
     world = World(3)
     for partition in range(3):
@@ -229,7 +229,7 @@ def test_a_window_of_offsets_lands_exactly_these_and_leaves_the_other_partitions
     world.check()
 
 
-def test_a_window_of_offsets_far_above_the_coverage_takes_the_gap_along_as_one_of_time_does() -> None:
+def test_a_window_of_offsets_above_the_coverage_includes_the_gap_as_one_of_time_does() -> None:
     """One below it lands only the missing offsets."""
     world = World()
     world.records(*range(20))
@@ -240,17 +240,19 @@ def test_a_window_of_offsets_far_above_the_coverage_takes_the_gap_along_as_one_o
 
 
 @pytest.mark.parametrize(
-    ("window", "asked"),
+    ("window", "requested"),
     [({0: (0, 7)}, r"0: \[0, 7\)"), ({0: (0, 2), 4: (0, 1)}, r"4: \[0, 1\)"), ({1: (9, 12)}, r"1: \[9, 12\)")],
     ids=["end", "partition", "start"],
 )
-def test_offsets_that_the_log_does_not_have_are_refused_and_the_log_s_own_are_named(window: Any, asked: str) -> None:
+def test_offsets_that_the_log_does_not_have_are_refused_and_those_of_the_log_are_named(
+    window: Any, requested: str
+) -> None:
     """Nothing is bound to them: the corrected offsets work with the same run."""
     world = World(2)
     world.records(*range(6))
     world.records(*range(4), partition=1)
     world.kafka.delete_records(TOPIC, 0, 2)
-    with pytest.raises(ConfigurationError, match=rf"has offsets {asked}.*holds 0: \[2, 6\), 1: \[0, 4\)"):
+    with pytest.raises(ConfigurationError, match=rf"has offsets {requested}.*holds 0: \[2, 6\), 1: \[0, 4\)"):
         world.lands("run", window)
     assert not list(world.bucket.list(f"{CONTROL}runs/"))
     assert world.lands("run", {0: (2, 6)}).status == "ok"
@@ -267,7 +269,7 @@ def test_offsets_within_an_open_transaction_are_past_the_end_of_the_log() -> Non
     assert world.lands("run", {0: (0, 5)}, isolation="read_uncommitted").status == "ok"
 
 
-def test_offsets_that_retention_deleted_fail_before_the_run_is_bound_to_them_or_are_skipped() -> None:
+def test_deleted_offsets_fail_before_the_run_is_bound_to_them_or_are_skipped() -> None:
     """By policy; records that were landed before are no loss."""
     world = World()
     world.records(*range(10))
@@ -281,7 +283,7 @@ def test_offsets_that_retention_deleted_fail_before_the_run_is_bound_to_them_or_
     world.check()
 
 
-# -- who planned what is found ----------------------------------------------------------------------------------------
+# -- the planner of an existing batch ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("document", ["plan", "manifest"])
@@ -308,7 +310,7 @@ def test_a_try_does_not_log_its_own_plan(caplog: pytest.LogCaptureFixture) -> No
     assert "earlier try" not in caplog.text
 
 
-def test_another_run_s_plan_is_met_with_the_name_of_the_try_that_made_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_the_try_that_made_another_run_s_plan(caplog: pytest.LogCaptureFixture) -> None:
     """It is waited for."""
     world = World()
     world.records(1, 2, 3)
@@ -318,7 +320,7 @@ def test_another_run_s_plan_is_met_with_the_name_of_the_try_that_made_it(caplog:
     assert "planned by another run, theirs (try 3 on worker-7 (" in caplog.text
 
 
-def test_the_try_changes_nothing_but_what_people_read() -> None:
+def test_the_try_in_a_plan_is_informative_only() -> None:
     """A plan of another try is the same plan: its body under the same number is not taken for another one."""
     worlds = [World(), World()]
     for world, attempt in zip(worlds, ("try 1 on a", "try 2 on b"), strict=True):

@@ -171,7 +171,7 @@ def test_debt_is_a_finding_only_after_recovery() -> None:
         world.check(complete=False)
 
 
-def test_deleted_objects_have_to_stay_away() -> None:
+def test_a_deleted_object_that_is_back_is_a_finding() -> None:
     """An object that a user deleted is excused, and is a finding if it is back."""
     world = World()
     key = world.objects()[0]
@@ -204,7 +204,7 @@ def test_contents_can_be_checked_without_kafka() -> None:
         world.check(source=None, complete=False)
 
 
-def test_what_kafka_holds_can_be_read_through_the_port() -> None:
+def test_the_records_of_kafka_can_be_read_through_the_port() -> None:
     """The same as the state of the simulated cluster."""
     world = World()
     assert read_source(world.kafka, TOPIC) == world.kafka.all_records()
@@ -220,7 +220,7 @@ def test_lines_are_decoded_whole_or_not_at_all() -> None:
         decode_lines("k.bin", b"a\nb")
 
 
-def test_snapshots_tell_every_kind_of_write() -> None:
+def test_snapshots_show_every_kind_of_write() -> None:
     """New, gone, rewritten, and a pending upload."""
     world = World()
     before = snapshot(world.bucket)

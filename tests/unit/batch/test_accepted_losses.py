@@ -53,9 +53,9 @@ def other_compressor(store: DurableStore) -> BuildObjects:
     build = builder(store)
 
     def longer(
-        plan: Plan, s: Slice, wanted: Collection[str], batches: Iterator[pa.RecordBatch]
+        plan: Plan, s: Slice, requested: Collection[str], batches: Iterator[pa.RecordBatch]
     ) -> dict[str, BuiltObject]:
-        built = dict(build(plan, s, wanted, batches))
+        built = dict(build(plan, s, requested, batches))
         for one in built.values():
             one.lines.body += b"x"  # type: ignore[attr-defined]
         return built
@@ -77,7 +77,7 @@ def test_what_another_installation_can_write_is_not_accepted_as_lost(world: Worl
     check_landed(world.bucket, world.kafka, recovered=True)
 
 
-def test_a_run_does_not_advise_to_accept_what_another_installation_can_write(world: World) -> None:
+def test_a_run_does_not_suggest_to_accept_what_another_installation_can_write(world: World) -> None:
     """The error names what to install, and no command that would be refused."""
     with pytest.raises(BatchLossError, match="install the versions that planned the batch") as caught:
         Engine(world.bucket, world.kafka, build=other_compressor).run("next")
@@ -115,7 +115,7 @@ def test_what_another_cluster_does_not_have_is_not_accepted_as_lost(
 
 
 @OTHER
-def test_a_person_may_say_that_the_cluster_is_gone_for_good(
+def test_losses_can_be_accepted_for_a_cluster_that_no_longer_exists(
     world: World, has: Callable[[SimulatedKafka], None]
 ) -> None:
     """Otherwise a batch of a cluster that was shut down could never be ended."""

@@ -126,7 +126,7 @@ def test_a_reset_records_open_batches_as_lost(planned: World) -> None:
     planned.check()
 
 
-def test_a_reset_carries_decided_batches_out_first(decided: World) -> None:
+def test_a_reset_completes_decided_batches_first(decided: World) -> None:
     """Committed objects become visible, although their topic is gone."""
     decided.kafka.create_topic(TOPIC)
     assert reset(decided.engine().committer, operator="me")
@@ -147,7 +147,7 @@ def lose_half(world: World) -> None:
         world.engine().run("died")
 
 
-def test_accepted_losses_end_a_batch_with_all_that_can_be_had(decided: World) -> None:
+def test_accepted_losses_complete_a_batch_with_all_other_objects(decided: World) -> None:
     """The objects of the second slice are written again, those of the first are recorded as lost, runs succeed."""
     lose_half(decided)
     lost = accept_loss(decided.engine().committer, 1, reason="expired", operator="me")

@@ -1,4 +1,4 @@
-"""Nothing is left out: offsets below the highest landed one are landed, lost or owed, in any order of runs.
+"""No offset is left out: those below the highest landed one are landed, lost or owed, in any order of runs.
 
 Each case lost records for ever while every run reported success, since a run over a window began where its window does
 in a partition that nobody had touched.
@@ -138,7 +138,7 @@ def test_what_an_open_transaction_hid_from_the_first_window_belongs_to_the_next_
     world.check(times=world.kafka.all_times(), recovered=True)
 
 
-def test_a_window_that_reaches_into_an_open_transaction_is_gone_on_with_by_the_next_run() -> None:
+def test_a_window_that_reaches_into_an_open_transaction_is_continued_by_the_next_run() -> None:
     """Its end is cut at the last stable offset, and that is where the next window begins."""
     world = World()
     world.records(1, 2)
@@ -217,7 +217,7 @@ def test_a_record_of_the_future_makes_the_windows_that_it_hides_an_error_that_na
     assert not list(world.bucket.list(f"{CONTROL}runs/"))
 
 
-def test_windows_that_end_before_a_record_of_the_future_are_landed_as_ever() -> None:
+def test_windows_that_end_before_a_record_of_the_future_are_landed_as_usual() -> None:
     """It hides only later offsets."""
     world = World()
     world.records(1, 2, 11, YEAR_2500)
@@ -263,7 +263,7 @@ def test_a_timestamp_within_an_hour_of_the_clock_bounds_a_window() -> None:
 
 
 def test_an_open_window_reaches_to_the_current_end_whatever_the_timestamps_say() -> None:
-    """Its end is in the future, so nothing is known of it."""
+    """Its end is in the future, so no timestamp can decide it."""
     world = World()
     world.records(1, 2, YEAR_2500, 3)
     engine = Engine(world.bucket, world.kafka, now=lambda: 20.0)
@@ -294,7 +294,7 @@ def test_an_accepted_gap_never_hides_offsets_below_it_that_were_never_landed() -
 
 
 def test_a_marker_that_is_built_again_begins_where_the_lost_one_did() -> None:
-    """Also in a partition that no batch ever touched: the plan of batch 1 has it, so Kafka is not asked."""
+    """Also in a partition that no batch ever touched: the plan of batch 1 has it, so Kafka is not needed."""
     world = World(2)
     world.records(1, 11)
     world.records(-5, -4, partition=1)
@@ -319,12 +319,12 @@ def test_the_checker_finds_offsets_between_the_start_and_what_is_landed() -> Non
     engine = Engine(world.bucket, world.kafka)
     world.lands("first", (0, 5))
     world.check()
-    _land_without_a_look_below(engine)
+    _land_without_the_offsets_below(engine)
     with pytest.raises(InvariantViolation, match=r"I8 offsets 0: \[5, 10\)"):
         world.check()
 
 
-def test_the_checker_finds_history_that_a_window_was_about(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_checker_finds_history_that_a_window_included(caplog: pytest.LogCaptureFixture) -> None:
     """Below the start only requested windows count."""
     world = World()
     world.records(*range(20))
@@ -337,7 +337,7 @@ def test_the_checker_finds_history_that_a_window_was_about(caplog: pytest.LogCap
         world.check(times=moved)
 
 
-def test_the_checker_judges_no_window_by_what_retention_has_left_of_its_records() -> None:
+def test_the_checker_ignores_windows_whose_last_record_retention_has_deleted() -> None:
     """The record that ended the window is gone; a later one seems to lie in the window now."""
     world = World()
     world.records(1, 1, 1, 2, 0, 10, 11)
@@ -347,8 +347,8 @@ def test_the_checker_judges_no_window_by_what_retention_has_left_of_its_records(
     world.check(times=world.kafka.all_times())
 
 
-def _land_without_a_look_below(engine: Engine) -> None:
-    """Land offsets 10 to 12 as a run would that did not look below its window."""
+def _land_without_the_offsets_below(engine: Engine) -> None:
+    """Land offsets 10 to 12 as a run that ignores the offsets below its window."""
     view = engine.log.view()
     shared: dict[str, Any] = {
         "run": "hasty",
