@@ -109,7 +109,7 @@ class TaskRun:
     Attributes:
         succeeded: whether it succeeded.
         returned: its XCom.
-        log: what Airflow and Spark printed.
+        log: output of Airflow and Spark.
         java_starts: JVMs that were started.
     """
 

@@ -34,7 +34,7 @@ class Task:
 
     Attributes:
         state: ``success`` or ``failed``.
-        tries: how often it was tried.
+        tries: number of tries.
         start: of the last try.
         end: of the last try.
     """
@@ -71,7 +71,7 @@ class Backfills:
         return {day: (task.state, task.tries) for day, task in self.tasks(dag_id).items()}
 
     def at_once(self, dag_id: str) -> int:
-        """How many of the tasks ran at the same time, by the times that Airflow has written down."""
+        """Largest number of tasks that ran at the same time, by the times in Airflow's database."""
         tasks = self.tasks(dag_id).values()
         return max(sum(other.start <= task.start < other.end for other in tasks) for task in tasks)
 

@@ -141,7 +141,7 @@ def check(store: S3Store, broker: KafkaBroker, pipeline: str, topic: str, topics
 
 
 def folders(store: S3Store, prefix: str) -> set[str]:
-    """The encoded partitions that objects lie in below a topic's prefix."""
+    """The encoded partitions of the objects below a topic's prefix."""
     return {o.key.removeprefix(prefix).rpartition("/")[0] for o in store.list(prefix)}
 
 

@@ -82,7 +82,7 @@ def test_a_bad_an_empty_and_a_missing_topic_do_not_affect_the_others(
     produce: Callable[..., None],
     check: Callable[..., BucketSummary],
 ) -> None:
-    """One job for all; the good ones are committed, and the task fails for good, naming each bad one and why."""
+    """One job for all; the good ones are committed, and the task fails terminally with the error of each bad one."""
     good, better, empty, broken = (make_topic(1) for _ in range(4))
     for topic in (good, better):
         produce(topic, [{"n": 1}])
@@ -180,7 +180,7 @@ def test_two_runs_that_send_the_same_requests_at_once_land_every_record_once(
     assert (summary.records, summary.batches) == (1000, 1)
 
 
-def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_batch(
+def test_killing_a_task_ends_its_driver_and_the_next_run_completes_the_batch(
     worker: Worker,
     gate: Gate,
     store: S3Store,
@@ -201,7 +201,7 @@ def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_bat
     spark = [process for process in worker.descendants() if process not in before]
     assert {process.name().rstrip("0123456789.") for process in spark} >= {"java", "python"}
     worker.kill_task()
-    # The hook does not come to collect its dead child on Airflow 2, where the task ends by an exception at once.
+    # On Airflow 2 the task ends by an exception, and the hook does not wait for its ended child.
     alive = [p for p in psutil.wait_procs(spark, timeout=5)[1] if p.status() != psutil.STATUS_ZOMBIE]
     task.join()
     assert alive == []
@@ -220,7 +220,7 @@ def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_bat
 
 
 def test_a_clock_before_the_end_of_the_interval_is_refused(worker: Worker, make_topic: Callable[..., str]) -> None:
-    """A run by hand for a day of the future fails, because its records are not there yet."""
+    """A run by hand for a day of the future fails, because its records do not exist yet."""
     date = datetime(datetime.now(UTC).year + 2, 1, 2, tzinfo=UTC).isoformat()
     run = worker.run(topics=make_topic(1), offsets="data_interval", date=date)
     assert not run.succeeded
@@ -241,7 +241,7 @@ def test_a_missing_connector_is_terminal_and_names_the_package(
 
 
 @pytest.mark.newest_spark
-def test_a_task_without_connector_parametersdownloads_the_connector_of_its_spark(
+def test_a_task_without_connector_settings_downloads_the_connector_of_its_spark(
     worker: Worker,
     make_topic: Callable[..., str],
     produce: Callable[..., None],

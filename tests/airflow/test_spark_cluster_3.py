@@ -125,7 +125,7 @@ class Attacked:
     """A run whose first attempt at each slice failed, and what was observed meanwhile.
 
     Attributes:
-        run: how it ended.
+        run: its result.
         topic: of two slices.
         attempts: uploads of each slice, in the order of the attempts.
         interpreter: of the held Python process.

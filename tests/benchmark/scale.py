@@ -105,11 +105,11 @@ class _SimulatedPipeline:
         self.topic_id = self.kafka.create_topic(_TOPIC)
 
     def pipeline(self) -> TopicPipeline:
-        """Of a process that has read nothing yet."""
+        """The pipeline, without anything cached."""
         return TopicPipeline(self.store, self.kafka, topics_dir=_LAYOUT.topics_dir, pipeline=_PIPELINE, topic=_TOPIC)
 
     def committer(self) -> Committer:
-        """Of a process that has read nothing yet."""
+        """The committer, without anything cached."""
         return self.pipeline().committer
 
     def attempt(self, run: str, **settings: Any) -> Run:

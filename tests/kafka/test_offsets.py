@@ -135,7 +135,7 @@ def test_a_point_in_time_is_the_first_offset_at_or_after_it(
     assert cluster.at_timestamp(topic, [0], 3001) == {0: None}
 
 
-def test_a_record_of_the_future_is_the_answer_for_every_later_time(
+def test_a_record_of_the_future_is_the_result_for_every_later_time(
     kafka_broker: KafkaBroker, cluster: KafkaCluster, make_topic: MakeTopic
 ) -> None:
     """The result has its timestamp, so it is not taken for the end of a window. Records without a time hide nothing."""
@@ -162,7 +162,7 @@ def test_added_partitions_are_seen_at_once(
     assert cluster.ends(topic, [2], "read_committed") == {2: 0}
 
 
-def test_a_topic_made_again_has_another_id(
+def test_a_recreated_topic_has_another_id(
     kafka_broker: KafkaBroker, cluster: KafkaCluster, make_topic: MakeTopic
 ) -> None:
     """Only the id distinguishes the two."""

@@ -109,7 +109,7 @@ def test_a_range_that_ends_in_markers_is_complete(kafka_broker: KafkaBroker, mak
     assert read(topic, 2, 6) == [(5, b"c")]
 
 
-def test_a_range_beyond_an_open_transaction_is_refused_not_shortened(
+def test_a_range_beyond_an_open_transaction_is_refused_and_not_shortened(
     kafka_broker: KafkaBroker, make_topic: MakeTopic, read: Read
 ) -> None:
     """Transient, since the transaction will end; read uncommitted it is all there."""

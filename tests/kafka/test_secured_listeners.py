@@ -99,7 +99,7 @@ def test_a_refusal_is_terminal_reported_at_once_and_shows_no_secret(
         assert not any(s in str(caught.value) for s in (PASSWORD, CLIENT_SECRET, KEY_PASSWORD, "not-this-one"))
 
 
-def test_a_topic_that_may_not_be_seen_is_named_with_the_rights_to_give(
+def test_a_topic_without_rights_is_named_with_the_missing_rights(
     secured: Configs, kafka_broker: KafkaBroker, forbidden: str
 ) -> None:
     """Terminal for the planner and for the reader, although the login is valid."""

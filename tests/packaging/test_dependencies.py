@@ -85,7 +85,7 @@ def test_everything_that_is_imported_is_declared(declared: dict[str, str]) -> No
     assert undeclared == {}
 
 
-def test_what_may_be_absent_is_still_imported() -> None:
+def test_optional_imports_are_still_used() -> None:
     """An exception that is no longer necessary would hide a new one."""
     modules = third_party()
     assert [name for name in OPTIONAL if not any(f"{module}.".startswith(f"{name}.") for module in modules)] == []

@@ -54,7 +54,7 @@ def test_airflow_discovers_the_provider(either: Environment) -> None:
 
 
 def test_the_operator_of_the_metadata_can_be_imported(either: Environment) -> None:
-    """What the provider's metadata names exists."""
+    """The class that the provider's metadata names exists."""
     code = (
         "import importlib\n"
         f"from {OURS}.get_provider_info import get_provider_info\n"

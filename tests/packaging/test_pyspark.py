@@ -38,7 +38,7 @@ def test_both_have_the_same_version(
     assert [jar.name for jar in SPARK_JARS.glob("spark-sql-*")] == [f"spark-sql-kafka-0-10_2.13-{pyspark.version}.jar"]
 
 
-def test_the_extra_installs_one_version_of_both_the_newest_that_is_tested(installed: Environment) -> None:
+def test_the_extra_installs_the_newest_tested_version_of_both(installed: Environment) -> None:
     """The documented command is enough, whatever versions the index has."""
     required = installed.result(
         "import importlib.metadata as m; print(json.dumps(m.requires('airflow-provider-kafka-s3')))"

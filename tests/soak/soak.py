@@ -47,7 +47,7 @@ class Figures:
     """Counts of the events of a soak.
 
     Attributes:
-        seconds: how long.
+        seconds: duration.
         produced: records that can be read.
         runs: how runs ended, and how often: ``started``, ``landed``, ``failed``, ``terminal``.
         kills: processes that were killed.
@@ -55,7 +55,7 @@ class Figures:
         requests: that processes sent.
         faults: by kind.
         left: uploads that nobody completed or aborted, all of them free to be collected.
-        bucket: what is in it at the end.
+        bucket: its content at the end.
         terminal: errors that would have called for a person.
     """
 

@@ -174,7 +174,7 @@ class Pipeline:
         return self.topic_pipeline(topic).log
 
     def decision(self, topic: str, batch: int = 1) -> Manifest | None:
-        """How a batch was decided."""
+        """The manifest of a batch, or None."""
         return self.log(topic).read_manifest(batch)
 
     def objects(self, topic: str, batch: int = 1) -> tuple[ObjectEntry, ...]:

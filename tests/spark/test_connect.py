@@ -103,7 +103,7 @@ class Runner:
 
 @pytest.fixture
 def runner(connect_server: SparkConnectServer, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Runner:
-    """See the class."""
+    """A runner on the shared server."""
     return Runner(connect_server, tmp_path, caplog)
 
 
@@ -127,7 +127,7 @@ def daemons_of(server: SparkConnectServer) -> list[psutil.Process]:
 
 
 def driver_of(folder: Path) -> psutil.Process:
-    """The child process whose job file lies below a folder."""
+    """The child process whose job file is below a folder."""
     for process in psutil.Process().children():
         if str(folder) in " ".join(process.cmdline()):
             return process

@@ -304,7 +304,7 @@ def test_a_topic_that_was_created_again_is_not_read(
 def test_a_killed_worker_costs_a_retry_and_no_record(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """A worker dies while it uploads; Spark tries the task again; every record is there once."""
+    """A worker is killed while it uploads; Spark retries the task; every record is landed once."""
     topic = make_topic(1)
     kafka_broker.produce(topic, sent := records(40_000, partitions=1, size=300))
     gate = Gate()
@@ -326,7 +326,7 @@ def test_a_killed_worker_costs_a_retry_and_no_record(
         assert done[0].succeeded  # type: ignore[attr-defined]
         assert pipeline.lines() == values(sent)
         assert set(pipeline.data_keys()) == {o.key for o in pipeline.objects(topic)}
-        # The upload of the dead worker stays invisible, until the lifecycle rule removes it.
+        # The upload of the killed worker stays invisible, until the lifecycle rule removes it.
         assert len(list(pipeline.store.pending_uploads(""))) == 1
 
 

@@ -15,7 +15,7 @@ HEAVY = ("airflow", "boto3", "confluent_kafka", "numpy", "pyarrow", "pyspark")
 
 @pytest.mark.parametrize("name", airflow_provider_kafka_s3.__all__)
 def test_every_public_name_is_there(name: str) -> None:
-    """And it is listed for completion."""
+    """It is also listed for completion."""
     assert getattr(airflow_provider_kafka_s3, name) is not None
     assert name in dir(airflow_provider_kafka_s3)
 

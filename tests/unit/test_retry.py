@@ -98,7 +98,7 @@ def test_defaults_are_those_of_the_vectors() -> None:
 
 @given(st.integers(1, 100_000), st.floats(0, MAX_CAP), st.floats(0, MAX_CAP), st.booleans())
 def test_no_wait_leaves_its_bounds(retry: int, base: float, cap: float, throttled: bool) -> None:
-    """Whatever the settings and the attempt, the longest wait lies in [0, cap] and nothing overflows."""
+    """Whatever the settings and the attempt, the longest wait is in [0, cap] and nothing overflows."""
     policy = RetryPolicy(base=base, throttle_base=base, cap=cap)
     assert 0 <= policy.longest_wait(retry, throttled=throttled) <= cap
 

@@ -44,7 +44,7 @@ class World:
 
 @pytest.fixture
 def world() -> World:
-    """See the class."""
+    """A decided batch whose uploads have expired."""
     return World()
 
 

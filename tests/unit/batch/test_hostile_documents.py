@@ -277,7 +277,7 @@ def test_ten_megabytes_are_refused_in_bounded_time_and_memory(body: bytes) -> No
     with pytest.raises(CorruptControlError) as refused:
         decode(Marker, body, "here")
     assert len(str(refused.value)) < 1_000
-    # What reading such a document takes at least, times a factor; both suffer alike from a machine that is busy.
+    # The least time to read such a document, times a factor; a busy machine delays both in the same way.
     assert time.process_time() - started < 20 * floor, floor
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600_000
 

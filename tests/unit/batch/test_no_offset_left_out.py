@@ -35,7 +35,7 @@ class Incremental(World):
 
 
 def test_a_late_record_of_a_partition_that_was_idle_in_the_first_window_belongs_to_the_next_run() -> None:
-    """It lies behind the end that the partition had when the pipeline began."""
+    """It is after the end that the partition had when the pipeline began."""
     world = World(2)
     world.records(1, 2)
     world.records(-50, -40, partition=1)
@@ -183,7 +183,7 @@ def test_first_runs_over_several_windows_leave_each_its_own() -> None:
 
 
 def test_a_first_run_waits_for_no_plan_that_does_not_come() -> None:
-    """Ten seconds; then it lands what lies below its window itself."""
+    """Ten seconds; then it lands the offsets below its window itself."""
     world = World()
     world.records(1, 11, 21)
     gone = Engine(world.bucket, world.kafka)
@@ -338,7 +338,7 @@ def test_the_checker_finds_history_that_a_window_included(caplog: pytest.LogCapt
 
 
 def test_the_checker_ignores_windows_whose_last_record_retention_has_deleted() -> None:
-    """The record that ended the window is gone; a later one seems to lie in the window now."""
+    """The record that ended the window is gone; a later one now seems to be in the window."""
     world = World()
     world.records(1, 1, 1, 2, 0, 10, 11)
     world.lands("late", (10, 15))

@@ -268,9 +268,9 @@ def test_a_verification_of_everything_reads_each_document_once_and_concurrently(
     world = copy_of(history)
     result, store, rounds = over(world, (0, 2 * BATCHES), action="verify")
     assert result.verified == BATCHES
-    asked = Counter(request.key for request in store.requests if request.operation == "get")
-    assert len(asked) == 3 * BATCHES + 2
-    assert max(asked.values()) == 1
+    reads = Counter(request.key for request in store.requests if request.operation == "get")
+    assert len(reads) == 3 * BATCHES + 2
+    assert max(reads.values()) == 1
     assert not {request.operation for request in store.requests} & WRITES
     assert len(rounds.sizes) < BATCHES
 

@@ -443,7 +443,7 @@ def test_an_abort_that_fails_does_not_fail_a_batch_whose_object_is_there(decided
 
 
 def test_an_object_that_would_be_built_with_another_size_is_not_written(decided: Decided) -> None:
-    """Another version of the compressor: the wrong bytes at the right key would block the batch for good."""
+    """Another version of the compressor: the wrong bytes at the right key would block the batch for ever."""
     decided.bucket.expire_uploads()
     engine = Engine(decided.bucket, decided.kafka)
     entry = msgspec.structs.replace(decided.entry, size=decided.entry.size + 1)

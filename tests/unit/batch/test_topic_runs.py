@@ -657,7 +657,7 @@ def test_an_open_transaction_below_what_was_landed_uncommitted_is_no_truncation(
 def test_a_retry_keeps_the_isolation_that_the_run_was_pinned_with(
     document: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its target lies behind an open transaction: for a reader of committed records the log would seem truncated."""
+    """Its target is after an open transaction: for a reader of committed records the log would seem truncated."""
     world = World()
     world.records(2)
     world.kafka.open_transaction(TOPIC, 0)

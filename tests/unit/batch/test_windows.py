@@ -119,7 +119,7 @@ def test_a_window_without_a_gap_below_it_logs_none(caplog: pytest.LogCaptureFixt
 
 
 def test_late_records_belong_to_the_next_run() -> None:
-    """Their time lies in a window that was landed before they arrived: no other run would land them."""
+    """Their time is in a window that was landed before they arrived: no other run would land them."""
     world = World()
     world.records(1, 2, 12)
     assert world.lands("first", (0, 10)).target == offsets((0, 2))

@@ -68,7 +68,7 @@ def test_a_server_may_demand_certificates_of_its_clients(tmp_path: Path) -> None
 
 
 def test_keys_are_files_that_only_their_owner_reads(tmp_path: Path) -> None:
-    """And the password of an encrypted one is not shown."""
+    """The password of an encrypted key is not shown."""
     issued = Authority(tmp_path).client("me", password="secret-word")
 
     assert issued.key.stat().st_mode & 0o077 == 0

@@ -112,7 +112,7 @@ def test_a_python_without_venv_is_named_with_the_package(machine: Machine) -> No
 
 
 def test_a_missing_java_is_named_with_the_package(machine: Machine) -> None:
-    """And the variable to set if it is installed elsewhere."""
+    """The error also has the variable to set if it is installed elsewhere."""
     line = refused(machine.check("java"))
 
     assert "openjdk-17-jre-headless" in line
@@ -134,7 +134,7 @@ def test_a_wrong_java_is_named_with_its_version(machine: Machine, version: str, 
 
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2", "21-ea"])
 def test_java_17_and_21_pass(machine: Machine, version: str) -> None:
-    """However their versions are written."""
+    """In any notation of the version."""
     machine.has_java(version)
 
     assert machine.check("java").returncode == 0

@@ -171,7 +171,7 @@ def test_a_late_request_arrives_after_its_client_has_given_up(
 
 
 def test_a_held_request_outlives_its_client(proxy: FaultProxy, client: httpx.Client, received: Received) -> None:
-    """A request that a dead process has sent may still be applied."""
+    """A request may still be applied after its process has ended."""
     held = proxy.hold("UploadPart")
     client.timeout = IMPATIENT
     with pytest.raises(httpx.ReadTimeout):

@@ -42,7 +42,7 @@ def test_pyspark_and_its_client_are_of_one_version(version: str) -> None:
         "pyspark",
     ],
 )
-def test_both_airflows_are_tested_with_the_same(distribution: str) -> None:
+def test_both_airflows_are_tested_with_the_same_version(distribution: str) -> None:
     """So a test with one Airflow is valid for both."""
     assert len({locked(version)[distribution] for version in VERSIONS}) == 1
 

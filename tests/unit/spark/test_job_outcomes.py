@@ -47,11 +47,11 @@ class JobHarness:
         self._patch = monkeypatch
 
     def committer(self) -> Committer:
-        """Of the topic."""
+        """The committer of the topic."""
         return self.pipeline().committer
 
     def pipeline(self) -> TopicPipeline:
-        """Of the topic."""
+        """The pipeline of the topic."""
         return TopicPipeline(self.store, self.kafka, topics_dir="topics", pipeline="lake", topic="flights")
 
     def plan(self, layout: Layout) -> Plan:
@@ -76,7 +76,7 @@ class JobHarness:
 
 @pytest.fixture
 def harness(monkeypatch: pytest.MonkeyPatch) -> JobHarness:
-    """See the class."""
+    """A new topic, store and job."""
     return JobHarness(monkeypatch)
 
 
