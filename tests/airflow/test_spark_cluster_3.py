@@ -111,7 +111,7 @@ def pending(store: S3Store, topic: str) -> list[str]:
 
 
 def packed(folder: Path) -> Path:
-    """An environment as executors unpack it; its Python is a link, which saves packing 300 MB."""
+    """An environment as executors unpack it; its Python calls the installed one, which saves packing 300 MB."""
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nexec {WORKER_PYTHON} "$@"\n')
     python.chmod(0o755)
@@ -282,7 +282,7 @@ def test_two_attempts_of_a_slice_at_once_leave_every_record_once(
 def test_executors_without_the_requirements_are_a_terminal_error_with_what_to_install(
     land: Callable[..., TaskRun], kafka_broker: KafkaBroker, store: S3Store, tmp_path: Path
 ) -> None:
-    """Spark's own traceback names a module; the task's error has the host where it is missing and the setting."""
+    """Spark's own traceback names a module; the task's error names the executors' Python and the setting."""
     import venv
 
     venv.create(tmp_path / "bare", symlinks=True)

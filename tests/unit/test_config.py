@@ -36,7 +36,7 @@ def test_a_topic_prefix_ends_in_a_character_that_no_topic_may_contain(prefix: st
 
 
 @pytest.mark.parametrize("prefix", ["topic", "t_", "t-", "t.", "x=y", "x=1"])
-def test_a_topic_prefix_that_could_be_part_of_a_topic_name_is_refused(prefix: str) -> None:
+def test_a_topic_prefix_with_another_ending_is_refused(prefix: str) -> None:
     """The objects of topics ``x`` and ``tx`` would have the same names."""
     with pytest.raises(ConfigurationError, match=r"would be named as those of a topic.*'topic='"):
         Naming(topic_prefix=prefix)
