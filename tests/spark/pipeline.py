@@ -96,7 +96,7 @@ class Pipeline:
     # -- what the operator does ---------------------------------------------------------------------------------------
 
     def topic_pipeline(self, topic: str) -> TopicPipeline:
-        """One topic, read anew."""
+        """One topic, without anything cached."""
         return TopicPipeline(
             self.store, self.source, topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic
         )
@@ -170,7 +170,7 @@ class Pipeline:
     # -- what is in the bucket ----------------------------------------------------------------------------------------
 
     def log(self, topic: str) -> TopicLog:
-        """The control documents of a topic, read anew."""
+        """The control documents of a topic, without anything cached."""
         return self.topic_pipeline(topic).log
 
     def decision(self, topic: str, batch: int = 1) -> Manifest | None:

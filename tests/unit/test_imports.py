@@ -26,7 +26,7 @@ def imports_of(graph: grimp.ImportGraph) -> dict[str, set[str]]:
 
 
 def test_no_module_imports_itself_through_others(graph: grimp.ImportGraph) -> None:
-    """Every file of the package is looked at."""
+    """Every file of the package is included."""
     imports = imports_of(graph)
     assert len(imports) == len(list(FOLDER.rglob("*.py")))
     assert set(TopologicalSorter(imports).static_order()) == set(imports)

@@ -89,7 +89,7 @@ class Pipeline:
         return found.body
 
     def replace(self, key: str, body: bytes | None = None, **metadata: str) -> None:
-        """Replace an object; values that are not given stay."""
+        """Replace an object; values that are not given are kept."""
         stored = self.bucket.get(key)
         assert stored is not None
         self.bucket.delete(key)

@@ -152,7 +152,7 @@ def test_a_window_that_reaches_into_an_open_transaction_is_continued_by_the_next
 
 
 def test_two_first_runs_leave_nothing_between_them_whichever_makes_the_marker() -> None:
-    """Records that come late between the two looks are in one of the two targets."""
+    """Late records between the reads of the two runs are in one of the two targets."""
     for first, second in [("day-1", "day-2"), ("day-2", "day-1")]:
         pipeline = Pipeline()
         windows = {"day-1": (0, 10), "day-2": (10, 20)}

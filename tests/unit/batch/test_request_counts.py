@@ -255,7 +255,7 @@ def over(pipeline: Pipeline, window: tuple[int, int], **settings: Any) -> tuple[
 
 
 def test_a_new_run_over_the_oldest_window_reads_the_log_concurrently(history: Pipeline) -> None:
-    """All plans have to be looked at, a few dozen at a time; of the manifests only that of the window."""
+    """All plans have to be read, a few dozen at a time; of the manifests only that of the window."""
     result, store, rounds = over(copy_of(history), (0, 2))
     assert [b.batch for b in result.batches] == [1]
     assert count(store) == {"get": 1 + 1 + 1 + BATCHES + 1, "head": 1}
@@ -299,7 +299,7 @@ def test_status_reads_the_latest_batches_only(history: Pipeline) -> None:
 
 
 def test_a_repair_reads_the_log_once_and_concurrently(history: Pipeline) -> None:
-    """With a marker that can be read nothing is looked at; without one each object is, once."""
+    """With a readable marker nothing is checked; without one each object is, once."""
     for gone, heads in ((False, 0), (True, BATCHES)):
         pipeline = copy_of(history)
         if gone:
