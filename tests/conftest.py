@@ -1,4 +1,4 @@
-"""What every test may ask for: the real parts, started once and only when a test wants them."""
+"""Fixtures of all tests: Kafka, its logins and its certificates, started once, when a test first uses them."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from dev.certificates import Authority, server_context
 from dev.kafka_broker import KafkaBroker
 from dev.token_server import TokenServer
 
-# The same examples in every run, however slow the machine is: a suite that fails has to fail again.
+# The same examples in every run, on slow machines too, so that a failure can be reproduced.
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
 
 
-class _ByWhatTheyStart(LoadScopeScheduling):
-    """A file's tests run in one process, which starts their servers once; so do all that need Airflow's servers."""
+class _ByServers(LoadScopeScheduling):
+    """Keeps tests with the same servers in one process: those of a file, and all that use Airflow's servers."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         return "tests/airflow/*_3.py" if path.startswith("tests/airflow/") and path.endswith("_3.py") else path
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByWhatTheyStart | None:
-    """Tell pytest-xdist which tests belong together, unless `--dist=worksteal` says that none do."""
-    return None if config.getvalue("dist") == "worksteal" else _ByWhatTheyStart(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByServers | None:
+    """Keep tests that share servers in one process, except with `--dist=worksteal`."""
+    return None if config.getvalue("dist") == "worksteal" else _ByServers(config, log)
 
 
 USER: Final = "reader"
-# Everything that a JAAS string, a properties file or a shell could stumble over.
+# Characters that have a meaning in a JAAS string, a properties file or a shell.
 PASSWORD: Final = "p\"a'ss\\ w{o}$rd;=#%s"
 
 
-# What an OpenID provider gives tokens for, and to whom.
+# The client of the OpenID provider, and its secret.
 CLIENT: Final = "robot"
 CLIENT_SECRET: Final = "canary/5e0d+client=secret"
-# Of the key of a client's certificate.
+# Of the private key of the client's certificate.
 KEY_PASSWORD: Final = "canary-9a41 'of the key'"
 
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """The authority whose certificates the real parts show."""
+    """The authority that issues the certificates of all servers and clients."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -60,20 +60,20 @@ def token_server(authority: Authority, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="session")
 def kafka_broker(authority: Authority, token_server: TokenServer) -> Iterator[KafkaBroker]:
-    """One Kafka broker for the whole session: an open listener, and others that ask who is there."""
+    """One Kafka broker for the whole session: an open listener, and others that authenticate clients."""
     with KafkaBroker(users={USER: PASSWORD}, authority=authority, token_keys=token_server.keys) as broker:
         yield broker
 
 
 @pytest.fixture
 def kafka_config(kafka_broker: KafkaBroker) -> dict[str, object]:
-    """What the extra of an Airflow connection to the broker holds."""
+    """The extra of an Airflow connection to the broker."""
     return {"bootstrap.servers": kafka_broker.bootstrap_servers}
 
 
 @pytest.fixture
 def sasl_config(kafka_broker: KafkaBroker) -> dict[str, object]:
-    """What the extra of an Airflow connection to the broker's listener with passwords holds."""
+    """The extra of an Airflow connection to the broker's listener with passwords."""
     return {
         "bootstrap.servers": kafka_broker.sasl_bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -87,7 +87,7 @@ def sasl_config(kafka_broker: KafkaBroker) -> dict[str, object]:
 def secured(
     kafka_broker: KafkaBroker, authority: Authority, token_server: TokenServer
 ) -> Mapping[str, Mapping[str, object]]:
-    """What the extra of an Airflow connection holds for each way to be let in over TLS with a private authority.
+    """For each kind of login over TLS with a private authority, the extra of an Airflow connection.
 
     ``scram`` and ``plain`` have a password, ``certificate`` a client certificate with an encrypted key, ``token`` an
     OpenID provider.

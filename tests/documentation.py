@@ -1,4 +1,4 @@
-"""What the pages of the documentation show."""
+"""The code in the pages of the documentation."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ README: Final = ROOT / "README.md"
 
 
 def snippets(page: Path, language: str) -> list[str]:
-    """The code of a page in one language; what stands in a list is moved to the left."""
+    """The code of a page in one language; code in a list loses its indent."""
     found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
     return [re.sub(rf"^{indent}", "", code, flags=re.MULTILINE) for indent, code in found]

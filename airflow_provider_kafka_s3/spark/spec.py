@@ -126,7 +126,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
         # Without a result the caller would retry, which cannot help.
         with contextlib.suppress(msgspec.DecodeError, OSError):
-            read = msgspec.json.decode(body, type=_Asked)
+            read = msgspec.json.decode(body, type=_OtherSpec)
             outcomes = tuple(TopicOutcome.failed(plan.topic, error) for plan in read.plans)
             JobResult(topics=outcomes).write(read.result_path)
         raise error
@@ -141,14 +141,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     __str__ = __repr__
 
 
-class _AskedPlan(msgspec.Struct):
+class _OtherPlan(msgspec.Struct):
     topic: str
 
 
-class _Asked(msgspec.Struct):
+class _OtherSpec(msgspec.Struct):
     """The fields of another version's job file that are needed to write its result."""
 
-    plans: tuple[_AskedPlan, ...]
+    plans: tuple[_OtherPlan, ...]
     result_path: str
 
 

@@ -1,6 +1,6 @@
-"""A person before the UI of Airflow 3: a real browser that clicks, and keeps pictures of what it saw.
+"""The UI of Airflow 3 in a real browser, which clicks and keeps screenshots.
 
-The pictures lie in ``artifacts/ui`` of the checkout. Only roles, labels and texts that a person sees are looked for.
+The screenshots are in ``artifacts/ui`` of the checkout. Elements are found by visible roles, labels and texts only.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PATIENCE = 120_000
 
 
 def find_chromium() -> str:
-    """The browser: ``CHROMIUM`` says which one, otherwise it is looked for on the path.
+    """Path of the browser: ``CHROMIUM``, or the first one on ``PATH``.
 
     Raises:
-        RuntimeError: there is none; in one line, with what to do.
+        RuntimeError: there is none; the message has the remedy.
     """
     names = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else ["chromium", "chromium-browser"]
     for name in names:
@@ -57,7 +57,7 @@ class Ui:
         PICTURES.mkdir(parents=True, exist_ok=True)
         expect.set_options(timeout=PATIENCE)
         self._playwright = sync_playwright().start()
-        # Chromium has no sandbox for root, and it is shown nothing but this Airflow.
+        # Chromium has no sandbox for root, and it opens only pages of this Airflow.
         self._browser = self._playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         self.page = self._browser.new_page(viewport={"width": 1400, "height": 1000}, locale="en-US", timezone_id="UTC")
         self.page.set_default_timeout(PATIENCE)
@@ -66,7 +66,7 @@ class Ui:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it; what it shows at that moment is kept if something went wrong."""
+        """Close it; after an error keep a screenshot first."""
         assert self._browser is not None
         assert self._playwright is not None
         if error is not None:
@@ -95,14 +95,14 @@ class Ui:
         self.page.get_by_text(text).first.wait_for()
 
     def link(self, name: str) -> str:
-        """Where a button of a task instance leads to, once it can be pressed."""
+        """The URL behind a button of a task instance, once it is enabled."""
         return self.page.get_by_role("link", name=name, exact=True).first.get_attribute("href") or ""
 
     def text(self) -> str:
-        """All that the page holds: its text, without the borders between coloured words, and its source."""
+        """The content of the page: its text, without the boundaries between coloured words, and its source."""
         return (self.page.locator("body").text_content() or "") + self.page.content()
 
-    # -- deeds --------------------------------------------------------------------------------------------------------
+    # -- actions ------------------------------------------------------------------------------------------------------
 
     def trigger(self, dag_id: str, run_id: str, date: str, conf: dict[str, Any]) -> None:
         """Trigger a run with a run id, a logical date (``YYYY/MM/DD``, midnight) and a conf."""
@@ -170,5 +170,5 @@ class Ui:
         # The editor has closed brackets and quotes on its own.
         self.page.keyboard.press("Control+Shift+End")
         self.page.keyboard.press("Delete")
-        # It is taken over when the editor loses the focus.
+        # The value is set when the editor loses the focus.
         dialog.get_by_role("heading").first.click()

@@ -1,4 +1,4 @@
-"""A process that runs tasks in a real Airflow, one by one: commands come by standard input, results go to a pipe.
+"""A process that runs tasks in a real Airflow, one by one: commands come from standard input, results go to a pipe.
 
 Airflow takes seconds to start; this way it starts once for all tests. Everything else is as in ``airflow dags test``.
 """
@@ -62,7 +62,7 @@ def _test_on_3(dag: Any, date: datetime, conf: dict[str, Any] | None) -> tuple[A
 
 
 def _test_on_2(dag: Any, date: datetime, conf: dict[str, Any] | None) -> tuple[Any, str]:
-    # Without the tables of the users the second run of a process does not find what its notes refer to.
+    # The notes of a run refer to the tables of users, without which the second run of a process fails.
     import airflow.providers.fab.auth_manager.models  # noqa: F401
     from airflow.exceptions import AirflowTaskTerminated
     from airflow.models.dagbag import DagBag
@@ -75,7 +75,7 @@ def _test_on_2(dag: Any, date: datetime, conf: dict[str, Any] | None) -> tuple[A
     try:
         dag_run = dag.test(execution_date=date, run_conf=conf)
     except AirflowTaskTerminated:
-        # It leaves the task, as it should, but also the loop around the tasks, which alone would end the run.
+        # It ends the loop over the tasks too, which would otherwise set the state of the run.
         return "failed", DagRun.generate_run_id(DagRunType.MANUAL, date)
     return dag_run.state, dag_run.run_id
 

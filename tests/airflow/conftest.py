@@ -1,4 +1,4 @@
-"""A real Airflow, a real broker that wants a password, and an S3 server over HTTP whose requests can be held."""
+"""A real Airflow, a real broker with password logins, and an S3 server over HTTP whose requests can be held."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BUCKET: Final = "airflow-lake"
 PIPELINE: Final = "tests"
 AIRFLOW_2: Final = version("apache-airflow").startswith("2.")
 
-# What only one generation of Airflow can do says so in the name of its file: `test_…_2.py`, `test_…_3.py`.
+# A test file for one major version of Airflow has it at the end of its name: `test_…_2.py`, `test_…_3.py`.
 collect_ignore_glob = ["test_*_3.py" if AIRFLOW_2 else "test_*_2.py"]
 SECRET_KEY: Final = "canary/7c1d+aws-secret-key"
 SPARK_SECRET: Final = "canary/1e9b+spark-password"
@@ -50,12 +50,12 @@ _DENIED: Final = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Messa
 
 
 class Gate:
-    """Holds requests for a key until as many have come as were asked for, then lets all of them go on."""
+    """Holds requests for a key until a number of them have arrived, then continues all of them."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
         self._lock = threading.Condition()
-        self._wanted: dict[tuple[str, str], int] = {}
+        self._expected: dict[tuple[str, str], int] = {}
         self._waiting: set[tuple[str, str]] = set()
         self._refused: tuple[str, ...] = ()
         self.met: list[str] = []
@@ -63,11 +63,11 @@ class Gate:
     def hold(self, method: str, ending: str, count: int = 2) -> None:
         """Hold the next ``count`` requests of a method for a key with this ending."""
         with self._lock:
-            self._wanted[method, ending] = count
+            self._expected[method, ending] = count
 
     @contextlib.contextmanager
     def refuse(self, *parts: str) -> Iterator[None]:
-        """Refuse access to keys that hold one of these texts, as a bucket policy does, as long as the context lasts."""
+        """Refuse access to keys that contain one of these texts, as a bucket policy does, inside the context."""
         self._refused = parts
         try:
             yield
@@ -75,7 +75,7 @@ class Gate:
             self._refused = ()
 
     def wait_for(self, method: str, ending: str) -> None:
-        """Return when a request is held that :meth:`hold` has asked for."""
+        """Return when a request is held because of :meth:`hold`."""
         with self._lock:
             assert self._lock.wait_for(lambda: (method, ending) in self._waiting, timeout=300), f"no {method} {ending}"
 
@@ -88,28 +88,28 @@ class Gate:
 
     def _wait(self, method: str, path: str) -> None:
         with self._lock:
-            held = next((h for h in self._wanted if h[0] == method and path.endswith(h[1])), None)
+            held = next((h for h in self._expected if h[0] == method and path.endswith(h[1])), None)
             if held is None:
                 return
-            self._wanted[held] -= 1
+            self._expected[held] -= 1
             self._waiting.add(held)
-            if not self._wanted[held]:
-                del self._wanted[held]
+            if not self._expected[held]:
+                del self._expected[held]
                 self._waiting.discard(held)
                 self.met.append(held[1])
             self._lock.notify_all()
-            # Whoever is alone goes on in the end; the test then sees that nobody met.
-            self._lock.wait_for(lambda: held not in self._wanted, timeout=300)
+            # A request that stays alone continues after the timeout; then `met` is empty.
+            self._lock.wait_for(lambda: held not in self._expected, timeout=300)
 
 
 @dataclass(frozen=True)
 class TaskRun:
-    """How a task ended.
+    """The result of a task.
 
     Attributes:
-        succeeded: or not.
+        succeeded: whether it succeeded.
         returned: its XCom.
-        log: what Airflow and Spark printed.
+        log: output of Airflow and Spark.
         java_starts: JVMs that were started.
     """
 
@@ -160,7 +160,7 @@ class Worker(Startable):
         conf: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
         spark_conf: dict[str, str] | None = None,
-        **said: Any,
+        **parameters: Any,
     ) -> TaskRun:
         """Run an operator once.
 
@@ -169,25 +169,25 @@ class Worker(Startable):
             date: its logical date, for data intervals; None: now, without an interval.
             conf: configuration of the run.
             environment: variables, from now on.
-            spark_conf: its parameter ``conf``.
-            said: its parameters; what is not said is what most tests want.
+            spark_conf: the operator's parameter ``conf``.
+            parameters: parameters of the operator, in addition to those that most tests need.
         """
-        parameters = {
+        arguments = {
             "bucket": BUCKET,
             "pipeline": PIPELINE,
             "format": "json",
             "offsets": "incremental",
             "jars": self.home.environment["SPARK_KAFKA_JARS"],
             **({} if spark_conf is None else {"conf": spark_conf}),
-            **said,
+            **parameters,
         }
-        if parameters["offsets"] == "incremental":
-            parameters.setdefault("starting_offsets", "earliest")
+        if arguments["offsets"] == "incremental":
+            arguments.setdefault("starting_offsets", "earliest")
         dag_id = dag_id or f"dag-{uuid.uuid4()}"
-        result, log, starts = self._ask(
+        result, log, starts = self._send(
             {
                 "dag_id": dag_id,
-                "parameters": parameters,
+                "parameters": arguments,
                 "date": date,
                 "conf": conf,
                 "environment": environment or {},
@@ -208,41 +208,41 @@ class Worker(Startable):
             environment: variables, from now on; those that the files read are read anew.
         """
         command = {"folder": str(folder), "dag_id": dag_id, "date": date, "conf": None}
-        result, log, starts = self._ask({**command, "environment": environment or {}})
+        result, log, starts = self._send({**command, "environment": environment or {}})
         return DagRun(result["state"] == "success", log, self._xcoms(dag_id, result["run_id"]), starts)
 
-    def _ask(self, command: dict[str, Any]) -> tuple[dict[str, Any], str, int]:
-        """The worker's answer to a command, what was printed meanwhile, and how many JVMs were started."""
+    def _send(self, command: dict[str, Any]) -> tuple[dict[str, Any], str, int]:
+        """Send a command; return its result, the output meanwhile, and the number of JVMs that were started."""
         assert self._process is not None
         assert self._process.stdin is not None
         began, starts = self.log_file.stat().st_size, len(self.home.java_commands)
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
-        answer = self._results.readline()
-        if not answer:
-            # Its last words are still to come.
+        result_line = self._results.readline()
+        if not result_line:
+            # The rest of its output is still to come.
             self._process.wait(20)
         log = self.log_file.read_bytes()[began:].decode(errors="replace")
-        assert answer, f"the Airflow process died:\n{log[-5000:]}"
-        return json.loads(answer), log, len(self.home.java_commands) - starts
+        assert result_line, f"the Airflow process died:\n{log[-5000:]}"
+        return json.loads(result_line), log, len(self.home.java_commands) - starts
 
     def descendants(self) -> list[psutil.Process]:
-        """The processes that it has started and these in turn: Spark's, while a job runs."""
+        """All processes below it, such as Spark's while a job runs."""
         assert self._process is not None
         return psutil.Process(self._process.pid).children(recursive=True)
 
     def database(self) -> str:
-        """All that Airflow has stored, as SQL."""
+        """The database of Airflow, as SQL."""
         with contextlib.closing(sqlite3.connect(self.home.folder / "airflow.db", timeout=30)) as connection:
             return "\n".join(connection.iterdump())
 
     def kill_task(self) -> None:
-        """Do what Airflow does to stop a task; its handler of the signal calls the operator's ``on_kill``."""
+        """Stop the task as Airflow does; the handler of the signal calls the operator's ``on_kill``."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
 
     def _xcoms(self, dag_id: str, run_id: str) -> dict[str, Any]:
-        """What each task of a run returned; of a mapped one, what one of its instances returned."""
+        """The return value of each task of a run; of a mapped task, that of one instance."""
         sql = "SELECT task_id, value FROM xcom WHERE dag_id = ? AND run_id = ? AND key = 'return_value'"
         rows = self.home.query(sql, dag_id, run_id)
         return {task: json.loads(value) for task, value in rows}
@@ -250,7 +250,7 @@ class Worker(Startable):
 
 @pytest.fixture(scope="session")
 def s3_gate() -> Iterator[tuple[str, Gate]]:
-    """Address of the S3 server, and the gate before it."""
+    """Address of the S3 server, and the gate in front of it."""
     gates: list[Gate] = []
 
     def middleware(application: WSGIApplication) -> WSGIApplication:
@@ -263,7 +263,7 @@ def s3_gate() -> Iterator[tuple[str, Gate]]:
 
 @pytest.fixture
 def gate(s3_gate: tuple[str, Gate]) -> Gate:
-    """The gate before the S3 server."""
+    """The gate in front of the S3 server."""
     return s3_gate[1]
 
 
@@ -310,7 +310,7 @@ def worker(airflow_home: AirflowHome) -> Iterator[Worker]:
 
 @pytest.fixture(scope="session")
 def second_worker(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    """Another Airflow that knows nothing of the first; they meet in the bucket only."""
+    """Another Airflow, which shares nothing with the first but the bucket and the broker."""
     folder = tmp_path_factory.mktemp("airflow-2")
     shutil.copy(airflow_home.folder / "airflow.db", folder)
     names = [n for n in airflow_home.environment if n.startswith("AIRFLOW_CONN_")]
@@ -335,7 +335,7 @@ def servers(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactory)
         environment={
             **{n: airflow_home.environment[n] for n in names},
             "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(aws),
-            # What they are about is tested elsewhere; here several drivers share the machine.
+            # One core for each driver, since several of them share the machine.
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
                 {"conn_type": "spark", "host": "local[1]", "login": "spark", "password": SPARK_SECRET}
             ),
@@ -357,20 +357,20 @@ def store(s3_gate: tuple[str, Gate]) -> S3Store:
 
 @pytest.fixture(scope="session")
 def bucket_client(s3_gate: tuple[str, Gate]) -> S3Client:
-    """The bucket for what the package itself never does with one."""
+    """A boto3 client of the bucket, for requests that the package never sends."""
     settings = S3Settings(endpoint_url=s3_gate[0], region="us-east-1", addressing_style="path")
     return make_client(settings, S3Credentials(access_key_id="a", secret_access_key="b"))
 
 
 @pytest.fixture
 def delete_by_hand(bucket_client: S3Client) -> Callable[[str], object]:
-    """Delete an object, as somebody does who knows nothing of manifests."""
+    """Delete an object outside of the package."""
     return lambda key: bucket_client.delete_object(Bucket=BUCKET, Key=key)
 
 
 @pytest.fixture
 def listing(bucket_client: S3Client) -> Callable[[], dict[str, Any]]:
-    """What the bucket's own listing says of every object: its ETag, and when it was written."""
+    """ETag and time of every object, from the listing of the bucket."""
 
     def read() -> dict[str, Any]:
         pages = bucket_client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)

@@ -1,4 +1,4 @@
-"""Topics whose records tell of which day they are, and whether a bucket has each day in its folder."""
+"""Topics whose records contain their day, and a check that each day is in its folder of the bucket."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_days(kafka_broker: KafkaBroker, topic: str, days: Iterable[int] = range
 
 
 def check_days(store: S3Store, topic: str, days: Iterable[int]) -> None:
-    """Every object lies in the folder of the day that its records tell of, and these days have all of them."""
+    """Check that every object is in the folder of its records' day, and that all records of these days are there."""
     found: dict[int, int] = {}
     for info in store.list(f"topics/{topic}/"):
         stored = store.get(info.key)

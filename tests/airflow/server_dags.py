@@ -20,7 +20,7 @@ BUCKET = os.environ["SERVER_TESTS_BUCKET"]
 PIPELINE = os.environ["SERVER_TESTS_PIPELINE"]
 
 
-def land(dag_id: str, *, schedule: Any = None, retries: int = 0, end: datetime | None = None, **said: Any) -> None:
+def land(dag_id: str, *, schedule: Any = None, retries: int = 0, end: datetime | None = None, **arguments: Any) -> None:
     """A DAG that lands the topic of the same name, with a task ``land``; the scheduler runs it unless it has ended."""
     parameters = {
         "topics": dag_id,
@@ -29,11 +29,11 @@ def land(dag_id: str, *, schedule: Any = None, retries: int = 0, end: datetime |
         "format": "json",
         "partitioner": "daily",
         "offsets": "data_interval",
-        # Whoever meets the batch of another run works in parallel at once: more happens at the same time.
+        # A run that finds the batch of another run does not wait for it, so more runs in parallel.
         "adopt_wait": 0.0,
         "conf": {"spark.ui.enabled": "false"},
         "jars": os.environ["SPARK_KAFKA_JARS"],
-        **said,
+        **arguments,
     }
     with DAG(
         dag_id,

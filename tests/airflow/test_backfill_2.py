@@ -30,11 +30,11 @@ DAYS: Final = [f"2013-01-0{n}" for n in range(1, 6)]
 
 @dataclass(frozen=True)
 class Task:
-    """How the task of a day ended.
+    """The result of the task of a day.
 
     Attributes:
         state: ``success`` or ``failed``.
-        tries: how often it was tried.
+        tries: number of tries.
         start: of the last try.
         end: of the last try.
     """
@@ -46,15 +46,15 @@ class Task:
 
 
 class Backfills:
-    """What ``airflow dags backfill --local`` does, and what is known about its tasks afterwards."""
+    """Runs ``airflow dags backfill --local``, and reads the state of its tasks afterwards."""
 
     def __init__(self, home: AirflowHome) -> None:
         self.home = home
 
     def run(self, dag_id: str, *options: str) -> tuple[int, str]:
         """Backfill the five days; the exit status, and what was printed."""
-        said = ["dags", "backfill", "--local", "--yes", "-s", DAYS[0], "-e", DAYS[-1], *options, dag_id]
-        return self.home.run(said)
+        arguments = ["dags", "backfill", "--local", "--yes", "-s", DAYS[0], "-e", DAYS[-1], *options, dag_id]
+        return self.home.run(arguments)
 
     def tasks(self, dag_id: str) -> dict[str, Task]:
         """The tasks by the day of their data interval."""
@@ -71,7 +71,7 @@ class Backfills:
         return {day: (task.state, task.tries) for day, task in self.tasks(dag_id).items()}
 
     def at_once(self, dag_id: str) -> int:
-        """How many of the tasks ran at the same time, by the times that Airflow has written down."""
+        """Largest number of tasks that ran at the same time, by the times in Airflow's database."""
         tasks = self.tasks(dag_id).values()
         return max(sum(other.start <= task.start < other.end for other in tasks) for task in tasks)
 
@@ -96,7 +96,7 @@ def backfills(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def listing(s3_gate: tuple[str, Gate]) -> Callable[[], dict[str, Any]]:
-    """What the bucket's own listing says of every object: its ETag, and when it was written."""
+    """ETag and time of every object, from the listing of the bucket."""
     settings = S3Settings(endpoint_url=s3_gate[0], region="us-east-1", addressing_style="path")
     client = make_client(settings, S3Credentials(access_key_id="a", secret_access_key="b"))
 

@@ -1,4 +1,4 @@
-"""What a person does in the UI of Airflow 3, in a real browser; its pictures lie in ``artifacts/ui``."""
+"""Actions in the UI of Airflow 3, in a real browser; its screenshots are in ``artifacts/ui``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_trigger_clear_delete_and_restore(
     listing: Callable[[], dict[str, Any]],
     check: Callable[..., BucketSummary],
 ) -> None:
-    """A run lands what its conf says; cleared it writes nothing; a deleted object is missed, and comes back."""
+    """A run lands the window of its conf; cleared it writes nothing; a deleted object is reported, and restored."""
     topic, run = "clicked", "by-hand"
     make_days(kafka_broker, topic)
     servers.unpause(topic)
@@ -132,7 +132,7 @@ def test_marking_a_running_task_failed_ends_its_driver_and_clearing_it_completes
     assert (summary.records, summary.batches) == (RECORDS, 1)
 
 
-def test_no_page_and_no_answer_shows_a_secret(ui: Ui, servers: AirflowServers) -> None:
+def test_no_page_and_no_api_response_shows_a_secret(ui: Ui, servers: AirflowServers) -> None:
     """Not the log, rendered templates, XComs or details in the browser, and not the API or a file of the servers."""
     topic, run = "clicked", "by-hand"
     seen: dict[str, str] = {}
@@ -156,14 +156,14 @@ def test_no_page_and_no_answer_shows_a_secret(ui: Ui, servers: AirflowServers) -
 
 
 def red_lines(servers: AirflowServers, dag_id: str, run_id: str, attempt: int) -> list[str]:
-    """What the log of a try shows in red."""
+    """The red lines of the log of a try."""
     lines = servers.task_log(dag_id, run_id, "land", attempt).splitlines()
     assert lines
     return [line for line in lines if json.loads(line)["level"] in ("error", "critical")]
 
 
 def wait_for_try(servers: AirflowServers, dag_id: str, run_id: str, number: int) -> None:
-    """Wait until a run has ended whose task has been tried that often."""
+    """Wait until a run has ended with this number of tries of its task."""
     wait_until(
         lambda: servers.task(dag_id, run_id, "land")["try_number"] == number,
         f"try {number}",

@@ -1,4 +1,4 @@
-"""Runs of one pipeline at the same time, and a try whose driver outlives it, in the real servers of Airflow 3."""
+"""Concurrent runs of one pipeline, and a driver that outlives its try, in the real servers of Airflow 3."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_scheduled_run_a_manual_run_and_a_backfill_land_every_record_once(
     new = [int((now - timedelta(days=1)).timestamp() * 1000) + n for n in range(RECORDS)]
     kafka_broker.produce(topic, [Message(json.dumps({"n": n}).encode(), timestamp=n) for n in old + new])
     window = ["2013-01-02T00:00:00Z", (now - timedelta(minutes=1)).isoformat()]
-    # The scheduler takes up all of them at once when the DAG is not paused any more.
+    # The scheduler starts all of them at once when the DAG is unpaused.
     servers.wait_for_dag(topic)
     by_hand = servers.trigger(topic, conf={"kafka_s3": {"window": window}})
     servers.command("backfill", "create", "--dag-id", topic, "--from-date", "2013-01-01", "--to-date", "2013-01-02")
@@ -54,14 +54,14 @@ def test_a_scheduled_run_a_manual_run_and_a_backfill_land_every_record_once(
     assert check(topic).records == len(old + new)
 
 
-def test_a_try_that_is_killed_leaves_a_driver_that_does_no_harm(
+def test_a_driver_that_outlives_its_killed_try_does_no_harm(
     servers: AirflowServers,
     gate: Gate,
     kafka_broker: KafkaBroker,
     store: S3Store,
     check: Callable[..., BucketSummary],
 ) -> None:
-    """The task's process is gone, its driver goes on and decides at the same moment as that of the second try."""
+    """The task's process is gone; its driver continues, and decides at the same time as that of the second try."""
     topic = "orphaned"
     make_days(kafka_broker, topic)
     manifest = f"topics/_kafka_s3/{PIPELINE}/{topic}/batches/0000000001.manifest.json"

@@ -1,4 +1,4 @@
-"""What a person reads when the Spark driver fails: its last words, in the error of the task."""
+"""The error of a task whose Spark driver failed contains the end of the driver's output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "words"),
+    ("parameters", "message"),
     [
         (
             {"driver_memory": "1m"},
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     ],
     ids=["no JVM", "no Spark session"],
 )
-def test_the_last_words_of_the_driver_are_in_the_error_of_the_task(
+def test_the_end_of_the_driver_s_output_is_in_the_error_of_the_task(
     worker: Worker,
     store: S3Store,
     make_topic: Callable[..., str],
     produce: Callable[..., None],
     parameters: dict[str, str],
-    words: str,
+    message: str,
 ) -> None:
-    """Whether it dies before there is a Java machine, or with a trace of Java; the frames of Java are left out."""
+    """Whether it ends before a JVM starts, or with a Java trace, whose frames are left out."""
     topic = make_topic(1)
     produce(topic, [{"n": 1}])
     run = worker.run(topics=topic, **parameters)
     assert not run.succeeded
-    told = re.search(rf"Exception: {words}.*?\[topic '{topic}': SparkJobError\]", run.log, re.DOTALL)
-    assert told, run.log
-    assert len(told[0]) < 5_000
-    assert not re.search(r"\bat [\w.$]+\([\w.]+:\d+\)", told[0])
+    error = re.search(rf"Exception: {message}.*?\[topic '{topic}': SparkJobError\]", run.log, re.DOTALL)
+    assert error, run.log
+    assert len(error[0]) < 5_000
+    assert not re.search(r"\bat [\w.$]+\([\w.]+:\d+\)", error[0])
     assert list(store.list(f"topics/{topic}/")) == []
 
 
 @pytest.mark.parametrize(
-    ("parameters", "words"),
+    ("parameters", "message"),
     [
         (
             {"spark_conn_id": "spark_yarn", "jars": None},
@@ -60,16 +60,16 @@ def test_the_last_words_of_the_driver_are_in_the_error_of_the_task(
     ],
     ids=["YARN", "packages"],
 )
-def test_what_spark_submit_cannot_do_is_terminal_and_begins_with_the_cause(
+def test_what_spark_submit_refuses_is_terminal_and_begins_with_the_cause(
     worker: Worker,
     store: S3Store,
     make_topic: Callable[..., str],
     produce: Callable[..., None],
     tmp_path: Path,
     parameters: dict[str, str | None],
-    words: str,
+    message: str,
 ) -> None:
-    """Airflow keeps what follows the first exception of an output; the reason stands above it, and is found."""
+    """The cause is above the first exception of the output, where Airflow's own error begins."""
     topic = make_topic(1)
     produce(topic, [{"n": 1}])
     settings = tmp_path / "ivysettings.xml"
@@ -82,6 +82,6 @@ def test_what_spark_submit_cannot_do_is_terminal_and_begins_with_the_cause(
     conf = {"spark.jars.ivySettings": str(settings), "spark.jars.ivy": str(tmp_path / "ivy")}
     run = worker.run(topics=topic, environment={"AIRFLOW_CONN_SPARK_YARN": yarn}, spark_conf=conf, **parameters)
     assert not run.succeeded
-    told = rf"AirflowFailException: {words}.*?\[topic '{topic}': ConfigurationError\]"
-    assert re.search(told, run.log, re.DOTALL), run.log
+    pattern = rf"AirflowFailException: {message}.*?\[topic '{topic}': ConfigurationError\]"
+    assert re.search(pattern, run.log, re.DOTALL), run.log
     assert list(store.list(f"topics/{topic}/")) == []

@@ -1,4 +1,4 @@
-"""The DAGs that people copy: each is parsed without connections, and runs on the real parts."""
+"""The example DAGs: each is parsed without connections, and runs on the real parts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
 JVMS_OF_A_JOB = 2
-"""spark-submit starts one that only writes the command of the other."""
+"""spark-submit starts one JVM that only prints the command of the other."""
 
 PARSE = """
 import json, sys
@@ -52,7 +52,7 @@ print(json.dumps(found))
 
 
 def parse(home: AirflowHome, *folders: Path) -> dict[Path, dict[str, Any]]:
-    """What Airflow's DAG processor makes of folders, each for itself, without any connection."""
+    """Parse folders as Airflow's DAG processor does, each separately, without any connection."""
     environment = {n: v for n, v in home.environment.items() if not n.startswith("AIRFLOW_CONN_")}
     done = subprocess.run(
         [sys.executable, "-c", PARSE, *map(str, folders)],
@@ -67,7 +67,7 @@ def parse(home: AirflowHome, *folders: Path) -> dict[Path, dict[str, Any]]:
 
 
 def test_the_examples_are_parsed_and_serialised_without_connections(airflow_home: AirflowHome) -> None:
-    """No error, and every DAG survives what Airflow does to store it."""
+    """No error, and every DAG can be serialised and read back."""
     assert parse(airflow_home, ROOT / "dags")[ROOT / "dags"] == {
         "errors": {},
         "dags": {
@@ -86,8 +86,8 @@ def test_the_examples_are_parsed_and_serialised_without_connections(airflow_home
     }
 
 
-def test_the_dags_of_the_documentation_are_some(airflow_home: AirflowHome, tmp_path: Path) -> None:
-    """What a newcomer copies works as it stands: each snippet that makes a DAG is parsed as a file of its own."""
+def test_the_dags_of_the_documentation_are_parsed(airflow_home: AirflowHome, tmp_path: Path) -> None:
+    """Each snippet that defines a DAG is parsed as a file of its own."""
     folders = []
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
@@ -141,7 +141,7 @@ def check(store: S3Store, broker: KafkaBroker, pipeline: str, topic: str, topics
 
 
 def folders(store: S3Store, prefix: str) -> set[str]:
-    """The encoded partitions that objects lie in below a topic's prefix."""
+    """The encoded partitions of the objects below a topic's prefix."""
     return {o.key.removeprefix(prefix).rpartition("/")[0] for o in store.list(prefix)}
 
 
@@ -195,7 +195,7 @@ def test_the_mapped_example_lands_each_topic_of_its_prefix(
 def test_an_hour_is_landed_when_every_partition_has_passed_it(
     example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
 ) -> None:
-    """One partition has a record of the next hour, the other is quiet."""
+    """One partition has a record of the next hour, the other has no new records."""
     fill(kafka_broker, "returns", hours=11)
     run = example("kafka_to_s3_complete_hours", DAY + timedelta(hours=10))
     assert run.returned["complete"]["topics"] == {"returns": {"passed": [0], "quiet": [1]}}

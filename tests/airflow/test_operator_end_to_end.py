@@ -38,7 +38,7 @@ def offsets(run: TaskRun, topic: str) -> dict[str, list[list[int]]]:
 
 
 @pytest.mark.newest_spark
-def test_latest_then_records_then_exactly_these_then_a_new_partition(
+def test_a_topic_is_landed_run_by_run_from_latest_to_a_new_partition(
     worker: Worker,
     store: S3Store,
     kafka_broker: KafkaBroker,
@@ -46,7 +46,7 @@ def test_latest_then_records_then_exactly_these_then_a_new_partition(
     produce: Callable[..., None],
     check: Callable[..., BucketSummary],
 ) -> None:
-    """The life of a topic: nothing at first, then what came since, then nothing, then a partition that was added."""
+    """Runs over one topic: nothing at first, then the new records, then nothing, then a partition that was added."""
     topic = make_topic(2)
     produce(topic, [{"before": 1}])
     first = worker.run(topics=topic, starting_offsets="latest")
@@ -76,13 +76,13 @@ def test_latest_then_records_then_exactly_these_then_a_new_partition(
     assert check(topic).records == 4
 
 
-def test_many_topics_of_which_one_fails_one_is_empty_and_one_is_missing(
+def test_a_bad_an_empty_and_a_missing_topic_do_not_affect_the_others(
     worker: Worker,
     make_topic: Callable[..., str],
     produce: Callable[..., None],
     check: Callable[..., BucketSummary],
 ) -> None:
-    """One job for all; the good ones are committed, and the task fails for good, naming each bad one and why."""
+    """One job for all; the good ones are committed, and the task fails terminally with the error of each bad one."""
     good, better, empty, broken = (make_topic(1) for _ in range(4))
     for topic in (good, better):
         produce(topic, [{"n": 1}])
@@ -110,12 +110,12 @@ def test_an_interval_is_landed_once_however_often_it_is_run(
     topic = make_topic(1)
     values = [Message(json.dumps({"n": n}).encode(), timestamp=JANUARY_1 + n * DAY // 2) for n in range(4)]
     kafka_broker.produce(topic, values)
-    said = {"topics": topic, "offsets": "data_interval", "partitioner": "daily", "dag_id": "daily"}
-    first = worker.run(date="2013-01-02T00:00:00+00:00", **said)
+    parameters = {"topics": topic, "offsets": "data_interval", "partitioner": "daily", "dag_id": "daily"}
+    first = worker.run(date="2013-01-02T00:00:00+00:00", **parameters)
     assert first.succeeded, first.log
     assert offsets(first, topic) == {"0": [[0, 2]]}
     before = snapshot(store)
-    again = worker.run(date="2013-01-02T00:00:00+00:00", **said)
+    again = worker.run(date="2013-01-02T00:00:00+00:00", **parameters)
     assert again.succeeded, again.log
     check_unchanged(before, snapshot(store))
     assert (offsets(again, topic), again.java_starts) == ({"0": [[0, 2]]}, 0)
@@ -135,10 +135,10 @@ def test_an_interval_is_landed_once_however_often_it_is_run(
         ({"offsets": "data_interval"}, "schedule the DAG with CronDataIntervalTimetable"),
     ],
 )
-def test_what_is_missing_is_named_and_not_tried_again(
+def test_what_is_missing_is_named_and_not_retried(
     worker: Worker, make_topic: Callable[..., str], parameters: dict[str, str], message: str
 ) -> None:
-    """A missing connection, bucket, topic or interval is a terminal error that names it; nothing else steps in."""
+    """A missing connection, bucket, topic or interval is a terminal error that names it."""
     run = worker.run(**{"topics": make_topic(1), **parameters})
     assert not run.succeeded
     assert "AirflowFailException" in run.log
@@ -146,7 +146,7 @@ def test_what_is_missing_is_named_and_not_tried_again(
     assert run.java_starts == 0
 
 
-def test_two_runs_that_meet_at_the_same_requests_land_every_record_once(
+def test_two_runs_that_send_the_same_requests_at_once_land_every_record_once(
     worker: Worker,
     second_worker: Worker,
     gate: Gate,
@@ -180,7 +180,7 @@ def test_two_runs_that_meet_at_the_same_requests_land_every_record_once(
     assert (summary.records, summary.batches) == (1000, 1)
 
 
-def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_batch(
+def test_killing_a_task_ends_its_driver_and_the_next_run_completes_the_batch(
     worker: Worker,
     gate: Gate,
     store: S3Store,
@@ -188,7 +188,7 @@ def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_bat
     produce: Callable[..., None],
     check: Callable[..., BucketSummary],
 ) -> None:
-    """It dies while it decides: nobody goes on or waits, nothing is visible; its late request wastes no number."""
+    """Killed while it decides: its driver ends, nothing is visible, and its late request uses up no batch number."""
     topic = make_topic(1)
     produce(topic, [{"n": n} for n in range(100)])
     manifest = f"topics/_kafka_s3/{PIPELINE}/{topic}/batches/0000000001.manifest.json"
@@ -201,7 +201,7 @@ def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_bat
     spark = [process for process in worker.descendants() if process not in before]
     assert {process.name().rstrip("0123456789.") for process in spark} >= {"java", "python"}
     worker.kill_task()
-    # The hook does not come to collect its dead child on Airflow 2, where the task ends by an exception at once.
+    # On Airflow 2 the task ends by an exception, and the hook does not wait for its ended child.
     alive = [p for p in psutil.wait_procs(spark, timeout=5)[1] if p.status() != psutil.STATUS_ZOMBIE]
     task.join()
     assert alive == []
@@ -210,7 +210,7 @@ def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_bat
     assert list(store.list(f"topics/{topic}/")) == []
     again = worker.run(topics=topic, adopt_wait=60.0)
     assert again.succeeded, again.log
-    # The process that ran the task lives on in these tests: Airflow says that the task does not.
+    # The process that ran the task continues in these tests; in the database of Airflow the task has ended.
     assert "which has ended: its Airflow task is not running. It is executed now" in again.log
     assert gate.met[-1] == manifest
     assert offsets(again, topic) == {"0": [[0, 100]]}
@@ -220,7 +220,7 @@ def test_a_killed_task_takes_its_driver_along_and_the_next_run_completes_the_bat
 
 
 def test_a_clock_before_the_end_of_the_interval_is_refused(worker: Worker, make_topic: Callable[..., str]) -> None:
-    """A run by hand for a day of the future fails, because its records are not there yet."""
+    """A run by hand for a day of the future fails, because its records do not exist yet."""
     date = datetime(datetime.now(UTC).year + 2, 1, 2, tzinfo=UTC).isoformat()
     run = worker.run(topics=make_topic(1), offsets="data_interval", date=date)
     assert not run.succeeded
@@ -230,7 +230,7 @@ def test_a_clock_before_the_end_of_the_interval_is_refused(worker: Worker, make_
 def test_a_missing_connector_is_terminal_and_names_the_package(
     worker: Worker, make_topic: Callable[..., str], produce: Callable[..., None]
 ) -> None:
-    """Nothing is added to a class path; if it does not hold the connector, the error says what to pass."""
+    """If a given class path lacks the connector, nothing is added to it; the error has the parameter to set."""
     topic = make_topic(1)
     produce(topic, [{"n": 1}])
     class_path = {"spark.driver.extraClassPath": "/nowhere/*"}
@@ -241,14 +241,14 @@ def test_a_missing_connector_is_terminal_and_names_the_package(
 
 
 @pytest.mark.newest_spark
-def test_a_task_that_names_no_connector_fetches_that_of_its_spark(
+def test_a_task_without_connector_settings_downloads_the_connector_of_its_spark(
     worker: Worker,
     make_topic: Callable[..., str],
     produce: Callable[..., None],
     check: Callable[..., BucketSummary],
     tmp_path: Path,
 ) -> None:
-    """By Ivy, which has here one repository: a folder with the connector and what it depends on."""
+    """By Ivy, from one repository: a folder with the connector and its dependencies."""
     settings = ivy_repository(tmp_path)
     topic = make_topic(1)
     produce(topic, [{"n": n} for n in range(3)])
@@ -285,8 +285,10 @@ def ivy_repository(folder: Path) -> Path:
     return settings
 
 
-def test_no_secret_is_anywhere(worker: Worker, make_topic: Callable[..., str], produce: Callable[..., None]) -> None:
-    """After a run with Spark, no log, command line, rendered template, XCom or object holds a password or a key."""
+def test_no_secret_is_in_logs_commands_templates_xcoms_or_objects(
+    worker: Worker, make_topic: Callable[..., str], produce: Callable[..., None]
+) -> None:
+    """After a run with Spark, no log, command line, rendered template, XCom or object contains a password or a key."""
     topic = make_topic(1)
     produce(topic, [{"n": 1}])
     run = worker.run(topics=topic, kafka_options={"kafka.fetch.max.bytes": "1048576"})
@@ -298,7 +300,7 @@ def test_no_secret_is_anywhere(worker: Worker, make_topic: Callable[..., str], p
         "database": worker.database(),
     }
     for secret in (PASSWORD, SECRET_KEY):
-        forms = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]}
-        found = [place for place, text in written.items() if any(form in text for form in forms)]
+        escaped_forms = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]}
+        found = [place for place, text in written.items() if any(escaped in text for escaped in escaped_forms)]
         assert found == []
     assert BUCKET in written["database"]

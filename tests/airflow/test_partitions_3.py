@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_a_run_of_a_partition_lands_its_day(servers: AirflowServers, store: S3Store, kafka_broker: KafkaBroker) -> None:
-    """By Airflow's own reading of the key: that day, and no record of another."""
+    """The day comes from Airflow's reading of the key; no record of another day is landed."""
     topic = "partitioned"
     make_days(kafka_broker, topic)
     servers.unpause(topic)

@@ -1,7 +1,7 @@
-"""Tasks whose parts all ask who is there: Kafka by token over TLS, S3 by the session of a role over TLS.
+"""Tasks with secured services: Kafka by token over TLS, S3 by the session of a role over TLS.
 
-What holds for every login is tested below Airflow (``tests/kafka``, ``tests/spark``); here it is about the connections
-of Airflow, and about secrets that show nowhere.
+Each kind of login is tested without Airflow (``tests/kafka``, ``tests/spark``); these tests are about the connections
+of Airflow, and about secrets, which must not be shown.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from airflow.providers.common.compat.sdk import DAG
 from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 from airflow_provider_kafka_s3.sensors.kafka_lag import KafkaLagSensor
 
-said = {said!r}
+common = {common!r}
 with DAG("secured", schedule=None, start_date=datetime(2013, 1, 1), catchup=False):
-    wait = KafkaLagSensor(task_id="wait", min_records=2, timeout=60, poke_interval=1, **said)
+    wait = KafkaLagSensor(task_id="wait", min_records=2, timeout=60, poke_interval=1, **common)
     wait >> KafkaToS3Operator(task_id="land", format="json", offsets="incremental", starting_offsets="earliest",
-                              spark_conn_id="spark_default", jars={jars!r}, conf={conf!r}, **said)
+                              spark_conn_id="spark_default", jars={jars!r}, conf={conf!r}, **common)
 """
 
 
 @dataclass
 class Site:
-    """An S3 server over TLS that lets sessions of a role in, and looks around when a decision comes.
+    """An S3 server over TLS that accepts sessions of a role, and calls functions before a manifest is written.
 
     Attributes:
         endpoint: of S3.
-        sts: address that gives sessions.
-        sessions: who gives them.
+        sts: address of the STS that returns sessions.
+        sessions: the sessions that the server accepts.
         when_deciding: called when a manifest is about to be written.
     """
 
@@ -107,7 +107,7 @@ def site(authority: Authority) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def kafka(secured: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """A connection with all kinds of secrets: a client secret, and a key with its password that nobody asks for."""
+    """A connection with a client secret, and an encrypted client key, which this login does not use."""
     return {**secured["certificate"], **secured["token"]}
 
 
@@ -134,7 +134,7 @@ def kafka_connection(extra: Mapping[str, object]) -> str:
     return json.dumps({"conn_type": "kafka", "extra": extra})
 
 
-def test_a_whole_run_behind_locked_doors_shows_no_secret(
+def test_a_run_with_secured_services_shows_no_secret(
     worker: Worker,
     site: Site,
     kafka: dict[str, object],
@@ -154,12 +154,12 @@ def test_a_whole_run_behind_locked_doors_shows_no_secret(
     events = tmp_path / "events"
     events.mkdir()
     connections = {"kafka_conn_id": "kafka_secured", "aws_conn_id": "aws_secured"}
-    said = {"topics": topic, "bucket": BUCKET, "pipeline": PIPELINE, **connections}
+    common = {"topics": topic, "bucket": BUCKET, "pipeline": PIPELINE, **connections}
     conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false"}
     jars = worker.home.environment["SPARK_KAFKA_JARS"]
     folder = tmp_path / "dags"
     folder.mkdir()
-    (folder / "secured.py").write_text(DAG.format(said=said, jars=jars, conf=conf))
+    (folder / "secured.py").write_text(DAG.format(common=common, jars=jars, conf=conf))
     environment = {
         "AIRFLOW_CONN_KAFKA_SECURED": kafka_connection(kafka),
         "AIRFLOW_CONN_AWS_SECURED": site.aws(authority),
@@ -170,12 +170,12 @@ def test_a_whole_run_behind_locked_doors_shows_no_secret(
         commands.extend(" ".join(process.cmdline()) for process in worker.descendants())
 
     site.when_deciding.append(look)
-    # After the first part: operator and driver have begun theirs by then.
+    # After the first part, when operator and driver have begun their sessions.
     site.sessions.end_all_after("PUT", f"/{topic}/")
     run = worker.run_dag(folder, "secured", environment=environment)
     site.when_deciding.clear()
 
-    assert run.succeeded, run.log
+    assert run.succeeded, run.output
     store = store_of(site, authority)
     source = KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers})
     summary = check_bucket(
@@ -191,7 +191,7 @@ def test_a_whole_run_behind_locked_doors_shows_no_secret(
     assert site.sessions.turned_away >= 1
     assert any("--job-file" in command for command in commands)
 
-    told = subprocess.run(
+    status = subprocess.run(
         [
             *(sys.executable, "-m", "airflow_provider_kafka_s3.cli", "status", "--json"),
             *("--kafka-conn-id", "kafka_secured", "--aws-conn-id", "aws_secured"),
@@ -203,8 +203,8 @@ def test_a_whole_run_behind_locked_doors_shows_no_secret(
         check=False,
         timeout=120,
     )
-    assert told.returncode == 0, told.stderr
-    assert json.loads(told.stdout)["topics"][0]["lag"] == 0
+    assert status.returncode == 0, status.stderr
+    assert json.loads(status.stdout)["topics"][0]["lag"] == 0
 
     stored = [store.get(info.key) for info in store.list("")]
     event_log = "".join(p.read_text(errors="replace") for p in sorted(events.rglob("*")) if p.is_file())
@@ -215,7 +215,7 @@ def test_a_whole_run_behind_locked_doors_shows_no_secret(
         "event log": event_log,
         "database": worker.database(),
         "objects": "\n".join(f"{found.metadata} {found.body!r}" for found in stored if found is not None),
-        "command line tool": told.stdout + told.stderr,
+        "command line tool": status.stdout + status.stderr,
     }
     java_key = spark_options(kafka)["kafka.ssl.keystore.key"].splitlines()[1]
     given_key = str(kafka["ssl.key.pem"]).splitlines()[1]
@@ -245,7 +245,7 @@ def test_refused_credentials_fail_before_spark_is_started(
     change: dict[str, Any],
     message: str,
 ) -> None:
-    """Each of Kafka's and of S3's doors: for good, since a person has to act, and with what to correct."""
+    """Kafka's and S3's: the error is terminal, since a person has to act, and names what to correct."""
     other = str(Authority(tmp_path).certificate)
     aws = json.loads(site.aws(authority))
     config = dict(kafka)

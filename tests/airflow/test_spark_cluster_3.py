@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dev.kafka_broker import KafkaBroker
     from tests.airflow.conftest import Gate, TaskRun, Worker
 
-pytestmark = pytest.mark.timeout(600)  # whoever comes first starts the cluster and the Airflow
+pytestmark = pytest.mark.timeout(600)  # the first test starts the cluster and Airflow
 
 CLUSTER_SECRET = "canary-4b7e-cluster-secret"
 PRIVATE = {
@@ -37,22 +37,22 @@ PRIVATE = {
     "spark.authenticate.secret": CLUSTER_SECRET,
     "spark.network.crypto.enabled": "true",
 }
-"""Whoever does not know the secret is not talked to, and what is said is encrypted."""
+"""Connections inside the cluster need the secret, and are encrypted."""
 
 WAIT = 240.0
-"""Seconds for what takes a few on a machine with nothing else to do."""
+"""Seconds to wait, much longer than necessary on an idle machine."""
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SparkCluster]:
-    """One master and two workers of one core each, which encrypt what they say."""
+    """One master and two workers of one core each, which encrypt their connections."""
     with SparkCluster(PRIVATE) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def proxy(s3_gate: tuple[str, Gate]) -> Iterator[FaultProxy]:
-    """What the driver and the executors take for the S3 server."""
+    """A proxy in front of the S3 server, for the driver and the executors."""
     with FaultProxy(s3_gate[0]) as started:
         yield started
 
@@ -68,7 +68,7 @@ def land(
     aws = {
         "endpoint_url": proxy.endpoint,
         "region_name": "us-east-1",
-        # A held request waits for what a slow machine does meanwhile; its client must not send it again.
+        # A long timeout, so that the client does not repeat a held request on a slow machine.
         "config_kwargs": {"s3": {"addressing_style": "path"}, "read_timeout": WAIT},
     }
     login = {"conn_type": "aws", "login": "AKIATESTS", "password": SECRET_KEY, "extra": aws}
@@ -77,7 +77,7 @@ def land(
         "AIRFLOW_CONN_AWS_CLUSTER": json.dumps(login),
     }
 
-    def run(topic: str, conf: dict[str, str], **said: Any) -> TaskRun:
+    def run(topic: str, conf: dict[str, str], **parameters: Any) -> TaskRun:
         return worker.run(
             topics=topic,
             spark_conn_id="spark_cluster",
@@ -86,7 +86,7 @@ def land(
             spark_conf={"spark.pyspark.python": str(WORKER_PYTHON), "spark.ui.enabled": "false", **conf},
             properties_file=str(private),
             executor_memory="512m",
-            **said,
+            **parameters,
         )
 
     return run
@@ -111,7 +111,7 @@ def pending(store: S3Store, topic: str) -> list[str]:
 
 
 def packed(folder: Path) -> Path:
-    """An environment as executors unpack it; its Python is that of the others, which spares packing 300 MB."""
+    """An environment as executors unpack it; its Python calls the installed one, which saves packing 300 MB."""
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nexec {WORKER_PYTHON} "$@"\n')
     python.chmod(0o755)
@@ -122,10 +122,10 @@ def packed(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Attacked:
-    """A run whose first attempt at each slice failed, and what could be seen while it went on.
+    """A run whose first attempt at each slice failed, and what was observed meanwhile.
 
     Attributes:
-        run: how it ended.
+        run: its result.
         topic: of two slices.
         attempts: uploads of each slice, in the order of the attempts.
         interpreter: of the held Python process.
@@ -200,7 +200,7 @@ def test_an_executor_killed_in_mid_slice_and_a_failed_attempt_leave_every_record
 
 @pytest.mark.newest_spark
 def test_executors_run_the_shipped_zip_in_a_python_of_their_own(attacked: Attacked) -> None:
-    """It has neither Airflow nor this package nor the driver's libraries, and the task's log says what it has."""
+    """It has neither Airflow nor this package nor the driver's libraries, and the task's log has its versions."""
     assert attacked.interpreter == str(WORKER_PYTHON)
     package = r"airflow_provider_kafka_s3-[0-9a-f]{16}\.zip"
     assert re.search(
@@ -220,7 +220,7 @@ print([name for name in names if importlib.util.find_spec(name)])
         text=True,
         check=True,
     )
-    # Of pyspark there is what Spark itself puts on the path.
+    # pyspark is there because Spark itself adds it to the path.
     assert done.stdout == "['pyspark', 'msgspec']\n"
 
 
@@ -236,7 +236,7 @@ def test_no_secret_is_in_the_arguments_the_events_or_the_logs_of_a_cluster(attac
         "logs": "\n".join(attacked.logs.values()),
         "log of the task": attacked.run.log,
     }
-    # That of the cluster is a variable of its executors, which is Spark's own way to hand it to them.
+    # The secret of the cluster is a variable of its executors: Spark passes it so.
     assert all(secret not in attacked.environment.values() for secret in (PASSWORD, SECRET_KEY))
     assert '"spark.network.crypto.enabled":"true"' in attacked.events
     for secret in (PASSWORD, SECRET_KEY, CLUSTER_SECRET):
@@ -279,10 +279,10 @@ def test_two_attempts_of_a_slice_at_once_leave_every_record_once(
     assert slow not in {c.upload_id for c in proxy.calls if c.operation == "CompleteMultipartUpload"}
 
 
-def test_executors_without_the_requirements_are_a_terminal_error_that_says_what_to_install(
+def test_executors_without_the_requirements_are_a_terminal_error_with_what_to_install(
     land: Callable[..., TaskRun], kafka_broker: KafkaBroker, store: S3Store, tmp_path: Path
 ) -> None:
-    """Spark's own traceback names a module; the task's error says where it is missing and how a Python is named."""
+    """Spark's own traceback names a module; the task's error names the executors' Python and the setting."""
     import venv
 
     venv.create(tmp_path / "bare", symlinks=True)

@@ -29,13 +29,13 @@ def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
     check: Callable[..., BucketSummary],
     store: S3Store,
 ) -> None:
-    """Run after run by one warm server; bad records are named, what it says is logged, its token nowhere."""
+    """Run after run by one warm server; bad records are named, its output is logged, and its token is shown nowhere."""
     topic = make_topic(1)
     with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar"))) as server:
-        # To this name pyspark sends a token without TLS.
+        # pyspark sends a token without TLS to this host name only.
         host = {"conn_type": "spark_connect", "host": "sc://localhost", "port": server.port}
         remote = json.dumps({**host, "password": TOKEN})
-        said: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             "topics": topic,
             "spark_conn_id": "spark_remote",
             "environment": {"AIRFLOW_CONN_SPARK_REMOTE": remote},
@@ -44,14 +44,14 @@ def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
         landed = 0
         for count in (3, 2):
             produce(topic, [{"n": landed + n} for n in range(count)])
-            run = worker.run(**said)
+            run = worker.run(**parameters)
             assert run.succeeded, run.log
             landed += count
             assert check(topic).records == landed
             assert run.java_starts == 0
             assert f"Spark Connect server localhost:{server.port}, Spark " in run.log
         produce(topic, ["{broken"])
-        run = worker.run(**said)
+        run = worker.run(**parameters)
         assert not run.succeeded
         assert f" [topic '{topic}': RecordError]" in run.log
         assert run.java_starts == 0

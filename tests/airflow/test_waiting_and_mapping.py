@@ -28,7 +28,7 @@ from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 from airflow_provider_kafka_s3.sensors.kafka_lag import KafkaLagSensor
 from airflow_provider_kafka_s3.sensors.window_closed import KafkaWindowClosedSensor
 
-SAID = {said!r}
+SETTINGS = {settings!r}
 
 with DAG(
     "waiting_and_mapping",
@@ -38,19 +38,24 @@ with DAG(
 ):
     waits = {{"poke_interval": 1, "timeout": 100, "deferrable": True}}
     lag = KafkaLagSensor(
-        task_id="lag", topics=SAID["topics"], bucket=SAID["bucket"], pipeline=SAID["pipeline"], min_records=2, **waits
+        task_id="lag",
+        topics=SETTINGS["topics"],
+        bucket=SETTINGS["bucket"],
+        pipeline=SETTINGS["pipeline"],
+        min_records=2,
+        **waits,
     )
-    closed = KafkaWindowClosedSensor(task_id="closed", topics=SAID["topics"], grace=0, **waits)
+    closed = KafkaWindowClosedSensor(task_id="closed", topics=SETTINGS["topics"], grace=0, **waits)
     land = KafkaToS3Operator.partial(
         task_id="land",
-        bucket=SAID["bucket"],
-        pipeline=SAID["pipeline"],
+        bucket=SETTINGS["bucket"],
+        pipeline=SETTINGS["pipeline"],
         format="json",
         offsets="incremental",
         starting_offsets="earliest",
-        jars=SAID["jars"],
-        outlets=[Asset("s3://" + SAID["bucket"] + "/topics")],
-    ).expand(topics=[*SAID["topics"], "never-made"])
+        jars=SETTINGS["jars"],
+        outlets=[Asset("s3://" + SETTINGS["bucket"] + "/topics")],
+    ).expand(topics=[*SETTINGS["topics"], "never-made"])
     lag >> closed >> land
 """
 
@@ -64,18 +69,18 @@ def test_sensors_defer_and_mapped_topics_fail_alone(
 ) -> None:
     """Records come while the sensor waits in the triggerer; of two mapped topics one is missing, the other is landed.
 
-    Its asset event says what is there, and its links lead to documents that exist.
+    Its asset event has the landed offsets, and its links lead to documents that exist.
     """
     topic = make_topic(1)
     produce(topic, [{"n": 1}])
-    said = {
+    settings = {
         "topics": [topic],
         "bucket": BUCKET,
         "pipeline": PIPELINE,
         "jars": airflow_home.environment["SPARK_KAFKA_JARS"],
     }
     folder = Path(airflow_home.environment["AIRFLOW__CORE__DAGS_FOLDER"])
-    (folder / "waiting_and_mapping.py").write_text(DAG.format(said=said))
+    (folder / "waiting_and_mapping.py").write_text(DAG.format(settings=settings))
     produced: list[str] = []
 
     def more_records(line: str) -> None:
@@ -111,17 +116,17 @@ def test_sensors_defer_and_mapped_topics_fail_alone(
     urls.append(returned(airflow_home, "land", key="spark_url"))
     assert re.fullmatch(r"http://history:18080/history/local-\d+/", urls[-1])
     if version("apache-airflow").startswith("3."):
-        # Airflow 2.11 has no datasets in `dags test`, and asks for a link when somebody looks at it.
+        # Airflow 2.11 records no datasets in `dags test`, and computes a link when its page is opened.
         keys = ("_link_MarkerLink", "_link_ManifestLink", "_link_SparkHistoryLink")
         assert [returned(airflow_home, "land", key=key) for key in keys] == urls
         ((extra,),) = airflow_home.query("SELECT extra FROM asset_event")
-        told = json.loads(extra)
-        assert (told["status"], told["landed"]["records"], told["pipeline"]) == ("ok", 2, PIPELINE)
-        assert told["topics"][topic]["offsets"] == {"0": [[0, 2]]}
+        event = json.loads(extra)
+        assert (event["status"], event["landed"]["records"], event["pipeline"]) == ("ok", 2, PIPELINE)
+        assert event["topics"][topic]["offsets"] == {"0": [[0, 2]]}
 
 
 def states(home: AirflowHome) -> dict[tuple[str, int], str]:
-    """How the tasks ended, by task and map index."""
+    """States of the tasks, by task and map index."""
     sql = "SELECT task_id, map_index, state FROM task_instance WHERE dag_id = 'waiting_and_mapping'"
     return {(task, index): state for task, index, state in home.query(sql)}
 

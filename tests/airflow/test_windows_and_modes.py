@@ -1,4 +1,4 @@
-"""What a run is told by its conf, in a real Airflow: its window, and to verify or restore what it landed."""
+"""The conf of a run in a real Airflow: its window, and the actions verify and restore."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def test_a_window_of_a_run_is_landed_verified_and_restored_as_its_conf_says(
     make_topic: Callable[..., str],
     check: Callable[..., BucketSummary],
 ) -> None:
-    """A DAG without a schedule lands a day by conf; an object is deleted, found missing, and is back as it was."""
+    """A DAG without a schedule lands a day by conf; a deleted object is reported, and restored with the same bytes."""
     from dev.kafka_broker import Message
 
     topic = make_topic(1)
     values = [Message(json.dumps({"n": n}).encode(), timestamp=JANUARY_1 + n * DAY // 2) for n in range(4)]
     kafka_broker.produce(topic, values)
-    said: dict[str, Any] = {"topics": topic, "offsets": "data_interval", "partitioner": "daily"}
-    asked: dict[str, Any] = {"kafka_s3": {"window": ["2013-01-01T00:00:00+00:00", "2013-01-02T00:00:00Z"]}}
+    parameters: dict[str, Any] = {"topics": topic, "offsets": "data_interval", "partitioner": "daily"}
+    conf: dict[str, Any] = {"kafka_s3": {"window": ["2013-01-01T00:00:00+00:00", "2013-01-02T00:00:00Z"]}}
 
-    landed = worker.run(conf=asked, **said)
+    landed = worker.run(conf=conf, **parameters)
     assert landed.succeeded, landed.log
     assert landed.returned is not None
     assert landed.returned["window"]["source"] == "conf"
     assert landed.returned["topics"][topic]["batches"][0]["offsets"] == {"0": [[0, 2]]}
     before = snapshot(store)
-    verified = worker.run(conf={"kafka_s3": asked["kafka_s3"] | {"action": "verify"}}, **said)
+    verified = worker.run(conf={"kafka_s3": conf["kafka_s3"] | {"action": "verify"}}, **parameters)
     assert verified.succeeded, verified.log
     report = (verified.returned or {})["topics"][topic]["verification"]
     assert (report["objects"], report["size"]) == (1, landed.returned["size"])
@@ -53,11 +53,11 @@ def test_a_window_of_a_run_is_landed_verified_and_restored_as_its_conf_says(
     (info,) = store.list(f"topics/{topic}/")
     written = store.get(info.key)
     bucket_client.delete_object(Bucket=BUCKET, Key=info.key)
-    missed = worker.run(conf=asked, **said)
+    missed = worker.run(conf=conf, **parameters)
     assert not missed.succeeded
     assert "MissingObjectError" in missed.log
     assert info.key in missed.log
-    restored = worker.run(conf={"kafka_s3": asked["kafka_s3"] | {"action": "restore"}}, **said)
+    restored = worker.run(conf={"kafka_s3": conf["kafka_s3"] | {"action": "restore"}}, **parameters)
     assert restored.succeeded, restored.log
     assert (restored.returned or {})["topics"][topic]["verification"]["restored"] == [info.key]
     again = store.get(info.key)
@@ -68,10 +68,8 @@ def test_a_window_of_a_run_is_landed_verified_and_restored_as_its_conf_says(
     assert check(topic, complete=False).records == 2
 
 
-def test_a_run_that_is_told_nothing_understandable_lands_nothing(
-    worker: Worker, make_topic: Callable[..., str]
-) -> None:
-    """A slip in conf is a terminal error that names what is known."""
+def test_a_run_with_an_invalid_conf_lands_nothing(worker: Worker, make_topic: Callable[..., str]) -> None:
+    """A misspelt key in conf is a terminal error that names the right one."""
     run = worker.run(conf={"kafka_s3": {"windw": []}}, topics=make_topic(1))
     assert not run.succeeded
     assert "AirflowFailException" in run.log

@@ -1,8 +1,8 @@
 """``python -m tests.benchmark``: what landing costs, against reading alone and against Spark's own writer.
 
 All cases read the same topic in the same slices, each in a warm session of ``local[2]`` of its own, on the cores that
-the broker and the S3 server use too. CPU is that of the driver, the JVM and the Python workers; broker and server stand
-beside it.
+the broker and the S3 server use too. CPU is that of the driver, the JVM and the Python workers; that of broker and
+server is listed beside it.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _goal(what: str, value: float, relation: str, bound: float) -> dict[str, Any
 
 
 def table(summary: dict[str, Any]) -> str:
-    """The figures for people."""
+    """The figures as text."""
     lines: list[str] = []
     if "cases" in summary:
         lines += _cases_table(summary)
@@ -176,8 +176,8 @@ def _cases_table(summary: dict[str, Any]) -> list[str]:
             f"{name:28}{case['wall']:8.2f}{case['floors']:8.2f}{case['cpu_job']:8.2f}{rate:12.0f}{size:>8}{rss:>11}"
             f"{case['cpu_s3']:10.2f}{case['cpu_broker']:14.2f}"
         )
-    told = ", ".join(f"{wall:.1f} s by {way}" for way, wall in summary["small_runs"].items())
-    return [*lines, "", f"  a run of {RECORDS:,} records, driver included: {told}", ""]
+    small = ", ".join(f"{wall:.1f} s by {way}" for way, wall in summary["small_runs"].items())
+    return [*lines, "", f"  a run of {RECORDS:,} records, driver included: {small}", ""]
 
 
 if __name__ == "__main__":

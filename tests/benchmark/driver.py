@@ -1,7 +1,7 @@
-"""The Spark side of the benchmark, in a process of its own: its tree is what is measured.
+"""The Spark side of the benchmark, in a process of its own, whose process tree is measured.
 
-It runs one case: what else a JVM has run changes what its compiler makes of a case, and a job has a JVM of its own. The
-case is run once on little data to warm it up, then for a number of rounds.
+It runs one case, since a job has a JVM of its own and other cases would influence its compiler. The case is run once on
+little data to warm it up, then for a number of rounds.
 """
 
 from __future__ import annotations
@@ -54,37 +54,37 @@ class Bench:
         return Pipeline(kafka=self.kafka, endpoint=self.config["endpoint"], layout=layout, settings=limits)
 
     def frame(self, records: int, options: dict[str, str], *columns: str) -> DataFrame:
-        """What Spark reads, in the same slices."""
+        """A frame of the topic, in the same slices."""
         pipeline = self.pipeline(OURS["ours: JSON"], records)
         plan = pipeline.plan(self.config["topic"], "run")
         pipeline.close()
         return slice_frame(self.spark, [plan], {ISOLATION: options}, columns)
 
     def floor(self, records: int) -> dict[str, Any]:
-        """Three columns to nowhere."""
+        """Read three columns and discard them."""
         options = spark_options(self.kafka, isolation=ISOLATION)
         read_directly(self.spark)
         frame = self.frame(records, options, "offset", "timestamp", "value")
         return self._measure(lambda: frame.write.format("noop").mode("overwrite").save())
 
     def text_gzip(self, records: int) -> dict[str, Any]:
-        """Spark's own writer and reader as they are, to a local folder: it has no upload to do."""
+        """Spark's own reader and writer with their defaults, to a local folder, without uploads."""
         target = self.folder / "text"
         options = {"kafka.bootstrap.servers": self.config["bootstrap_servers"], "kafka.isolation.level": ISOLATION}
         frame = self.frame(records, options, "CAST(value AS STRING) AS value")
-        told = self._measure(lambda: frame.write.mode("overwrite").option("compression", "gzip").text(str(target)))
-        told["bytes"] = sum(f.stat().st_size for f in target.rglob("part-*"))
+        figures = self._measure(lambda: frame.write.mode("overwrite").option("compression", "gzip").text(str(target)))
+        figures["bytes"] = sum(f.stat().st_size for f in target.rglob("part-*"))
         shutil.rmtree(target)
-        return told
+        return figures
 
-    def ours(self, name: str, records: int) -> dict[str, Any]:
-        """A batch from its plan to the marker; memory of its workers beside it."""
+    def measure_landing(self, name: str, records: int) -> dict[str, Any]:
+        """Land a batch, from its plan to the marker; also measure the memory of the workers."""
         pipeline = self.pipeline(OURS[name], records)
         topic = self.config["topic"]
         plan = pipeline.plan(topic, "run")
         results: list[Any] = []
-        with WorkerMemory(every=3600) as memory:  # looking costs CPU: once, at the end, is enough
-            told = self._measure(
+        with WorkerMemory(every=3600) as memory:  # reads the memory once, at the end, since reading costs CPU
+            figures = self._measure(
                 lambda: results.append(pipeline.job(pipeline.spec({topic: plan}, "run", "unused"), self.spark))
             )
         assert results[0].succeeded, results
@@ -92,16 +92,16 @@ class Bench:
         assert manifest is not None
         assert manifest.records == records
         pipeline.close()
-        return {**told, "rss": memory.peak, "bytes": manifest.size, "objects": len(manifest.objects)}
+        return {**figures, "rss": memory.peak, "bytes": manifest.size, "objects": len(manifest.objects)}
 
     def nothing_new(self) -> dict[str, Any]:
-        """A run that finds nothing, from making its clients on."""
+        """A run without new records, including the creation of its clients."""
         topic = self.config["topic"]
         settled = self.pipeline(OURS["ours: JSON gzip"], 1)
         settled.settings = {"starting": "latest"}
         assert not isinstance(settled.topic_run(topic, "first").advance(), Plan)
         started = time.perf_counter()
-        later = Pipeline(**{**vars_of(settled), "bucket": settled.bucket})
+        later = Pipeline(**{**settings_of(settled), "bucket": settled.bucket})
         assert not isinstance(later.topic_run(topic, "second").advance(), Plan)
         wall = time.perf_counter() - started
         settled.close()
@@ -114,13 +114,13 @@ class Bench:
         return {"wall": cost.wall, "cpu": cost.cpu}
 
 
-def vars_of(pipeline: Pipeline) -> dict[str, Any]:
-    """What made a pipeline."""
+def settings_of(pipeline: Pipeline) -> dict[str, Any]:
+    """The arguments that a pipeline was made with, but for its bucket."""
     return {"kafka": pipeline.kafka, "endpoint": pipeline.endpoint, "layout": pipeline.layout}
 
 
 def main() -> None:
-    """Run as told by standard input; one JSON line per result."""
+    """Run the case that standard input describes; print one JSON line per result."""
     from pyspark.sql import SparkSession
 
     logging.basicConfig(level=logging.WARNING)
@@ -134,24 +134,24 @@ def main() -> None:
     records: int = config["records"]
     cases: dict[str, Callable[[int], dict[str, Any]]] = {
         "floor: three columns, noop": bench.floor,
-        **{name: lambda count, name=name: bench.ours(name, count) for name in OURS},  # type: ignore[misc]
+        **{name: lambda count, name=name: bench.measure_landing(name, count) for name in OURS},  # type: ignore[misc]
         "Spark write.text gzip": bench.text_gzip,
     }
     name = config["case"]
     try:
         cases[name](min(records, 100_000))
         for round_ in range(config["rounds"]):
-            tell({"case": name, "round": round_, **cases[name](records)})
+            print_result({"case": name, "round": round_, **cases[name](records)})
         if name == "ours: JSON gzip":
-            tell({"case": "quarter", **bench.ours(name, records // 4)})
-            tell({"case": "nothing new", **bench.nothing_new()})
+            print_result({"case": "quarter", **bench.measure_landing(name, records // 4)})
+            print_result({"case": "nothing new", **bench.nothing_new()})
     finally:
         shutil.rmtree(bench.folder, ignore_errors=True)
         spark.stop()
 
 
-def tell(result: dict[str, Any]) -> None:
-    """Hand a result to whoever started this process."""
+def print_result(result: dict[str, Any]) -> None:
+    """Print a result as a line of JSON for the parent process."""
     print(json.dumps(result), flush=True)
 
 

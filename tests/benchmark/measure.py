@@ -12,7 +12,7 @@ import psutil
 
 @dataclass
 class Cost:
-    """What a block cost: seconds on the clock, and CPU seconds per tree of processes."""
+    """The cost of a block: seconds on the clock, and CPU seconds per tree of processes."""
 
     wall: float = 0.0
     cpu: dict[str, float] | None = None

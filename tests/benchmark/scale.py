@@ -1,7 +1,7 @@
 """How the protocol scales: many objects in a batch, many batches before it, many topics in one run.
 
-Each case runs in a process of its own, so that its memory can be told. The S3 server is a real one over HTTP; Kafka is
-simulated where no record is read, and real for the topics.
+Each case runs in a process of its own, so that its memory can be measured. The S3 server is a real one over HTTP; Kafka
+is simulated where no record is read, and real for the topics.
 """
 
 from __future__ import annotations
@@ -79,20 +79,21 @@ def _case(case: str, config: dict[str, Any]) -> dict[str, Any]:
         text=True,
         check=True,
     )
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    print(*table({case: told}), sep="\n", flush=True)
-    return told
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(*table({case: measured}), sep="\n", flush=True)
+    return measured
 
 
 def table(figures: dict[str, dict[str, Any]]) -> list[str]:
-    """The figures for people."""
+    """The figures as lines of text."""
     return [
-        f"  {case}: " + ", ".join(f"{what} {value}" for what, value in told.items()) for case, told in figures.items()
+        f"  {case}: " + ", ".join(f"{what} {value}" for what, value in values.items())
+        for case, values in figures.items()
     ]
 
 
-class _World:
-    """A bucket on the server, and a topic in memory."""
+class _SimulatedPipeline:
+    """A bucket on the server and a simulated topic."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         client = make_client(s3_settings(config["endpoint"]), CREDENTIALS)
@@ -104,21 +105,21 @@ class _World:
         self.topic_id = self.kafka.create_topic(_TOPIC)
 
     def pipeline(self) -> TopicPipeline:
-        """Of a process that has read nothing yet."""
+        """The pipeline, without anything cached."""
         return TopicPipeline(self.store, self.kafka, topics_dir=_LAYOUT.topics_dir, pipeline=_PIPELINE, topic=_TOPIC)
 
     def committer(self) -> Committer:
-        """Of a process that has read nothing yet."""
+        """The committer, without anything cached."""
         return self.pipeline().committer
 
     def attempt(self, run: str, **settings: Any) -> Run:
         """A try of a run."""
-        said: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "offsets": "incremental",
             "starting": "earliest",
             "limits": Limits(records_per_slice=10**8),
         }
-        return self.pipeline().run(RunRequest(run=run, layout=_LAYOUT, **(said | settings)))
+        return self.pipeline().run(RunRequest(run=run, layout=_LAYOUT, **(defaults | settings)))
 
     def timed(self, what: Callable[[], object]) -> tuple[float, int]:
         """Seconds and requests."""
@@ -136,40 +137,40 @@ def _rss() -> float:
 
 def _objects(config: dict[str, Any]) -> dict[str, Any]:
     """One batch of many objects of one record."""
-    world = _World(config)
+    simulated = _SimulatedPipeline(config)
     for _ in range(OBJECTS):
-        world.kafka.append(_TOPIC, 0, b"x")
-    attempt = world.attempt("first")
+        simulated.kafka.append(_TOPIC, 0, b"x")
+    attempt = simulated.attempt("first")
     plan = attempt.advance()
     assert isinstance(plan, Plan)
     _, fake, bodies = batch_of(
-        1, plan.claim, topic=_TOPIC, topic_id=world.topic_id, layout=plan.layout, objects=OBJECTS
+        1, plan.claim, topic=_TOPIC, topic_id=simulated.topic_id, layout=plan.layout, objects=OBJECTS
     )
 
     def upload(n: int) -> Any:
         key, body, metadata = bodies[n]
-        upload_id = world.store.create_upload(key, metadata)
-        part = world.store.upload_part(key, upload_id, 1, body)
+        upload_id = simulated.store.create_upload(key, metadata)
+        part = simulated.store.upload_part(key, upload_id, 1, body)
         entry = fake.objects[n]
-        said = {name: getattr(entry, name) for name in entry.__struct_fields__}
-        return type(entry)(**said | {"upload_id": upload_id, "parts": ((part.etag, part.checksum),)})
+        fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+        return type(entry)(**fields | {"upload_id": upload_id, "parts": ((part.etag, part.checksum),)})
 
     started = time.perf_counter()
     entries = in_threads(upload, range(OBJECTS), threads=16)
     uploading = time.perf_counter() - started
     result = SliceResult(id=0, records=OBJECTS, ignored=0, next_offset=OBJECTS)
     rows = SliceRows(result=result, objects=tuple(entries))
-    committer, before = world.committer(), _rss()
+    committer, before = simulated.committer(), _rss()
     plan, _ = committer.log.require_plan(1)
-    decide, _ = world.timed(lambda: committer.decide(plan, [rows], run="first"))
+    decide, _ = simulated.timed(lambda: committer.decide(plan, [rows], run="first"))
     decision = committer.log.read_manifest(1)
     assert decision is not None
-    complete, requests = world.timed(lambda: committer.carry_out(plan, decision))
-    manifest = world.store.get(keys.manifest_key(committer.log.prefix, 1))
+    complete, requests = simulated.timed(lambda: committer.carry_out(plan, decision))
+    manifest = simulated.store.get(keys.manifest_key(committer.log.prefix, 1))
     assert manifest is not None
     grown = _rss() - before
     again: list[Any] = []
-    rerun, _ = world.timed(lambda: again.append(world.attempt("first").advance()))
+    rerun, _ = simulated.timed(lambda: again.append(simulated.attempt("first").advance()))
     assert again[0].verified == OBJECTS
     return {
         "objects": OBJECTS,
@@ -185,42 +186,44 @@ def _objects(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_past(config: dict[str, Any], batches: int) -> tuple[_World, float]:
-    """A pipeline after so many batches of two records, and the seconds in which a run finds nothing new there."""
-    world = _World(config)
+def _with_past(config: dict[str, Any], batches: int) -> tuple[_SimulatedPipeline, float]:
+    """A pipeline after so many batches of two records, and the seconds that a run without new records takes there."""
+    simulated = _SimulatedPipeline(config)
     for _ in range(2 * batches):
-        world.kafka.append(_TOPIC, 0, b"x")
-    where = {"prefix": world.committer().log.prefix, "topics_dir": _LAYOUT.topics_dir, "pipeline": _PIPELINE}
-    found = documents_of(batches, topic=_TOPIC, topic_id=world.topic_id, **where)
-    in_threads(lambda item: world.raw.put_new(item[0], item[1], metadata=item[2]), found, threads=32)
-    looks = [world.timed(world.attempt(f"nothing {n}").advance)[0] for n in range(_ROUNDS)]
-    return world, statistics.median(looks)
+        simulated.kafka.append(_TOPIC, 0, b"x")
+    where = {"prefix": simulated.committer().log.prefix, "topics_dir": _LAYOUT.topics_dir, "pipeline": _PIPELINE}
+    found = documents_of(batches, topic=_TOPIC, topic_id=simulated.topic_id, **where)
+    in_threads(lambda item: simulated.raw.put_new(item[0], item[1], metadata=item[2]), found, threads=32)
+    times = [simulated.timed(simulated.attempt(f"nothing {n}").advance)[0] for n in range(_ROUNDS)]
+    return simulated, statistics.median(times)
 
 
 def _history(config: dict[str, Any]) -> dict[str, Any]:
-    """A run, and every look, after few and after many batches."""
+    """A run, and every read-only command, after few and after many batches."""
     _, few = _with_past(config, 10)
-    world, many = _with_past(config, BATCHES)
-    before, committer = _rss(), world.committer()
-    told: dict[str, Any] = {"batches": BATCHES, "look_s": many, "look_after_10_s": few}
-    told["look_ratio"] = round(many / few, 2)
-    told["status_s"], told["status_requests"] = world.timed(lambda: topic_status(committer.log, world.kafka))
+    simulated, many = _with_past(config, BATCHES)
+    before, committer = _rss(), simulated.committer()
+    figures: dict[str, Any] = {"batches": BATCHES, "look_s": many, "look_after_10_s": few}
+    figures["look_ratio"] = round(many / few, 2)
+    figures["status_s"], figures["status_requests"] = simulated.timed(
+        lambda: topic_status(committer.log, simulated.kafka)
+    )
     for what, window in (("latest", (2 * BATCHES - 2, 2 * BATCHES)), ("oldest", (0, 2))):
-        run = world.attempt(what, offsets="data_interval", window={0: window})
-        told[f"{what}_window_s"], told[f"{what}_window_requests"] = world.timed(run.advance)
-    told["repair_s"], told["repair_requests"] = world.timed(
-        lambda: repair(world.committer(), start={0: 0}, dry_run=True)
+        run = simulated.attempt(what, offsets="data_interval", window={0: window})
+        figures[f"{what}_window_s"], figures[f"{what}_window_requests"] = simulated.timed(run.advance)
+    figures["repair_s"], figures["repair_requests"] = simulated.timed(
+        lambda: repair(simulated.committer(), start={0: 0}, dry_run=True)
     )
     found: list[Any] = []
-    verify = world.attempt("verify", action="verify")
-    told["verify_s"], told["verify_requests"] = world.timed(lambda: found.append(verify.advance()))
+    verify = simulated.attempt("verify", action="verify")
+    figures["verify_s"], figures["verify_requests"] = simulated.timed(lambda: found.append(verify.advance()))
     assert found[0].verified == BATCHES
-    told["grows_mb"] = round(_rss() - before)
-    world.kafka.append(_TOPIC, 0, b"x")
-    next_run = world.attempt("next")
-    told["plan_s"], told["plan_requests"] = world.timed(lambda: found.append(next_run.advance()))
+    figures["grows_mb"] = round(_rss() - before)
+    simulated.kafka.append(_TOPIC, 0, b"x")
+    next_run = simulated.attempt("next")
+    figures["plan_s"], figures["plan_requests"] = simulated.timed(lambda: found.append(next_run.advance()))
     assert isinstance(found[1], Plan)
-    return told
+    return figures
 
 
 def _topics(config: dict[str, Any]) -> dict[str, Any]:
@@ -254,7 +257,7 @@ def _topics(config: dict[str, Any]) -> dict[str, Any]:
     again = land_topics({topic: pipeline.topic_run(topic, "later") for topic in topics}, submit)
     nothing = time.perf_counter() - ended
     assert {result.status for result in again.results.values()} == {"empty"}
-    told = {
+    figures = {
         "topics": len(topics),
         "plan_s": round(jobs[0][0] - started, 2),
         "job_s": round(jobs[0][1] - jobs[0][0], 2),
@@ -265,7 +268,7 @@ def _topics(config: dict[str, Any]) -> dict[str, Any]:
     }
     pipeline.close()
     spark.stop()
-    return told
+    return figures
 
 
 _CASES: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
@@ -276,7 +279,7 @@ _CASES: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
 
 
 def main() -> None:
-    """Run one case as told by standard input; one JSON line."""
+    """Run one case with the configuration from standard input; print its figures as a line of JSON."""
     logging.basicConfig(level=logging.WARNING)
     print(json.dumps(_CASES[sys.argv[1]](json.load(sys.stdin))), flush=True)
 

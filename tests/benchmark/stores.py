@@ -1,4 +1,4 @@
-"""The S3 server of the benchmark: versitygw, whose CPU does not drown ours, or moto."""
+"""The S3 server of the benchmark: versitygw, which needs little CPU, or moto."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.spark.pipeline import CREDENTIALS
 
 @dataclass(frozen=True)
 class Store:
-    """A server that runs."""
+    """A running server."""
 
     name: str
     endpoint: str

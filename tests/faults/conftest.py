@@ -14,7 +14,7 @@ from dev.certificates import Authority
 from dev.fault_proxy import FaultProxy
 from dev.s3_server import S3Server
 from dev.versitygw import VersityGateway
-from tests.faults.landing import Landing, Topic
+from tests.faults.process import Process, Topic
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -25,29 +25,29 @@ LOGIN = S3Credentials(access_key_id="reader", secret_access_key="canary-of-the-s
 
 @dataclass
 class Site:
-    """A server, the proxy before it, and clients of both.
+    """A server, the proxy in front of it, and clients of both.
 
     Attributes:
         server: its name.
         proxy: its rules and calls are cleared before every test.
         direct: a client that does not go through the proxy.
-        far: one that does.
-        hasty: the same, which waits for an answer half a second at most.
+        proxied: a client that goes through the proxy.
+        hasty: the same, with a read timeout of half a second.
     """
 
     server: str
     proxy: FaultProxy
     direct: S3Client
-    far: S3Client
+    proxied: S3Client
     hasty: S3Client
 
-    def landing(self, topic: Topic, *, hasty: bool = False, **how: object) -> Landing:
+    def process(self, topic: Topic, *, hasty: bool = False, **how: object) -> Process:
         """A process behind the proxy."""
-        return Landing(self.hasty if hasty else self.far, BUCKET, topic, **how)  # type: ignore[arg-type]
+        return Process(self.hasty if hasty else self.proxied, BUCKET, topic, **how)  # type: ignore[arg-type]
 
-    def observer(self, topic: Topic) -> Landing:
+    def observer(self, topic: Topic) -> Process:
         """A process without the proxy."""
-        return Landing(self.direct, BUCKET, topic)
+        return Process(self.direct, BUCKET, topic)
 
 
 @pytest.fixture(scope="session")

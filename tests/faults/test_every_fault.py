@@ -31,7 +31,7 @@ from dev.faults import (
     Twice,
 )
 from tests.faults.conftest import Site
-from tests.faults.landing import LARGE, SMALL, Size, Topic
+from tests.faults.process import LARGE, SMALL, Size, Topic
 
 REFUSALS: Final = {
     "503": Answer(503, "SlowDown"),
@@ -208,7 +208,7 @@ def test_a_fault_neither_loses_nor_doubles_a_record_and_has_its_own_error(
             topic, allowed = Topic(kind, size), set()
         for_a_whole_run(site, topic, kind_of_request, fault, expected(kind_of_request, name, fault), allowed)
     site.observer(topic).check()
-    assert_told_rightly(caplog)
+    assert_no_false_cause(caplog)
 
 
 def once(site: Site, topic: Topic, request: Request, fault: Fault) -> set[str]:
@@ -217,7 +217,7 @@ def once(site: Site, topic: Topic, request: Request, fault: Fault) -> set[str]:
     pattern = request.pattern(topic)
     rule = site.proxy.add(fault, operation=request.operation, key=pattern, condition=request.condition)
 
-    assert site.landing(topic, hasty=isinstance(fault, Hang)).run("first").status == "ok"
+    assert site.process(topic, hasty=isinstance(fault, Hang)).run("first").status == "ok"
 
     assert rule.struck == 1
     allowed = orphans(site.proxy.calls)
@@ -241,7 +241,7 @@ def for_a_whole_run(
 
     outcome: type[KafkaS3Error] | None = None
     try:
-        assert site.landing(topic).run("second").status == "ok"
+        assert site.process(topic).run("second").status == "ok"
     except KafkaS3Error as e:
         outcome = type(e)
 
@@ -255,7 +255,7 @@ def for_a_whole_run(
         allowed |= site.observer(topic).pending()
     assert site.observer(topic).pending() <= allowed
     site.proxy.clear()
-    assert site.landing(topic).run("second").status == "ok"
+    assert site.process(topic).run("second").status == "ok"
     assert site.observer(topic).pending() <= allowed
 
 
@@ -264,7 +264,7 @@ def orphans(calls: list[Call]) -> set[str]:
     return {id_ for call in calls for id_ in (call.created[:-1] if call.answered else call.created)}
 
 
-def assert_told_rightly(caplog: pytest.LogCaptureFixture) -> None:
+def assert_no_false_cause(caplog: pytest.LogCaptureFixture) -> None:
     """No error names a cause that did not occur: a foreign object, a damaged log, a lost upload."""
     for record in caplog.records:
         if record.name.startswith("airflow_provider_kafka_s3"):

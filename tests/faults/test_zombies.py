@@ -26,7 +26,7 @@ from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
 from airflow_provider_kafka_s3.maintenance.reset import reset
 from dev.faults import Answer, Hold
 from tests.faults.conftest import Site
-from tests.faults.landing import TOPIC, Landing, Topic
+from tests.faults.process import TOPIC, Process, Topic
 
 WHO: Final = {"reason": "a test", "operator": "somebody"}
 
@@ -38,14 +38,14 @@ class Zombie:
         self.result: TopicResult | None = None
         self.error: KafkaS3Error | None = None
         self._held = held
-        self._landing = site.landing(topic)
+        self._process = site.process(topic)
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._thread.start()
         held.wait_until_held()
 
     def _live(self) -> None:
         try:
-            self.result = self._landing.run("stale")
+            self.result = self._process.run("stale")
         except KafkaS3Error as e:
             self.error = e
 
@@ -80,18 +80,18 @@ POINTS: Final = {
 }
 
 
-def retry_commits(topic: Topic, other: Landing) -> None:
+def retry_commits(topic: Topic, other: Process) -> None:
     """The scheduler started the same run again."""
     assert other.run("stale").status == "ok"
 
 
-def another_run_commits(topic: Topic, other: Landing) -> None:
+def another_run_commits(topic: Topic, other: Process) -> None:
     """The next run of the pipeline lands these records and more."""
     topic.records_arrive()
     assert other.run("next").status == "ok"
 
 
-def topic_is_reset(topic: Topic, other: Landing) -> None:
+def topic_is_reset(topic: Topic, other: Process) -> None:
     """The topic is deleted, created again with other records, and the pipeline reset to it."""
     topic.kafka.create_topic(TOPIC)
     topic.records_arrive()
@@ -99,7 +99,7 @@ def topic_is_reset(topic: Topic, other: Landing) -> None:
     assert other.run("after the reset").status == "ok"
 
 
-def batch_is_abandoned(topic: Topic, other: Landing) -> None:
+def batch_is_abandoned(topic: Topic, other: Process) -> None:
     """An operator abandons the batch, unless it is decided; the next run lands its records."""
     if other.log.read_manifest(2) is None:
         abandon(other.committer, 2, release="debt", **WHO)
@@ -109,14 +109,14 @@ def batch_is_abandoned(topic: Topic, other: Landing) -> None:
     assert other.run("after it").status == "ok"
 
 
-def batch_is_abandoned_as_lost(topic: Topic, other: Landing) -> None:
+def batch_is_abandoned_as_lost(topic: Topic, other: Process) -> None:
     """An operator abandons the batch as lost; the next run continues after it."""
     abandon(other.committer, 2, release="lost", **WHO)
     topic.records_arrive()
     assert other.run("after it").status == "ok"
 
 
-Event = Callable[[Topic, Landing], None]
+Event = Callable[[Topic, Process], None]
 
 
 def cases() -> Iterator[object]:
@@ -160,7 +160,7 @@ def test_a_driver_that_wakes_late_changes_nothing(site: Site, point: Point, even
     other.check()
 
 
-def test_what_was_accepted_as_lost_stays_away_when_its_driver_wakes(site: Site) -> None:
+def test_an_object_accepted_as_lost_does_not_come_back_when_its_driver_wakes(site: Site) -> None:
     """Its upload expired and Kafka deleted the records: the operator accepted the loss, and it does not come back."""
     topic, other = a_topic_with_a_batch(site)
     topic.records_arrive()
@@ -190,7 +190,7 @@ def test_a_driver_that_writes_a_lost_object_again_does_not_bring_a_deleted_one_b
     topic.records_arrive()
     rule = site.proxy.add(Answer(500, "InternalError"), operation="CompleteMultipartUpload", times=None)
     with pytest.raises(UnknownOutcomeError):
-        site.landing(topic).run("stale")
+        site.process(topic).run("stale")
     assert rule.struck
     site.proxy.clear()
     uploads_expire(other)
@@ -208,7 +208,7 @@ def test_a_driver_that_writes_a_lost_object_again_does_not_bring_a_deleted_one_b
     assert other.pending() == set()
 
 
-def a_topic_with_a_batch(site: Site) -> tuple[Topic, Landing]:
+def a_topic_with_a_batch(site: Site) -> tuple[Topic, Process]:
     """A landed batch, and a process."""
     topic = Topic()
     topic.records_arrive()
@@ -217,7 +217,7 @@ def a_topic_with_a_batch(site: Site) -> tuple[Topic, Landing]:
     return topic, other
 
 
-def uploads_expire(landing: Landing) -> None:
+def uploads_expire(process: Process) -> None:
     """Abort the uploads, as a lifecycle rule does."""
-    for upload in landing.store.pending_uploads(landing.topic.data):
-        landing.store.abort_upload(upload.key, upload.upload_id)
+    for upload in process.store.pending_uploads(process.topic.data):
+        process.store.abort_upload(upload.key, upload.upload_id)

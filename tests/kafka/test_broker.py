@@ -1,4 +1,4 @@
-"""The broker for development: it comes up or says why not, and leaves nothing behind."""
+"""The broker for development: it starts or reports the reason, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_a_taken_port_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[
 
 
 def test_missing_jars_name_the_command_that_fetches_them(tmp_path: Path) -> None:
-    """`make jars`."""
+    """The error has the command `make jars`."""
     with pytest.raises(BrokerError, match="make jars"):
         KafkaBroker(jars=tmp_path).start()
 
 
-def test_a_broker_that_does_not_come_up_says_its_last_words(temporary: Path) -> None:
-    """And nothing of it is left."""
+def test_a_broker_that_does_not_start_is_an_error_with_the_end_of_its_log(temporary: Path) -> None:
+    """Neither a process nor data remain."""
     (free,) = free_ports(1)
 
     with pytest.raises(BrokerError, match=r"(?s)exit status 1.*no\.such\.Authorizer"):
@@ -59,7 +59,7 @@ def test_a_broker_that_does_not_come_up_says_its_last_words(temporary: Path) -> 
     assert not listens(free)
 
 
-def test_the_broker_ends_with_its_starter_even_if_that_is_killed(temporary: Path) -> None:
+def test_the_broker_ends_with_its_parent_process_even_if_that_is_killed(temporary: Path) -> None:
     """SIGKILL leaves neither a process nor data behind, nor does the signal of an orderly stop."""
     for number in (signal.SIGKILL, signal.SIGTERM):
         (port,) = free_ports(1)

@@ -28,7 +28,7 @@ SECRET = "canary-of-the-secret-key"
 
 
 def kafka_s3(endpoint: str, config: Path, command: str, topic: str, *more: str) -> tuple[int, dict[str, Any], str]:
-    """Exit code, JSON, and all that was said."""
+    """Run a command; return its exit code, its JSON and all of its output."""
     where = ("--endpoint-url", endpoint, "--region", "us-east-1", "--bucket", "lake", "--kafka-config", str(config))
     line = [sys.executable, "-m", "airflow_provider_kafka_s3.cli", command, *where, "--pipeline", "p", "--topic", topic]
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": SECRET}
@@ -39,10 +39,10 @@ def kafka_s3(endpoint: str, config: Path, command: str, topic: str, *more: str) 
     return done.returncode, json.loads(done.stdout), done.stdout + done.stderr
 
 
-def test_a_batch_that_its_planner_left_is_landed_by_the_command_line(
+def test_an_open_batch_is_landed_by_the_command_line(
     kafka_broker: KafkaBroker, sasl_config: dict[str, object], make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """With a login, without Spark: status tells of the batch, recover lands it, verify reads it back, doctor agrees."""
+    """With a login, without Spark: status lists the batch, recover lands it, verify reads it, doctor finds no error."""
     topic = make_topic(2)
     kafka_broker.produce(topic, [Message(b'{"n": %d}' % n, partition=n % 2) for n in range(1_000)])
     config = tmp_path / "kafka.json"
@@ -59,29 +59,29 @@ def test_a_batch_that_its_planner_left_is_landed_by_the_command_line(
         )
         assert isinstance(pipeline.run(request).advance(), Plan)
 
-        said: list[str] = []
+        outputs: list[str] = []
 
-        def tell(command: str, *more: str) -> tuple[int, dict[str, Any]]:
+        def run(command: str, *more: str) -> tuple[int, dict[str, Any]]:
             code, data, text = kafka_s3(server.endpoint, config, command, topic, *more)
-            said.append(text)
+            outputs.append(text)
             return code, data
 
-        code, data = tell("status")
+        code, data = run("status")
         (found,) = data["topics"]
         assert (code, found["open"][0]["state"], found["lag"]) == (0, "planned", 1_000)
         assert found["open"][0]["planned_by"].startswith("try 1 on w (")
-        code, data = tell("recover")
+        code, data = run("recover")
         assert (code, data["finished"]) == (0, [1])
-        code, data = tell("verify")
+        code, data = run("verify")
         assert (code, data["topics"][topic]["objects"]) == (0, 2)
-        assert tell("status")[1]["topics"][0]["lag"] == 0
-        code, data = tell("doctor")
+        assert run("status")[1]["topics"][0]["lag"] == 0
+        code, data = run("doctor")
         bad = [f for f in data["findings"] if f["level"] == "error"]
         assert (code, bad) == (0, []), bad
         check_bucket(
             bucket, topics_dir="topics", pipeline="p", topic=topic, source=read_source(source, topic), recovered=True
         )
-    assert not [text for text in said if SECRET in text or PASSWORD in text]
+    assert not [text for text in outputs if SECRET in text or PASSWORD in text]
 
 
 def test_a_refused_login_is_a_finding_of_the_doctor(

@@ -1,4 +1,4 @@
-"""The real data, loaded into the real broker."""
+"""The records of flights, loaded into a real broker."""
 
 from __future__ import annotations
 

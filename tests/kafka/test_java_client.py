@@ -1,4 +1,4 @@
-"""The options for Spark, given to the Java client of Spark's connector: it must understand them as they were meant."""
+"""The options for Spark, passed to the Java client of Spark's connector, have the intended effect."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def java() -> Iterator[Any]:
 
 
 def client_settings(options: dict[str, str]) -> dict[str, str]:
-    """What Spark hands to the Kafka client: the options that begin with ``kafka.``."""
+    """The options that Spark passes to the Kafka client: the options that begin with ``kafka.``."""
     return {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
 
 
 def test_every_translated_setting_is_one_of_the_java_consumer(java: Any) -> None:
-    """No name is misspelt: the Java client ignores what it does not know."""
+    """No name is misspelt: the Java client ignores unknown names."""
     from airflow_provider_kafka_s3.kafka.options import SPARK_DEFAULTS
     from airflow_provider_kafka_s3.kafka.translations import TRANSLATIONS
 
-    known = set(java.org.apache.kafka.clients.consumer.ConsumerConfig.configNames())
+    names = set(java.org.apache.kafka.clients.consumer.ConsumerConfig.configNames())
 
-    assert {t.java for t in TRANSLATIONS.values()} <= known
-    assert client_settings(dict(SPARK_DEFAULTS)).keys() <= known
-    assert {"isolation.level", "allow.auto.create.topics", "sasl.jaas.config"} <= known
+    assert {t.java for t in TRANSLATIONS.values()} <= names
+    assert client_settings(dict(SPARK_DEFAULTS)).keys() <= names
+    assert {"isolation.level", "allow.auto.create.topics", "sasl.jaas.config"} <= names
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
@@ -60,7 +60,7 @@ def test_the_java_client_logs_in_with_a_difficult_password(
 
 
 def partitions_of(java: Any, options: dict[str, str], topic: str) -> int:
-    """How many partitions the Java client sees."""
+    """Number of partitions that the Java client finds."""
     deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
     consumer = java.org.apache.kafka.clients.consumer.KafkaConsumer(
         {**client_settings(options), "key.deserializer": deserializer, "value.deserializer": deserializer}
@@ -72,7 +72,7 @@ def partitions_of(java: Any, options: dict[str, str], topic: str) -> int:
 
 
 @pytest.mark.parametrize("way", ["scram", "plain", "certificate", "token"])
-def test_the_java_client_comes_through_every_door(
+def test_the_java_client_logs_in_by_every_kind_of_login(
     java: Any, secured: Mapping[str, Mapping[str, object]], make_topic: Callable[..., str], way: str
 ) -> None:
     """Passwords, an encrypted client key and an OpenID provider behind TLS, from the settings of librdkafka."""
@@ -80,7 +80,7 @@ def test_the_java_client_comes_through_every_door(
 
 
 def test_iam_needs_a_jar_whose_absence_is_explained(java: Any) -> None:
-    """The Java client's own words become advice what to give to Spark."""
+    """The error of the Java client becomes one with the jar to add."""
     from py4j.protocol import Py4JJavaError
 
     from airflow_provider_kafka_s3.spark.failures import explain

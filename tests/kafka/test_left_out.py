@@ -24,7 +24,7 @@ from dev.kafka_broker import KafkaBroker, Message
 MakeTopic = Callable[..., str]
 
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
-"""Settings of a topic that takes records of the future, as brokers before Kafka 4.0 do."""
+"""Settings of a topic that accepts records of the future, as brokers before Kafka 4.0 do."""
 YEAR_2500 = 16_725_225_600_000
 
 
@@ -69,7 +69,7 @@ def pipeline(kafka_broker: KafkaBroker, kafka_config: dict[str, object], make_to
 
 
 def test_late_records_of_idle_empty_and_added_partitions_belong_to_the_next_run(pipeline: Pipeline) -> None:
-    """Wherever they come: the second window lands what lies below it in partitions that the first did not touch."""
+    """The second window also lands the offsets below it in partitions that the first did not touch."""
     pipeline.records(1_000, 1_001)
     assert pipeline.lands("first", (1_000, 2_000)).target == Offsets({0: [(0, 2)]})
     pipeline.kafka.add_partitions(pipeline.topic, 3)
@@ -89,7 +89,7 @@ def test_a_first_run_with_a_window_of_its_own_lands_an_incremental_pipeline_from
     pipeline.check()
 
 
-def test_what_an_open_transaction_hides_from_the_first_window_belongs_to_the_next_run(pipeline: Pipeline) -> None:
+def test_records_of_an_open_transaction_in_the_first_window_belong_to_the_next_run(pipeline: Pipeline) -> None:
     """The pipeline begins at the last stable offset. The marker of a transaction has the time of the broker."""
     now, hour = int(time.time() * 1000), 3_600_000
     hidden = [Message(b'{"id":"hidden"}', partition=0, timestamp=now - 2 * hour)]
@@ -101,7 +101,7 @@ def test_what_an_open_transaction_hides_from_the_first_window_belongs_to_the_nex
     pipeline.check()
 
 
-def test_a_record_of_the_future_never_ends_windows_in_silence(pipeline: Pipeline) -> None:
+def test_a_record_of_the_future_never_ends_windows_silently(pipeline: Pipeline) -> None:
     """An error names it; read to the end, each record behind it is landed once."""
     pipeline.records(1_000, YEAR_2500, 2_000, 2_001)
     with pytest.raises(RecordError, match=r"partition 0, offset 1, timestamp 2500-01-01"):

@@ -43,10 +43,10 @@ def test_a_topic_is_described_by_its_partitions_and_its_id(cluster: KafkaCluster
 
 
 def test_a_missing_topic_is_named_with_its_broker(cluster: KafkaCluster, make_topic: MakeTopic) -> None:
-    """The message tells where nobody knows which topic, and the error carries the cluster's id."""
-    with pytest.raises(TopicNotFoundError, match=rf"'no-such-topic'.*{cluster.bootstrap_servers}") as told:
+    """The message has the topic and the brokers, and the error has the cluster's id."""
+    with pytest.raises(TopicNotFoundError, match=rf"'no-such-topic'.*{cluster.bootstrap_servers}") as caught:
         cluster.describe("no-such-topic")
-    assert told.value.cluster_id == cluster.describe(make_topic()).cluster_id
+    assert caught.value.cluster_id == cluster.describe(make_topic()).cluster_id
 
 
 def test_a_name_that_no_topic_can_have_is_a_configuration_error(cluster: KafkaCluster) -> None:
@@ -56,7 +56,7 @@ def test_a_name_that_no_topic_can_have_is_a_configuration_error(cluster: KafkaCl
 
 
 def test_offsets_of_a_missing_topic_or_partition_are_an_error(cluster: KafkaCluster, make_topic: MakeTopic) -> None:
-    """Never an empty answer: it would read as "nothing new"."""
+    """An empty result would mean "nothing new"."""
     with pytest.raises(TopicNotFoundError, match="no-such-topic"):
         cluster.ends("no-such-topic", [0], "read_committed")
     with pytest.raises(TopicNotFoundError, match="7"):
@@ -64,7 +64,7 @@ def test_offsets_of_a_missing_topic_or_partition_are_an_error(cluster: KafkaClus
 
 
 def test_no_partitions_have_no_offsets(cluster: KafkaCluster) -> None:
-    """Nothing is asked."""
+    """No request is sent."""
     assert cluster.ends("whatever", [], "read_committed") == {}
 
 
@@ -92,7 +92,7 @@ def test_transactions_take_an_offset_more_than_their_records(
     assert ends == vector["end_offsets"]
 
 
-def test_an_open_transaction_ends_what_committed_readers_see(
+def test_an_open_transaction_is_the_end_for_committed_readers(
     kafka_broker: KafkaBroker, cluster: KafkaCluster, make_topic: MakeTopic
 ) -> None:
     """The end at read_committed is the last stable offset, not the high watermark."""
@@ -135,10 +135,10 @@ def test_a_point_in_time_is_the_first_offset_at_or_after_it(
     assert cluster.at_timestamp(topic, [0], 3001) == {0: None}
 
 
-def test_a_record_of_the_future_is_the_answer_for_every_later_time(
+def test_a_record_of_the_future_is_the_result_for_every_later_time(
     kafka_broker: KafkaBroker, cluster: KafkaCluster, make_topic: MakeTopic
 ) -> None:
-    """Its timestamp comes along: nobody takes it for the end of a window. Records without a time hide nothing."""
+    """The result has its timestamp, so it is not taken for the end of a window. Records without a time hide nothing."""
     topic = make_topic(1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
     for timestamp in (1000, -1, -5, 2000, 1_700_000_000_000_000_000, 3000):
         kafka_broker.produce(topic, messages("x", timestamp=timestamp))
@@ -150,7 +150,7 @@ def test_a_record_of_the_future_is_the_answer_for_every_later_time(
 def test_added_partitions_are_seen_at_once(
     kafka_broker: KafkaBroker, cluster: KafkaCluster, make_topic: MakeTopic
 ) -> None:
-    """A cluster that has answered before tells of partitions added since, and keeps the topic's id."""
+    """A client that has described the topic before finds the new partitions, and the same topic id."""
     topic = make_topic(1)
     before = cluster.describe(topic)
 
@@ -162,10 +162,10 @@ def test_added_partitions_are_seen_at_once(
     assert cluster.ends(topic, [2], "read_committed") == {2: 0}
 
 
-def test_a_topic_made_again_has_another_id(
+def test_a_recreated_topic_has_another_id(
     kafka_broker: KafkaBroker, cluster: KafkaCluster, make_topic: MakeTopic
 ) -> None:
-    """The only thing that tells the two apart."""
+    """Only the id distinguishes the two."""
     topic = make_topic()
     before = cluster.describe(topic)
 
@@ -187,7 +187,7 @@ def test_a_login_with_a_difficult_password_works(
     assert cluster.describe(topic).partitions == (0,)
 
 
-def test_a_wrong_password_is_terminal_and_told_at_once(sasl_config: dict[str, object]) -> None:
+def test_a_wrong_password_is_terminal_and_reported_at_once(sasl_config: dict[str, object]) -> None:
     """No waiting for the timeout, no retries, and the password is not in the message."""
     cluster = KafkaCluster({**sasl_config, "sasl.password": "not-the-password"}, timeout=300)
 
@@ -196,7 +196,7 @@ def test_a_wrong_password_is_terminal_and_told_at_once(sasl_config: dict[str, ob
     assert "not-the-password" not in str(caught.value)
 
 
-def test_a_connection_without_login_is_not_let_in(sasl_config: dict[str, object], kafka_broker: KafkaBroker) -> None:
+def test_a_connection_without_login_is_refused(sasl_config: dict[str, object], kafka_broker: KafkaBroker) -> None:
     """A plain client at the listener with passwords finds no broker that answers; it never hangs."""
     from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError
     from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy

@@ -109,10 +109,10 @@ def test_a_range_that_ends_in_markers_is_complete(kafka_broker: KafkaBroker, mak
     assert read(topic, 2, 6) == [(5, b"c")]
 
 
-def test_a_range_beyond_an_open_transaction_is_refused_not_shortened(
+def test_a_range_beyond_an_open_transaction_is_refused_and_not_shortened(
     kafka_broker: KafkaBroker, make_topic: MakeTopic, read: Read
 ) -> None:
-    """Transient, for the transaction will end; read uncommitted it is all there."""
+    """Transient, since the transaction will end; read uncommitted it is all there."""
     topic = make_topic()
     kafka_broker.produce(topic, messages("a"))
 
@@ -142,7 +142,7 @@ def test_deleted_records_are_a_data_loss_that_names_them(
 def test_records_deleted_while_they_are_read_are_a_data_loss(
     kafka_broker: KafkaBroker, make_topic: MakeTopic, kafka_config: dict[str, object]
 ) -> None:
-    """A range is never quietly continued behind a hole that retention made under the reader."""
+    """A range is never silently continued after a gap that retention made during the read."""
     topic = make_topic()
     kafka_broker.produce(topic, (Message(b"x" * 50_000, partition=0) for _ in range(1000)))
     # A small buffer, so that most of the range is still in the broker when its records go.

@@ -1,4 +1,4 @@
-"""A broker that asks who is there: one set of librdkafka settings logs the package's own client in, or is refused."""
+"""A broker that authenticates clients: librdkafka settings log the package's own client in, or are refused."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ WAYS = ("scram", "plain", "certificate", "token")
 
 @pytest.fixture
 def forbidden(kafka_broker: KafkaBroker, make_topic: Callable[..., str]) -> str:
-    """A topic that nobody but a stranger may see."""
+    """A topic that only another user may describe."""
     topic = make_topic(1)
     kafka_broker.allow(topic, "stranger", "ALL")
     return topic
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_offsets_and_records_come_through_every_door(
+def test_offsets_and_records_are_read_with_every_kind_of_login(
     secured: Configs, way: str, kafka_broker: KafkaBroker, make_topic: Callable[..., str]
 ) -> None:
     """By password, by certificate and by token, over TLS with a private authority; all bytes arrive."""
@@ -75,10 +75,10 @@ def test_offsets_and_records_come_through_every_door(
         ("certificate", {"ssl.key.password": "not-this-one"}, ConfigurationError, "refuses its configuration"),
     ],
 )
-def test_a_refusal_is_terminal_told_at_once_and_shows_no_secret(
+def test_a_refusal_is_terminal_reported_at_once_and_shows_no_secret(
     secured: Configs, tmp_path: Path, way: str, changes: dict[str, Any], kind: type[KafkaS3Error], message: str
 ) -> None:
-    """Where librdkafka would try for ever, offsets and records fail within seconds, with what to correct."""
+    """Where librdkafka would retry for ever, offsets and records fail within seconds, with what to correct."""
     other = Authority(tmp_path)
     stranger = other.client()
     others = {
@@ -88,30 +88,30 @@ def test_a_refusal_is_terminal_told_at_once_and_shows_no_secret(
     }
     changed = {name: others[name] if value == "OTHER" else value for name, value in changes.items()}
     config = {name: value for name, value in {**secured[way], **changed}.items() if value is not None}
-    for ask in (
+    for request in (
         lambda: KafkaCluster(config, timeout=300).describe("t"),
         lambda: list(read_records(config, "t", 0, 0, 1, isolation="read_committed", timeout=300)),
     ):
         began = time.monotonic()
         with pytest.raises(kind, match=rf"(?s){message}") as caught:
-            ask()
+            request()
         assert time.monotonic() - began < 60
         assert not any(s in str(caught.value) for s in (PASSWORD, CLIENT_SECRET, KEY_PASSWORD, "not-this-one"))
 
 
-def test_a_topic_that_may_not_be_seen_is_named_with_the_rights_to_give(
+def test_a_topic_without_rights_is_named_with_the_missing_rights(
     secured: Configs, kafka_broker: KafkaBroker, forbidden: str
 ) -> None:
-    """Terminal for the planner and for the reader, though the login is good."""
+    """Terminal for the planner and for the reader, although the login is valid."""
     assert USER in secured["scram"].values()
     kafka_broker.produce(forbidden, [Message(b"{}", partition=0)])
-    for ask in (
+    for request in (
         lambda: KafkaCluster(secured["scram"]).describe(forbidden),
         lambda: KafkaCluster(secured["scram"]).ends(forbidden, [0], "read_committed"),
         lambda: list(read_records(secured["scram"], forbidden, 0, 0, 1, isolation="read_committed", timeout=1)),
     ):
         with pytest.raises((AccessDeniedError, TopicNotFoundError), match=rf"{forbidden}.*DESCRIBE"):
-            ask()
+            request()
 
 
 def test_a_token_endpoint_that_does_not_answer_is_not_a_refusal(secured: Configs) -> None:
@@ -123,10 +123,10 @@ def test_a_token_endpoint_that_does_not_answer_is_not_a_refusal(secured: Configs
         KafkaCluster(config, timeout=20, retrier=retrier).describe("t")
 
 
-def test_tokens_that_python_signs_are_asked_for_and_taken(
+def test_tokens_that_python_signs_are_accepted(
     secured: Configs, token_server: TokenServer, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way of IAM on Amazon MSK, with another signer: librdkafka calls back, and the broker lets the token in."""
+    """As for IAM on Amazon MSK, with another signer: librdkafka calls back, and the broker accepts the token."""
 
     class Provider:
         @staticmethod

@@ -28,24 +28,24 @@ class Environment:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # With the pip that comes with Python: the environment of the tests need not have one.
+        # With the pip that comes with Python: the environment of the tests may have none.
         venv.create(folder / "venv", symlinks=True, with_pip=True)
         self.python = folder / "venv" / "bin" / "python"
         self.site = Path(self.run("import sysconfig; print(sysconfig.get_path('purelib'))").strip())
         borrowed = folder / "borrowed"
         borrowed.mkdir()
-        # Everything but ourselves: this package has to come from this environment, or from nowhere.
+        # All but this package, which has to come from this environment.
         for entry in Path(sysconfig.get_path("purelib")).iterdir():
             if OURS not in entry.name and not entry.name.endswith(".pth"):
                 (borrowed / entry.name).symlink_to(entry)
         (self.site / "borrowed.pth").write_text(f"{borrowed}\n")
 
     def run(self, code: str) -> str:
-        """What a Python program prints."""
+        """The output of a Python program."""
         return self.call([str(self.python), "-c", code])
 
-    def ask(self, code: str) -> Any:
-        """What a program says by ``print(json.dumps(...))`` on its last line."""
+    def result(self, code: str) -> Any:
+        """The value that a program prints by ``print(json.dumps(...))`` on its last line."""
         return json.loads(self.run(f"import json\n{code}").splitlines()[-1])
 
     def airflow(self, *arguments: str) -> str:
@@ -53,7 +53,7 @@ class Environment:
         return self.call([str(self.python), "-m", "airflow", *arguments])
 
     def call(self, command: list[str]) -> str:
-        """What a command prints, run from a folder that has nothing to do with the checkout."""
+        """The output of a command, run from a folder outside of the checkout."""
         away = self._folder / "away"
         away.mkdir(exist_ok=True)
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "AIRFLOW"))}

@@ -1,4 +1,4 @@
-"""What the package imports is what it declares, so that an install by its metadata alone is complete."""
+"""All imports of the package are declared dependencies, so that an install by its metadata alone is complete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIONAL: Final = {
     "pyspark": "the extra `spark`: a driver may run from a Spark of its own",
     "airflow.providers.openlineage": "imported only when Airflow's OpenLineage provider calls",
 }
-"""Imports that need not be there, and why the package works without them."""
+"""Optional imports, and why the package works without them."""
 
 _PROVIDER: Final = "apache-airflow-providers-"
 
@@ -37,7 +37,7 @@ def declared(project: dict[str, Any]) -> dict[str, str]:
 
 
 def bounds(requirements: list[str]) -> dict[str, str]:
-    """What each requirement says after the name."""
+    """The version bounds of each requirement, by name."""
     return dict(re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?(.*)$", "\n".join(requirements), re.MULTILINE))
 
 
@@ -73,26 +73,26 @@ def test_everything_that_is_imported_is_declared(declared: dict[str, str]) -> No
         if any(f"{module}.".startswith(f"{name}.") for name in OPTIONAL):
             continue
         if module.startswith("airflow.providers."):
-            known = any(f"{module}.".startswith(f"{name}.") for name in providers)
+            is_declared = any(f"{module}.".startswith(f"{name}.") for name in providers)
         elif module.startswith("airflow."):
-            known = "apache-airflow" in declared
+            is_declared = "apache-airflow" in declared
         else:
-            known = not declared.keys().isdisjoint(
+            is_declared = not declared.keys().isdisjoint(
                 name.lower() for name in distributions.get(module.partition(".")[0], [])
             )
-        if not known:
+        if not is_declared:
             undeclared[module] = file
     assert undeclared == {}
 
 
-def test_what_may_be_absent_is_still_imported() -> None:
-    """An exception that nothing needs any more hides the next one."""
+def test_optional_imports_are_still_used() -> None:
+    """An exception that is no longer necessary would hide a new one."""
     modules = third_party()
     assert [name for name in OPTIONAL if not any(f"{module}.".startswith(f"{name}.") for module in modules)] == []
 
 
 def test_every_dependency_has_a_lower_bound(declared: dict[str, str]) -> None:
-    """Without one a resolver may choose a release that lacks what is used."""
+    """Without one a resolver may choose a release that is too old."""
     assert [name for name, bound in declared.items() if not re.match(r">=\d", bound)] == []
 
 

@@ -1,4 +1,4 @@
-"""What a user gets by installing: the wheel and the editable install work from anywhere, and Airflow knows them."""
+"""The installed package: the wheel and the editable install work from anywhere, and Airflow lists the provider."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_the_wheel_holds_the_package_the_script_and_the_types_and_nothing_else(w
 
 def test_the_wheel_runs_from_its_own_place(installed: Environment) -> None:
     """Nothing comes from the checkout."""
-    place = Path(installed.ask(f"import {OURS}; print(json.dumps({OURS}.__file__))"))
+    place = Path(installed.result(f"import {OURS}; print(json.dumps({OURS}.__file__))"))
     assert place.is_relative_to(installed.site)
 
 
 def test_the_script_for_spark_is_found_from_anywhere(either: Environment) -> None:
     """Inside the installed package, or beside the package in a checkout."""
     code = f"from {OURS}.submit.job_script import job_script; print(json.dumps(str(job_script())))"
-    script = Path(either.ask(code))
+    script = Path(either.result(code))
     assert script.is_absolute()
     assert script.read_text() == (ROOT / "spark_jobs" / "kafka_to_s3.py").read_text()
     assert "--job-file" in either.run(
@@ -41,7 +41,7 @@ def test_the_script_for_spark_is_found_from_anywhere(either: Environment) -> Non
 
 def test_the_command_is_installed(either: Environment) -> None:
     """Errors print commands that begin with it."""
-    version = either.ask(f"import {OURS}; print(json.dumps({OURS}.__version__))")
+    version = either.result(f"import {OURS}; print(json.dumps({OURS}.__version__))")
     assert either.call([str(either.python.with_name("kafka-s3")), "--version"]) == f"kafka-s3 {version}\n"
 
 
@@ -49,16 +49,16 @@ def test_airflow_discovers_the_provider(either: Environment) -> None:
     """Airflow validates the metadata against its schema when it lists its providers."""
     listed = json.loads(either.airflow("providers", "list", "--output", "json").splitlines()[-1])
     (ours,) = [p for p in listed if p["package_name"] == "airflow-provider-kafka-s3"]
-    version = either.ask(f"import {OURS}; print(json.dumps({OURS}.__version__))")
+    version = either.result(f"import {OURS}; print(json.dumps({OURS}.__version__))")
     assert ours["version"] == version
 
 
 def test_the_operator_of_the_metadata_can_be_imported(either: Environment) -> None:
-    """What the provider's metadata names exists."""
+    """The class that the provider's metadata names exists."""
     code = (
         "import importlib\n"
         f"from {OURS}.get_provider_info import get_provider_info\n"
         "modules = [m for o in get_provider_info()['operators'] for m in o['python-modules']]\n"
         "print(json.dumps([n for m in modules for n in importlib.import_module(m).__all__]))"
     )
-    assert either.ask(code) == ["KafkaToS3Operator"]
+    assert either.result(code) == ["KafkaToS3Operator"]

@@ -32,15 +32,15 @@ def client() -> importlib.metadata.Distribution:
 def test_both_have_the_same_version(
     pyspark: importlib.metadata.Distribution, client: importlib.metadata.Distribution
 ) -> None:
-    """The lock pins them equal, at a version that the package says it is tested with; so are the jars."""
+    """The lock pins them equal, at a version that the package lists as tested; the jars have it too."""
     assert pyspark.version == client.version
     assert pyspark.version in TESTED
     assert [jar.name for jar in SPARK_JARS.glob("spark-sql-*")] == [f"spark-sql-kafka-0-10_2.13-{pyspark.version}.jar"]
 
 
-def test_the_extra_installs_one_version_of_both_the_newest_that_is_tested(installed: Environment) -> None:
-    """So the line of the installation is enough by itself, whatever else the index has."""
-    required = installed.ask(
+def test_the_extra_installs_the_newest_tested_version_of_both(installed: Environment) -> None:
+    """The documented command is enough, whatever versions the index has."""
+    required = installed.result(
         "import importlib.metadata as m; print(json.dumps(m.requires('airflow-provider-kafka-s3')))"
     )
     extra = {line.partition(";")[0].strip() for line in required if "extra == 'spark'" in line.replace('"', "'")}
@@ -48,13 +48,13 @@ def test_the_extra_installs_one_version_of_both_the_newest_that_is_tested(instal
 
 
 def test_no_example_names_a_version_of_the_connector() -> None:
-    """What a newcomer copies works with any Spark: the operator takes the connector of the one that is there."""
+    """Examples work with any Spark: the operator takes the connector of the installed one."""
     files = [ROOT / "README.md", *(ROOT / "dags").glob("*.py"), *(ROOT / "docs").rglob("*.md")]
     assert len(files) > 20
     assert [file.name for file in files if re.search(r"spark-sql-kafka-0-10_2\.1\d:\d", file.read_text())] == []
 
 
-def test_the_tests_run_with_the_versions_that_are_said_to_be_tested() -> None:
+def test_the_versions_listed_as_tested_are_those_of_the_locks() -> None:
     """The oldest by the locks of Airflow, the newest by a lock of its own; the jars are of the same two."""
     for lock, version in {"airflow-3.3": TESTED[0], "airflow-2.11": TESTED[0], "spark-4.2": TESTED[-1]}.items():
         lines = (ROOT / "requirements" / f"{lock}.lock").read_text().splitlines()
@@ -67,7 +67,7 @@ def test_the_tests_run_with_the_versions_that_are_said_to_be_tested() -> None:
 def test_the_installed_tree_is_not_mixed(
     pyspark: importlib.metadata.Distribution, client: importlib.metadata.Distribution
 ) -> None:
-    """Every file on disk is the one that both distributions say they installed."""
+    """Every file on disk is the one in the records of both distributions."""
     changed = []
     shared = {str(f) for f in pyspark.files or ()} & {str(f) for f in client.files or ()}
     for distribution in (pyspark, client):

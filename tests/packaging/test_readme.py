@@ -1,4 +1,4 @@
-"""What the README says, done as a new user does it: install, connections, the DAG, the command that an error prints."""
+"""The steps of the README: install, connections, the DAG, and the command that an error prints."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ TOPICS: Final = ("orders", "refunds")
 BUCKET: Final = "lake"
 RECORDS: Final = 50
 
-# uv installs what pip would, from its cache in seconds. Only what is not there yet is fetched.
+# uv installs the same as pip, from its cache in seconds, and downloads only what the cache lacks.
 PIP: Final = """#!/bin/sh
 '{uv}' pip "$@" --quiet --offline 2>/dev/null || '{uv}' pip "$@" --quiet --system-certs
 """
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a shell said: exit code, and both outputs as one text."""
+class Output:
+    """The exit code of a shell, and both of its outputs as one text."""
 
     code: int
     text: str
@@ -50,7 +50,7 @@ class Shell:
     """A shell in the environment of a new user, beside a checkout with the built wheel.
 
     Attributes:
-        bucket: the client of the bucket, for what goes wrong in it.
+        bucket: a client, to damage the bucket.
         store: the bucket.
     """
 
@@ -61,8 +61,8 @@ class Shell:
         self.bucket: S3Client = make_client(settings, S3Credentials(access_key_id="a", secret_access_key="b"))
         self.store = S3Store(self.bucket, BUCKET)
 
-    def run(self, script: str) -> Said:
-        """Give some lines to a shell, which stops at the first that fails."""
+    def run(self, script: str) -> Output:
+        """Run some lines in a shell, which stops at the first that fails."""
         done = subprocess.run(
             ["/bin/bash", "-euo", "pipefail", "-c", script],
             cwd=self._folder,
@@ -73,25 +73,25 @@ class Shell:
             text=True,
             check=False,
         )
-        return Said(done.returncode, done.stdout)
+        return Output(done.returncode, done.stdout)
 
     def succeed(self, script: str) -> str:
-        """What some lines say, none of which may fail."""
-        said = self.run(script)
-        assert said.code == 0, f"{script}\n{said.text}"
-        return said.text
+        """Run some lines that must not fail; return their output."""
+        output = self.run(script)
+        assert output.code == 0, f"{script}\n{output.text}"
+        return output.text
 
 
 @pytest.fixture(scope="module")
 def lines() -> Sequence[str]:
-    """The lines for a shell that the README shows; one that goes on in the next is one."""
+    """The shell commands of the README, one per line."""
     blocks = "".join(snippets(README, "sh"))
     return blocks.replace("\\\n", " ").splitlines()
 
 
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[KafkaBroker]:
-    """A broker without topics: other tests use the README's names, too."""
+    """A broker without topics, since other tests use the README's names too."""
     with KafkaBroker() as broker:
         yield broker
 
@@ -112,7 +112,7 @@ def new_user(
     (programs / "pip").write_text(PIP.format(uv=uv))
     (programs / "pip").chmod(0o755)
     venv.create(environment, symlinks=True)
-    # Settings of Spark bring the connector as jars that are here, for not every registry has all its parts.
+    # The connector comes from local jars by Spark's settings, since not every registry has all its parts.
     defaults = spark_defaults(tmp_path_factory.mktemp("spark"), _jars(lines))
     home = AirflowHome(tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags"), environment=defaults)
     path = f"{programs}:{environment / 'bin'}:{os.environ['PATH']}"
@@ -170,10 +170,10 @@ def _landed(shell: Shell, own_broker: KafkaBroker) -> list[int]:
 
 # An environment, Spark, and a dozen commands each of which imports Airflow.
 @pytest.mark.timeout(600)
-def test_a_new_user_lands_topics_and_mends_them_by_the_commands_that_errors_print(
+def test_a_new_user_lands_topics_and_repairs_them_by_the_commands_in_errors(
     new_user: Shell, own_broker: KafkaBroker
 ) -> None:
-    """An object and a marker are gone: the task prints commands, which are run as printed; the next run is fine."""
+    """An object and a marker are gone: the task prints commands, which are run as printed; the next run succeeds."""
     for topic in TOPICS:
         own_broker.create_topic(topic, 2)
         own_broker.produce(topic, [Message(b'{"n": %d}' % n, partition=n % 2) for n in range(RECORDS)])
@@ -199,9 +199,9 @@ def test_a_new_user_lands_topics_and_mends_them_by_the_commands_that_errors_prin
 
 @pytest.mark.timeout(600)
 def test_the_doctor_finds_nothing_wrong_in_the_environment_of_the_readme(new_user: Shell, lines: Sequence[str]) -> None:
-    """It reads the connections of the database, both systems answer, and pyspark is of one piece."""
+    """It reads the connections of the database, Kafka and S3 answer, and pyspark is one version."""
     where = "--bucket lake --aws-conn-id aws_default --kafka-conn-id kafka_default"
     jars = ",".join(map(str, sorted(_jars(lines).glob("*.jar"))))
-    said = new_user.succeed(f"kafka-s3 doctor {where} --jars '{jars}'")
-    assert "ERROR" not in said
-    assert "is complete" in said
+    output = new_user.succeed(f"kafka-s3 doctor {where} --jars '{jars}'")
+    assert "ERROR" not in output
+    assert "is complete" in output

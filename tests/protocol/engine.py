@@ -157,12 +157,12 @@ def builder(store: DurableStore) -> BuildObjects:
     """Builds objects of a slice again."""
 
     def build(
-        plan: Plan, s: Slice, wanted: Collection[str], batches: Iterator[pa.RecordBatch]
+        plan: Plan, s: Slice, requested: Collection[str], batches: Iterator[pa.RecordBatch]
     ) -> dict[str, BuiltObject]:
         return {
             lines.key: _Rebuilt(store, lines, lines.content(plan, s.partition))
             for lines in split(plan, s, batches)
-            if lines.key in wanted
+            if lines.key in requested
         }
 
     return build

@@ -9,8 +9,8 @@ from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import CONTROL, TOPIC
-from tests.protocol.landing import abandon, accept_losses, reset
 from tests.protocol.process import Process
+from tests.protocol.programs import abandon, accept_losses, reset
 from tests.protocol.watch import record
 
 if TYPE_CHECKING:

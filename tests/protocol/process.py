@@ -75,11 +75,11 @@ class Process(Actor):
         build = builder(store)
 
         def watched(
-            plan: Plan, s: Slice, wanted: Collection[str], records: Iterator[pa.RecordBatch]
+            plan: Plan, s: Slice, requested: Collection[str], records: Iterator[pa.RecordBatch]
         ) -> dict[str, BuiltObject]:
-            built = build(plan, s, wanted, records)
-            self.rebuilt = frozenset(wanted)
-            self.world.counts["objects built again"] += len(wanted)
+            built = build(plan, s, requested, records)
+            self.rebuilt = frozenset(requested)
+            self.world.counts["objects built again"] += len(requested)
             return {key: _Watched(rebuilt, self) for key, rebuilt in built.items()}
 
         return watched

@@ -50,8 +50,8 @@ from tests.protocol.actors import Actor, Scheduler
 from tests.protocol.bucket import Bucket
 from tests.protocol.engine import TOPIC, check_landed
 from tests.protocol.environment import Environment
-from tests.protocol.landing import accept_losses, drive, reset
 from tests.protocol.process import Process
+from tests.protocol.programs import accept_losses, drive, reset
 from tests.protocol.watch import Watch
 
 __all__ = ["World", "simulate"]

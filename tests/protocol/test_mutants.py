@@ -30,6 +30,6 @@ def test_a_mutation_that_no_longer_fits_the_source_is_an_error() -> None:
         run_mutant(stale, first=0, seeds=1, stop_after=1)
 
 
-def test_all_mutations_of_the_protocol_are_there() -> None:
+def test_the_list_of_mutations_is_complete() -> None:
     """There are 30 mutations."""
     assert len({m.name for m in MUTATIONS}) == len(MUTATIONS) == 30

@@ -37,7 +37,7 @@ def test_the_log_may_be_trimmed_without_harm_to_records() -> None:
 
 
 def test_a_seed_replays_to_the_same_end() -> None:
-    """Two runs of one seed see the same events, so a failure can be looked at again."""
+    """Two runs of one seed see the same events, so a failure can be reproduced."""
     assert run_seed(7, steps=STEPS) == run_seed(7, steps=STEPS)
 
 

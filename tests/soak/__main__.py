@@ -22,12 +22,12 @@ def main() -> int:
     seconds = options.minutes * 60 if options.seconds is None else options.seconds
     print(f"Soak of {seconds:.0f} s, seed {options.seed}, {options.workers} processes …", flush=True)
 
-    def say(line: str) -> None:
+    def report(line: str) -> None:
         print(line, flush=True)
 
     logging.disable(logging.WARNING)
     with KafkaBroker() as broker:
-        figures = soak(broker, seconds=seconds, seed=options.seed, workers=options.workers, say=say)
+        figures = soak(broker, seconds=seconds, seed=options.seed, workers=options.workers, report=report)
     bucket = figures.bucket
     assert bucket is not None
     kinds = ", ".join(f"{name} {count}" for name, count in sorted(figures.faults.items()))

@@ -1,4 +1,4 @@
-"""Which request meets which fault, by chance."""
+"""Random faults for requests."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _COMPLETES: Final[tuple[Fault, ...]] = (
     Answer(404, "NoSuchUpload", applied=True),
 )
 # The answer to HEAD has no body that could name the credentials as the reason of a 403.
-_LOOKS: Final = tuple(fault for fault in _ANY if fault != Answer(403, "ExpiredToken"))
+_HEADS: Final = tuple(fault for fault in _ANY if fault != Answer(403, "ExpiredToken"))
 
 
 class Chaos:
-    """Chooses a fault for one request in ``one_in``, and a slow one, which outlasts its client, for a few of those.
+    """Chooses a fault for one request in ``one_in``; a few of them outlast the timeout of the client.
 
     Attributes:
         counts: how often each kind of fault was chosen.
     """
 
     def __init__(self, seed: int, *, one_in: int = 12, patience: float = 2.0) -> None:
-        """Begin.
+        """Describe the faults.
 
         Args:
             seed: of the choices; their order also depends on the order in which requests come.
-            one_in: how many requests there are for one fault.
+            one_in: average number of requests per fault.
             patience: seconds that clients wait for an answer.
         """
         self.counts: collections.Counter[str] = collections.Counter()
@@ -53,16 +53,16 @@ class Chaos:
         self._lock = threading.Lock()
         self._one_in = one_in
         self._late = (Hang(), Hang(applied=False), Delay(patience * 1.5), Delay(patience * 1.5, applied=False))
-        self._over = False
+        self._ended = False
 
     def end(self) -> None:
-        """From now on all goes well."""
-        self._over = True
+        """Choose no more faults."""
+        self._ended = True
 
     def choose(self, call: Call) -> Fault | None:
-        """The fault of a request, if it meets one."""
+        """The fault of a request, or None."""
         with self._lock:
-            if self._over or self._rng.randrange(self._one_in):
+            if self._ended or self._rng.randrange(self._one_in):
                 return None
             fault = self._rng.choice(self._late if self._rng.random() < 0.05 else _fitting(call.operation))
             self.counts[type(fault).__name__] += 1
@@ -74,7 +74,7 @@ def _fitting(operation: str) -> tuple[Fault, ...]:
         case "GetObject":
             return (*_ANY, Flip())
         case "HeadObject":
-            return _LOOKS
+            return _HEADS
         case "CompleteMultipartUpload":
             return _COMPLETES
         case _:

@@ -1,8 +1,8 @@
-"""Everything at once, for as long as one likes: then every offset has to be in the bucket once.
+"""Many processes land one topic under random faults; afterwards every offset is in the bucket once.
 
-Records keep coming, some in transactions that are aborted. Processes run the real engine on one topic at the same time,
-through a proxy that misbehaves, and are killed with SIGKILL; people give batches up. When time is over the faults end,
-one more process recovers what is left, and the shipped checkers compare the bucket with Kafka.
+Records are produced continuously, some in transactions that are aborted. Processes run the real engine on one topic at
+the same time, through a proxy that injects faults, and are killed with SIGKILL; batches are abandoned. When the time is
+over, the faults end, one more process recovers the rest, and the shipped checkers compare the bucket with Kafka.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ __all__ = ["Figures", "soak"]
 PARTITIONS: Final = 3
 _LEAST_KILLS, _LEAST_FAULTS, _LEAST_RUNS = 3, 5, 3
 _GRACE: Final = 120.0
-"""Seconds beyond the end that a machine gets which is too busy to do even the least."""
+"""Seconds beyond the end for a busy machine that has not reached the minimum yet."""
 _DAYS: Final = 86_400.0
 
-# To start and import everything takes a process longer than it lives; forked from one that did so, it works at once.
+# A new process would be killed before its imports are done. These are forked from one that has imported everything.
 _FORKS: Final = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.soak.worker"])
 
 
 @dataclass
 class Figures:
-    """What happened.
+    """Counts of the events of a soak.
 
     Attributes:
-        seconds: how long.
+        seconds: duration.
         produced: records that can be read.
-        runs: how runs ended, and how often: ``lands``, ``fails``, ``gives up``.
+        runs: how runs ended, and how often: ``started``, ``landed``, ``failed``, ``terminal``.
         kills: processes that were killed.
-        abandoned: batches that people gave up.
+        abandoned: batches that were abandoned.
         requests: that processes sent.
         faults: by kind.
         left: uploads that nobody completed or aborted, all of them free to be collected.
-        bucket: what is in it at the end.
+        bucket: its content at the end.
         terminal: errors that would have called for a person.
     """
 
@@ -71,40 +71,40 @@ class Figures:
     terminal: list[str] = field(default_factory=list)
 
     def line(self) -> str:
-        """For people."""
+        """The counts as a line of text."""
         return (
-            f"{self.seconds:6.0f} s  {self.produced:,} records produced, {self.runs['lands']:,} runs landed, "
-            f"{self.runs['fails']:,} failed for a while, {self.kills:,} processes killed, {self.abandoned:,} batches "
+            f"{self.seconds:6.0f} s  {self.produced:,} records produced, {self.runs['landed']:,} runs landed, "
+            f"{self.runs['failed']:,} failed for a while, {self.kills:,} processes killed, {self.abandoned:,} batches "
             f"abandoned, {self.faults.total():,} faults in {self.requests:,} requests"
         )
 
 
 class _Worker:
-    """A process that lands in run after run; when it is killed another one goes on with its run."""
+    """A process that lands one run after another; when it is killed, the next one repeats its run."""
 
-    def __init__(self, told: dict[str, Any], figures: Figures, lock: threading.Lock) -> None:
-        self._told, self._figures, self._lock = told, figures, lock
+    def __init__(self, config: dict[str, Any], figures: Figures, lock: threading.Lock) -> None:
+        self._config, self._figures, self._lock = config, figures, lock
         self._number = 1
         self._start()
 
     def _start(self) -> None:
-        heard, say = _FORKS.Pipe(duplex=False)
-        told = {**self._told, "first_run": self._number}
-        self._process = _FORKS.Process(target=work, args=(told, say), daemon=True)
+        receiver, sender = _FORKS.Pipe(duplex=False)
+        config = {**self._config, "first_run": self._number}
+        self._process = _FORKS.Process(target=work, args=(config, sender), daemon=True)
         self._process.start()
-        say.close()
-        self._reader = threading.Thread(target=self._listen, args=(heard,), daemon=True)
+        sender.close()
+        self._reader = threading.Thread(target=self._listen, args=(receiver,), daemon=True)
         self._reader.start()
 
-    def _listen(self, heard: Connection) -> None:
-        with heard, contextlib.suppress(EOFError, OSError):
+    def _listen(self, receiver: Connection) -> None:
+        with receiver, contextlib.suppress(EOFError, OSError):
             while True:
-                event, what = heard.recv()
+                event, what = receiver.recv()
                 with self._lock:
                     self._figures.runs[event] += 1
-                    if event == "begins":
+                    if event == "started":
                         self._number = what
-                    elif event == "gives up":
+                    elif event == "terminal":
                         self._figures.terminal.append(what)
 
     def kill(self) -> None:
@@ -115,7 +115,7 @@ class _Worker:
         self._process.close()
 
     def restart(self) -> None:
-        """Killed at whatever it was doing; its run is tried again."""
+        """Kill it and start another process, which repeats its run."""
         self.kill()
         self._start()
 
@@ -126,21 +126,21 @@ def soak(
     seconds: float,
     seed: int,
     workers: int = 3,
-    say: Callable[[str], None] = print,
+    report: Callable[[str], None] = print,
     every: float = 10.0,
 ) -> Figures:
-    """Run it.
+    """Run a soak.
 
     Args:
         kafka: the cluster.
-        seconds: how long faults happen; on a machine that is too busy longer, until something happened at all.
-        seed: of all choices.
+        seconds: how long faults happen; longer on a busy machine, until the minimum of events is reached.
+        seed: of all random choices.
         workers: processes at the same time.
-        say: told how it goes.
-        every: seconds between two such lines.
+        report: called with the figures as a line of text.
+        every: seconds between two calls of ``report``.
 
     Raises:
-        InvariantViolation: a record was lost or landed twice, or something else is not as it must be.
+        InvariantViolation: a record was lost or landed twice, or another invariant is violated.
         AssertionError: a run ended with an error that would have called for a person.
     """
     rng, figures, lock, over = random.Random(seed), Figures(), threading.Lock(), threading.Event()
@@ -148,7 +148,7 @@ def soak(
     chaos = Chaos(rng.getrandbits(32))
     login = {"access_key_id": "soak", "secret_access_key": "canary-of-the-secret-key"}
     with VersityGateway(**login) as server, FaultProxy(server.endpoint, choose=chaos.choose) as proxy:
-        told = {
+        config = {
             "endpoint": proxy.endpoint,
             "login": login["access_key_id"],
             "secret": login["secret_access_key"],
@@ -157,49 +157,50 @@ def soak(
             "bootstrap_servers": kafka.bootstrap_servers,
             "read_timeout": 2.0,
         }
-        direct = {**told, "endpoint": server.endpoint, "read_timeout": 60.0}
+        direct = {**config, "endpoint": server.endpoint, "read_timeout": 60.0}
         client_of(direct).create_bucket(Bucket="lake")
         producer = threading.Thread(target=_produce, args=(kafka, topic, random.Random(rng.random()), figures, over))
         producer.start()
-        crew = [
-            _Worker({**told, "name": f"worker-{i}", "seed": rng.getrandbits(32)}, figures, lock) for i in range(workers)
+        processes = [
+            _Worker({**config, "name": f"worker-{i}", "seed": rng.getrandbits(32)}, figures, lock)
+            for i in range(workers)
         ]
-        began = told_at = time.monotonic()
+        began = reported_at = time.monotonic()
         try:
             while True:
                 over.wait(rng.uniform(0.3, 3.0))
                 if rng.random() < 0.5:
-                    # However busy the machine is: something has to land between two deaths now and then.
-                    _await(lambda landed=figures.runs["lands"]: figures.runs["lands"] > landed, over, timeout=15.0)
-                rng.choice(crew).restart()
+                    # Half of the kills wait for a landed run, so that runs succeed on a busy machine too.
+                    _await(lambda landed=figures.runs["landed"]: figures.runs["landed"] > landed, over, timeout=15.0)
+                rng.choice(processes).restart()
                 figures.kills += 1
                 if rng.random() < 0.15:
-                    figures.abandoned += _abandon(told, rng)
+                    figures.abandoned += _abandon(config, rng)
                 now = time.monotonic()
                 figures.seconds = now - began
                 figures.requests += len(proxy.calls)
                 figures.faults = collections.Counter(chaos.counts)
                 proxy.clear()
-                if now - told_at >= every:
-                    say(figures.line())
-                    told_at = now
+                if now - reported_at >= every:
+                    report(figures.line())
+                    reported_at = now
                 enough = (
                     figures.kills >= _LEAST_KILLS
                     and figures.faults.total() >= _LEAST_FAULTS
-                    and figures.runs["lands"] >= _LEAST_RUNS
+                    and figures.runs["landed"] >= _LEAST_RUNS
                 )
                 if figures.terminal or (figures.seconds >= seconds and enough) or figures.seconds > seconds + _GRACE:
                     break
         finally:
             over.set()
             chaos.end()
-            for worker in crew:
+            for worker in processes:
                 worker.kill()
             producer.join()
         assert not figures.terminal, figures.terminal
-        # What is on its way arrives, with its sender dead.
+        # Requests in flight arrive after their sender was killed.
         proxy.wait_until_idle()
-        say(f"{figures.line()}; faults end, recovering …")
+        report(f"{figures.line()}; faults end, recovering …")
         _finish(direct, figures)
     return figures
 
@@ -227,10 +228,10 @@ def _produce(kafka: KafkaTools, topic: str, rng: random.Random, figures: Figures
             figures.produced += len(burst)
 
 
-def _abandon(told: dict[str, Any], rng: random.Random) -> int:
-    """Somebody gives an open batch up, so that its offsets are planned again; whether it worked out."""
+def _abandon(config: dict[str, Any], rng: random.Random) -> int:
+    """Abandon an open batch, if there is one, so that its offsets are planned again; return the number abandoned."""
     try:
-        pipeline = make_pipeline(told)
+        pipeline = make_pipeline(config)
         if pipeline.log.read_marker() is None or not (plans := pipeline.log.view().open_plans):
             return 0
         pipeline.abandon(rng.choice(sorted(plans)), release="debt", reason="soak", operator="soak")
@@ -241,8 +242,8 @@ def _abandon(told: dict[str, Any], rng: random.Random) -> int:
     return 1
 
 
-def _finish(told: dict[str, Any], figures: Figures) -> None:
-    pipeline = make_pipeline(told)
+def _finish(config: dict[str, Any], figures: Figures) -> None:
+    pipeline = make_pipeline(config)
     pipeline.recover(operator="soak")
     land(pipeline, "the last")
     log, store = pipeline.log, pipeline.log.store
@@ -256,7 +257,7 @@ def _finish(told: dict[str, Any], figures: Figures) -> None:
         complete=True,
     )
     assert figures.bucket.records == figures.produced, (figures.bucket, figures.produced)
-    # Of processes that died or never learned of them; nobody needs one of them any more.
+    # Uploads of killed processes, and uploads whose Create got no answer. None is needed any more.
     garbage = gc.find_garbage(log, now=time.time() + 8 * _DAYS)
     assert [*garbage.needed, *garbage.foreign, *garbage.young] == []
     figures.left = len(garbage.garbage)

@@ -1,4 +1,4 @@
-"""A short soak, so that ``make soak`` works when somebody wants a long one."""
+"""A short soak, so that ``make soak`` keeps working."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tests.soak.soak import soak
 
 def test_every_offset_is_landed_once_whatever_happens(kafka_broker: KafkaBroker) -> None:
     """Processes killed, requests lost, doubled and late, batches abandoned: the checkers find nothing."""
-    said: list[str] = []
+    lines: list[str] = []
 
-    figures = soak(kafka_broker, seconds=5, seed=20260101, workers=2, say=said.append)
+    figures = soak(kafka_broker, seconds=5, seed=20260101, workers=2, report=lines.append)
 
     assert figures.bucket is not None
     assert figures.bucket.records > 0
     assert figures.kills >= 3
-    assert "faults end" in said[-1]
+    assert "faults end" in lines[-1]

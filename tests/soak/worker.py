@@ -1,6 +1,6 @@
 """A process that lands one topic in run after run, until it is killed.
 
-A run that fails for a while is tried again under its key, as a scheduler would.
+A run that fails with a transient error is repeated under its key, as by a scheduler.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3St
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# Processes are forked from one that has imported this module. What the package imports on first use is there, too.
+# Processes are forked from one that has imported this module, so modules that the package imports on first use are
+# imported here.
 for _name in ("boto3", "botocore.client", "confluent_kafka", "confluent_kafka.admin", "pyarrow"):
     importlib.import_module(_name)
 
@@ -34,25 +35,25 @@ PIPELINE = "soak"
 LAYOUT = Layout(topics_dir=TOPICS_DIR, format=JsonLines(compression="gzip"), part_size=MIN_PART_SIZE)
 
 
-def client_of(told: dict[str, Any]) -> S3Client:
+def client_of(config: dict[str, Any]) -> S3Client:
     """A client of the store."""
     settings = S3Settings(
-        endpoint_url=told["endpoint"],
+        endpoint_url=config["endpoint"],
         region="us-east-1",
         addressing_style="path",
         connect_timeout=5.0,
-        read_timeout=told["read_timeout"],
+        read_timeout=config["read_timeout"],
     )
-    return make_client(settings, S3Credentials(access_key_id=told["login"], secret_access_key=told["secret"]))
+    return make_client(settings, S3Credentials(access_key_id=config["login"], secret_access_key=config["secret"]))
 
 
-def make_pipeline(told: dict[str, Any], store: DurableStore | None = None) -> TopicPipeline:
-    """What a process needs to work on the topic."""
+def make_pipeline(config: dict[str, Any], store: DurableStore | None = None) -> TopicPipeline:
+    """The topic, with a store and a source of this process."""
     if store is None:
         retrier = Retrier(RetryPolicy(base=0.05, cap=1.0, throttle_base=0.1, throttle_deadline=20.0))
-        store = DurableStore(S3Store(client_of(told), told["bucket"]), retrier)
-    source = KafkaSource({"bootstrap.servers": told["bootstrap_servers"]})
-    return TopicPipeline(store, source, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=told["topic"])
+        store = DurableStore(S3Store(client_of(config), config["bucket"]), retrier)
+    source = KafkaSource({"bootstrap.servers": config["bootstrap_servers"]})
+    return TopicPipeline(store, source, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=config["topic"])
 
 
 def land(pipeline: TopicPipeline, run: str, window: tuple[int, int] | None = None) -> TopicResult:
@@ -70,27 +71,27 @@ def land(pipeline: TopicPipeline, run: str, window: tuple[int, int] | None = Non
     )
 
 
-def work(told: dict[str, Any], say: Connection) -> None:
-    """Land until killed, or until an error that calls for a person; ``say`` is told what begins and how it ends."""
-    logging.disable(logging.WARNING)  # Most of what happens here is something to warn of.
-    rng, parent, number = random.Random(told["seed"]), multiprocessing.parent_process(), int(told["first_run"])
+def work(config: dict[str, Any], events: Connection) -> None:
+    """Land until killed, or until an error that calls for a person; ``events`` gets start and outcome of each run."""
+    logging.disable(logging.WARNING)  # Almost every request here logs a warning.
+    rng, parent, number = random.Random(config["seed"]), multiprocessing.parent_process(), int(config["first_run"])
     assert parent is not None
-    store = make_pipeline(told).log.store
+    store = make_pipeline(config).log.store
     while parent.is_alive():
-        say.send(("begins", number))
+        events.send(("started", number))
         try:
-            # The log remembers what it has read: a new run begins with nothing.
-            # Every third run is about the seconds just before.
+            # The log caches what it has read, so each run gets a new one.
+            # Every third run has a window: the last seconds.
             now = int(time.time() * 1000)
             window = (now - 3_000, now - 1_000) if number % 3 == 0 else None
-            result = land(make_pipeline(told, store), f"{told['name']}-{number}", window)
+            result = land(make_pipeline(config, store), f"{config['name']}-{number}", window)
         except TransientError as e:
-            say.send(("fails", type(e).__name__))
+            events.send(("failed", type(e).__name__))
         except TerminalError as e:
-            say.send(("gives up", f"{type(e).__name__}: {e}"))
+            events.send(("terminal", f"{type(e).__name__}: {e}"))
             return
         else:
-            say.send(("lands", result.status))
+            events.send(("landed", result.status))
             number += 1
         # Between two runs, or until the parent has ended.
         parent.join(rng.uniform(0.05, 0.4))

@@ -25,7 +25,7 @@ def spark() -> Iterator[SparkSession]:
     """A session with two cores that tries a task four times."""
     from pyspark.sql import SparkSession
 
-    # The Python workers are started by the JVM, which takes what is in the environment.
+    # The JVM starts the Python workers, and takes their interpreter from the environment.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder

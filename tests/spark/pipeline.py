@@ -57,7 +57,7 @@ def spark_conf(**more: str) -> dict[str, str]:
 
 
 def s3_settings(endpoint: str) -> S3Settings:
-    """How to reach a server of the tests."""
+    """Settings of a server of the tests."""
     return S3Settings(endpoint_url=endpoint, region="us-east-1", addressing_style="path")
 
 
@@ -96,7 +96,7 @@ class Pipeline:
     # -- what the operator does ---------------------------------------------------------------------------------------
 
     def topic_pipeline(self, topic: str) -> TopicPipeline:
-        """One topic, read anew."""
+        """One topic, without anything cached."""
         return TopicPipeline(
             self.store, self.source, topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic
         )
@@ -116,7 +116,7 @@ class Pipeline:
         return plan
 
     def spec(self, plans: Mapping[str, Plan], run: str, result_path: Path | str, **more: Any) -> JobSpec:
-        """What a submit is told."""
+        """The job of these plans."""
         refs = tuple(
             PlanRef(topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic, batch=plan.batch)
             for topic, plan in plans.items()
@@ -136,7 +136,7 @@ class Pipeline:
         )
 
     def job(self, spec: JobSpec, spark: SparkSession) -> JobResult:
-        """Execute in this process."""
+        """Execute a job in this process."""
         return Job(spec, lambda: spark, source=self.source, store=self.store).run()
 
     def execute(self, spark: SparkSession, *topics: str, run: str, **more: Any) -> dict[str, TopicOutcome]:
@@ -164,17 +164,17 @@ class Pipeline:
         return step
 
     def committer(self, topic: str) -> Committer:
-        """Carries decisions out, for whoever is no run."""
+        """The committer of a topic, outside of a run."""
         return self.topic_pipeline(topic).committer
 
     # -- what is in the bucket ----------------------------------------------------------------------------------------
 
     def log(self, topic: str) -> TopicLog:
-        """The control documents of a topic, read anew."""
+        """The control documents of a topic, without anything cached."""
         return self.topic_pipeline(topic).log
 
     def decision(self, topic: str, batch: int = 1) -> Manifest | None:
-        """How a batch was decided."""
+        """The manifest of a batch, or None."""
         return self.log(topic).read_manifest(batch)
 
     def objects(self, topic: str, batch: int = 1) -> tuple[ObjectEntry, ...]:

@@ -1,4 +1,4 @@
-"""What tests of the job look through: a gate in front of the store, and the processes of Spark."""
+"""A gate in front of the store, and observation of the processes of Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """Lets the first parts of uploads pass and holds everything that would bring a batch further, until it opens.
+    """Forwards the first parts of uploads and holds further parts and manifests until it is opened.
 
     Attributes:
         held: set as soon as a request is held: by then the store holds a part, and no manifest.
@@ -29,7 +29,7 @@ class Gate:
         self._lock = threading.Lock()
 
     def open(self) -> None:
-        """Let all pass, those that wait too."""
+        """Forward all requests, also those that are held."""
         self._opened.set()
 
     def __call__(self, app: WSGIApplication) -> WSGIApplication:
@@ -61,7 +61,7 @@ def command_lines(processes: Iterable[psutil.Process]) -> list[list[str]]:
 
 
 def python_workers(root: int) -> list[psutil.Process]:
-    """The Python workers below a process: what Spark's daemon has forked."""
+    """The Python workers below a process, which Spark's daemon has forked."""
     found = []
     with contextlib.suppress(psutil.NoSuchProcess):
         for process in psutil.Process(root).children(recursive=True):
@@ -77,10 +77,10 @@ def python_workers(root: int) -> list[psutil.Process]:
 
 
 @contextlib.contextmanager
-def held_still(root: int) -> Iterator[None]:
-    """Stop the Python workers below a process inside the block: nobody takes what Spark reads, so it reads no further.
+def suspended_workers(root: int) -> Iterator[None]:
+    """Suspend the Python workers below a process inside the block, so that Spark stops reading.
 
-    Only what fits into buffers on the way is read on.
+    Spark still reads until its buffers are full.
     """
     workers = python_workers(root)
     assert workers
@@ -94,7 +94,7 @@ def held_still(root: int) -> Iterator[None]:
 
 
 class WorkerMemory:
-    """Watches the memory of Python workers while a block runs.
+    """Measures the memory of Python workers while a block runs.
 
     Attributes:
         peak: bytes that the largest of them held at most (resident set, by the kernel's own high-water mark).
@@ -108,7 +108,7 @@ class WorkerMemory:
         self._thread = threading.Thread(target=self._watch, name="worker-memory", daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to watch; what workers needed before does not count."""
+        """Begin; memory that workers used before does not count."""
         for worker in python_workers(self._root()):
             with contextlib.suppress(OSError):
                 Path(f"/proc/{worker.pid}/clear_refs").write_text("5", encoding="ascii")  # resets the high-water mark
@@ -116,16 +116,16 @@ class WorkerMemory:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Look once more: workers outlive their tasks."""
+        """Measure once more: workers outlive their tasks."""
         self._over.set()
         self._thread.join()
-        self._look()
+        self._measure()
 
     def _watch(self) -> None:
         while not self._over.wait(self._every):
-            self._look()
+            self._measure()
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         for worker in python_workers(self._root()):
             self.peak = max(self.peak, _high_water(worker.pid))
 

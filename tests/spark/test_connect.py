@@ -34,7 +34,7 @@ from tests.spark.probes import Gate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# pyspark leaves it to the garbage collector to close the socket that brings the rows of collect().
+# pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
     pytest.mark.timeout(900),  # the first test starts a broker, a Spark and a server
@@ -49,7 +49,7 @@ from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
 from airflow_provider_kafka_s3.spark.spec import JobSpec
 ConnectJob({}, logging.getLogger()).run(JobSpec.read(sys.argv[1]))
 """
-"""What stands for the process of an Airflow task."""
+"""A process that runs a job, in place of an Airflow task."""
 
 
 class Runner:
@@ -64,7 +64,7 @@ class Runner:
         self._jobs = 0
 
     def spec(self, pipeline: Pipeline, topic: str, **more: Any) -> JobSpec:
-        """What to do with the next batch of a topic."""
+        """The job of the next batch of a topic."""
         self._jobs += 1
         folder = self.folder / str(self._jobs)
         folder.mkdir()
@@ -73,7 +73,7 @@ class Runner:
         return pipeline.spec({topic: plan}, "run", folder / "result.json", connect=connect, **more)
 
     def job(self) -> ConnectJob:
-        """One to run; what its driver says comes into the test's log."""
+        """A job whose driver's output is in the test's log."""
         return ConnectJob({}, self._log)
 
     def run(self, pipeline: Pipeline, topic: str, **more: Any) -> JobResult:
@@ -83,27 +83,27 @@ class Runner:
         return outcome.result
 
     @property
-    def said(self) -> str:
-        """By all drivers."""
+    def output(self) -> str:
+        """Output of all drivers."""
         return self._caplog.text
 
-    def tell(self, path: str) -> str:
+    def page(self, path: str) -> str:
         """A page of the server's web interface."""
-        page = httpx.get(
+        response = httpx.get(
             f"http://127.0.0.1:{self.server.ui_port}/{path}", timeout=30, trust_env=False, follow_redirects=True
         )
-        return page.raise_for_status().text
+        return response.raise_for_status().text
 
     def active_stages(self) -> list[Any]:
-        """What the server is reading."""
-        (application,) = json.loads(self.tell("api/v1/applications"))
-        found: list[Any] = json.loads(self.tell(f"api/v1/applications/{application['id']}/stages?status=active"))
+        """The stages that the server runs."""
+        (application,) = json.loads(self.page("api/v1/applications"))
+        found: list[Any] = json.loads(self.page(f"api/v1/applications/{application['id']}/stages?status=active"))
         return found
 
 
 @pytest.fixture
 def runner(connect_server: SparkConnectServer, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Runner:
-    """See the class."""
+    """A runner on the shared server."""
     return Runner(connect_server, tmp_path, caplog)
 
 
@@ -117,7 +117,7 @@ def records(count: int, *, partitions: int = 2, size: int = 0) -> list[Message]:
 
 
 def daemons_of(server: SparkConnectServer) -> list[psutil.Process]:
-    """What forks the Python workers of a server."""
+    """The processes that fork the Python workers of a server."""
     found = []
     for process in psutil.Process(server.pid).children():
         with contextlib.suppress(psutil.Error):  # short-lived helpers
@@ -127,7 +127,7 @@ def daemons_of(server: SparkConnectServer) -> list[psutil.Process]:
 
 
 def driver_of(folder: Path) -> psutil.Process:
-    """The child process whose job file lies below a folder."""
+    """The child process whose job file is below a folder."""
     for process in psutil.Process().children():
         if str(folder) in " ".join(process.cmdline()):
             return process
@@ -165,7 +165,7 @@ def test_a_connect_server_writes_the_same_bytes_as_a_spark_of_its_own(
 def test_a_killed_driver_leaves_nothing_and_the_next_try_finishes(
     kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline, runner: Runner
 ) -> None:
-    """Kill -9 after a part was uploaded: nothing is visible, though the server goes on; every record is landed once."""
+    """Kill -9 after a part was uploaded: nothing is visible while the server continues; every record is landed once."""
     topic = make_topic(2)
     sent = records(60_000, size=300)
     kafka_broker.produce(topic, sent)
@@ -190,7 +190,7 @@ def test_a_killed_driver_leaves_nothing_and_the_next_try_finishes(
         assert set(pipeline.data_keys()) == {o.key for o in pipeline.objects(topic)}
 
 
-def test_killing_a_task_stops_what_the_server_does_for_it_within_five_seconds(
+def test_killing_a_task_stops_its_work_on_the_server_within_five_seconds(
     kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline, runner: Runner
 ) -> None:
     """The driver is gone, the server reads nothing any more, and nothing is visible or decided."""
@@ -214,22 +214,22 @@ def test_killing_a_task_stops_what_the_server_does_for_it_within_five_seconds(
         gate.open()
         assert pipeline.data_keys() == []
         assert pipeline.decision(topic) is None
-    assert "nothing more is decided" in runner.said
+    assert "nothing more is decided" in runner.output
 
 
-def test_a_driver_ends_with_the_process_that_started_it(
+def test_a_driver_ends_with_its_parent_process(
     kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline, runner: Runner
 ) -> None:
-    """A worker killed with -9 leaves no orphan that decides: the driver interrupts its work and goes."""
+    """After SIGKILL of the worker no driver is left that could decide: it interrupts its work and ends."""
     topic = make_topic(2)
     kafka_broker.produce(topic, records(60_000, size=300))
     gate = Gate()
     with ThreadedS3Server(middleware=gate) as server:
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
         spec = runner.spec(pipeline, topic)
-        told = Path(spec.result_path).with_name("told.json")
-        spec.write(told)
-        with subprocess.Popen([sys.executable, "-c", WORKER, str(told)], stderr=subprocess.DEVNULL) as worker:
+        job_file = Path(spec.result_path).with_name("job.json")
+        spec.write(job_file)
+        with subprocess.Popen([sys.executable, "-c", WORKER, str(job_file)], stderr=subprocess.DEVNULL) as worker:
             assert gate.held.wait(120)
             (driver,) = psutil.Process(worker.pid).children()
             worker.kill()
@@ -240,7 +240,7 @@ def test_a_driver_ends_with_the_process_that_started_it(
         assert pipeline.decision(topic) is None
 
 
-def test_runs_at_once_share_a_warm_session_and_nothing_else(
+def test_concurrent_runs_share_a_session_and_nothing_else(
     kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline, runner: Runner
 ) -> None:
     """Two pipelines land at the same time; the server keeps one set of Python workers for all runs."""
@@ -255,7 +255,7 @@ def test_runs_at_once_share_a_warm_session_and_nothing_else(
             assert outcome.result.succeeded, outcome.result
     for pipeline in pipelines:
         assert pipeline.lines() == Counter(m.value for m in records(1_000))
-    assert len(set(re.findall(r"session ([0-9a-f-]{36})", runner.said))) == 1
+    assert len(set(re.findall(r"session ([0-9a-f-]{36})", runner.output))) == 1
     assert len(daemons_of(runner.server)) == 1
 
 
@@ -268,14 +268,14 @@ def test_a_server_shows_no_secret_of_a_job(
     jaas = 'org.example.Login required username="u" password="canary-of-kafka";'
     result = runner.run(make_pipeline(layout=JSON), topic, kafka_overrides={"kafka.sasl.jaas.config": jaas})
     assert result.succeeded, result
-    pages = [runner.tell(path) for path in ("connect/", "SQL/", "environment/", "stages/")]
-    # The last statement with all it has, and its plan.
+    pages = [runner.page(path) for path in ("connect/", "SQL/", "environment/", "stages/")]
+    # The pages of sessions and statements, with the plans.
     links = re.findall(r'href="[^"]*?((?:connect/session|SQL/execution)/\?id=[^"]+)"', "".join(pages))
     assert links
-    pages += [runner.tell(link.replace("&amp;", "&")) for link in sorted(set(links))]
+    pages += [runner.page(link.replace("&amp;", "&")) for link in sorted(set(links))]
     # The statement is among them.
     assert any("SliceTask" in page and "map_partitions" in page for page in pages)
-    shown = "".join(pages) + runner.server.log.read_text() + runner.said
+    shown = "".join(pages) + runner.server.log.read_text() + runner.output
     assert "canary-of-kafka" not in shown
     assert CREDENTIALS.secret_access_key not in shown
 

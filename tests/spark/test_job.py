@@ -38,7 +38,7 @@ from tests.spark.probes import Gate, WorkerMemory, python_workers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# pyspark leaves it to the garbage collector to close the socket that brings the rows of collect().
+# pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 MakeTopic = Callable[..., str]
@@ -50,7 +50,7 @@ BATCH_SIZE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 def records(count: int, *, partitions: int = 2, size: int = 0) -> list[Message]:
-    """Records whose days go to and fro."""
+    """Records whose days alternate."""
     fill = "x" * size
     return [
         Message(
@@ -61,7 +61,7 @@ def records(count: int, *, partitions: int = 2, size: int = 0) -> list[Message]:
 
 
 def values(messages: Iterable[Message]) -> Counter[bytes]:
-    """What has to be landed."""
+    """The values that have to be landed."""
     return Counter(m.value for m in messages if m.value is not None)
 
 
@@ -96,7 +96,7 @@ def test_every_task_sees_exactly_one_slice(
     make_pipeline: MakePipeline,
     kafka_config: dict[str, object],
 ) -> None:
-    """However many slices, partitions and topics there are, each task reads the whole of one slice and nothing else."""
+    """With any number of slices, partitions and topics, each task reads one whole slice and nothing else."""
     topics = [make_topic(3), make_topic(1)]
     pipeline = make_pipeline(layout=JSON, settings={"limits": Limits(records_per_slice=70)})
     plans: list[Plan] = []
@@ -118,9 +118,9 @@ def test_every_task_sees_exactly_one_slice(
 
     isolation: Isolation = "read_committed"
     frame = record_frame(spark, plans, {isolation: spark_options(kafka_config, isolation=isolation)})
-    told = frame.mapInArrow(seen, "topic string, partition long, start long, end long, exact boolean").collect()
+    tasks = frame.mapInArrow(seen, "topic string, partition long, start long, end long, exact boolean").collect()
     planned = [(p.topic, s.partition, s.start, s.end, True) for p in plans for s in p.slices]
-    assert sorted(tuple(row) for row in told) == sorted(planned)
+    assert sorted(tuple(row) for row in tasks) == sorted(planned)
     assert len(planned) == 3 * 3 + 9
 
 
@@ -128,7 +128,7 @@ def test_every_task_sees_exactly_one_slice(
 def test_values_of_any_size_arrive_whole(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """Empty, at the edges of what travels in one row, far beyond, and null ones between them; in tiny batches too."""
+    """Empty values, values around the size that fits into one row, larger ones, and nulls; in tiny batches too."""
     topic = make_topic(1)
     sizes = [
         0,
@@ -159,7 +159,7 @@ def test_values_of_any_size_arrive_whole(
 def test_records_out_of_order_go_to_the_partition_of_their_own_timestamp(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """A mixed-up copy of all flights: each is once in the bucket, in the month it has by its own timestamp."""
+    """A shuffled copy of all flights: each is in the bucket once, in the month of its own timestamp."""
     topic = f"shuffled-{make_topic()}"
     load(kafka_broker, topic, order="shuffled")
     monthly = TimePattern(path_format="'year'=YYYY/'month'=MM", duration_ms=DAY // 24)
@@ -177,10 +177,10 @@ def test_records_out_of_order_go_to_the_partition_of_their_own_timestamp(
     assert landed == expected
 
 
-def test_the_first_day_of_the_epoch_is_a_day_like_any_other(
+def test_the_first_day_of_the_epoch_is_one_folder(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """Its first millisecond and its last lie in the same folder."""
+    """Its first and its last millisecond are in the same folder."""
     topic = make_topic(1)
     kafka_broker.produce(topic, [Message(b'{"a":1}', timestamp=1), Message(b'{"a":2}', timestamp=DAY - 1)])
     pipeline = make_pipeline(layout=Layout(format=JsonLines(), partitioner=Daily()))
@@ -194,7 +194,7 @@ def test_the_first_day_of_the_epoch_is_a_day_like_any_other(
 def test_a_slice_of_transaction_markers_only_is_read_to_its_end(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """It brings no record and no object; its offsets are covered."""
+    """It has no record and no object; its offsets are covered."""
     topic = make_topic(2)
     kafka_broker.produce(topic, [Message(b'"kept"', partition=0)])
     kafka_broker.produce_transaction(topic, [Message(b'"aborted"', partition=1)], commit=False)
@@ -208,10 +208,10 @@ def test_a_slice_of_transaction_markers_only_is_read_to_its_end(
     assert str(result.target) == "0: [0, 1), 1: [0, 2)"
 
 
-def test_an_invalid_record_of_one_topic_holds_nothing_else_back(
+def test_an_invalid_record_fails_only_its_own_topic(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """The error names topic, partition and offset; the other topic is landed; nothing of the bad one is left behind."""
+    """The error names topic, partition and offset; the other topic is landed; the bad one leaves nothing behind."""
     good, bad = make_topic(2), make_topic(2)
     kafka_broker.produce(good, records(100))
     kafka_broker.produce(bad, [*records(30_000, size=300), Message(b'{"broken":', partition=1)])
@@ -226,7 +226,7 @@ def test_an_invalid_record_of_one_topic_holds_nothing_else_back(
     assert not list(pipeline.store.pending_uploads(""))
 
 
-def test_offsets_that_are_gone_fail_their_topic_only(
+def test_deleted_offsets_fail_their_topic_only(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
     """Retention between the plan and the read: the error names partition and range; the other topic is landed."""
@@ -246,10 +246,10 @@ def test_offsets_that_are_gone_fail_their_topic_only(
     assert pipeline.decision(trimmed) is None
 
 
-def test_offsets_that_are_gone_can_be_skipped(
+def test_deleted_offsets_can_be_skipped(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """With the policy skip the batch is abandoned, what is left is planned again, and the gap is recorded."""
+    """With the policy skip the batch is abandoned, the rest is planned again, and the gap is recorded."""
     topic = make_topic(1)
     pipeline = make_pipeline(layout=JSON, settings={"on_data_loss": "skip"})
     kafka_broker.produce(topic, records(50, partitions=1))
@@ -266,7 +266,7 @@ def test_offsets_that_are_gone_can_be_skipped(
     assert pipeline.lines() == values(records(50, partitions=1)[20:])
 
 
-def test_a_decided_batch_is_carried_out_without_reading(
+def test_a_decided_batch_is_completed_without_reading(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
     """A driver that died after its decision left uploads behind; the next one completes them."""
@@ -304,7 +304,7 @@ def test_a_topic_that_was_created_again_is_not_read(
 def test_a_killed_worker_costs_a_retry_and_no_record(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """A worker dies while it uploads; Spark tries the task again; every record is there once."""
+    """A worker is killed while it uploads; Spark retries the task; every record is landed once."""
     topic = make_topic(1)
     kafka_broker.produce(topic, sent := records(40_000, partitions=1, size=300))
     gate = Gate()
@@ -326,14 +326,14 @@ def test_a_killed_worker_costs_a_retry_and_no_record(
         assert done[0].succeeded  # type: ignore[attr-defined]
         assert pipeline.lines() == values(sent)
         assert set(pipeline.data_keys()) == {o.key for o in pipeline.objects(topic)}
-        # What the dead worker had begun stays invisible, for the lifecycle rule.
+        # The upload of the killed worker stays invisible, until the lifecycle rule removes it.
         assert len(list(pipeline.store.pending_uploads(""))) == 1
 
 
-def test_a_worker_stays_small(
+def test_a_worker_uses_at_most_300_megabytes(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """A Python worker holds at most 300 MB, whatever passes through it, large records included."""
+    """With any number of records, large ones included."""
     topic = make_topic(2)
     small = records(150_000, size=330)
     large = [Message(json.dumps("y" * MIB).encode(), partition=n % 2, timestamp=EPOCH) for n in range(40)]

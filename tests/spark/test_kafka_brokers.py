@@ -1,4 +1,4 @@
-"""Brokers that die, stand still and come back while a topic is planned and read, with real ones and real Spark."""
+"""Brokers that stop, hang and restart while a topic is planned and read, with real brokers and real Spark."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from airflow_provider_kafka_s3.testing.invariants import read_source, snapshot
 from dev.kafka_cluster import KafkaCluster
 from dev.s3_server import ThreadedS3Server
 from dev.waiting import wait_until
+from tests.spark.paused_read import JSON, check, messages, outcome_of, paused_read, values
 from tests.spark.pipeline import MakePipeline, Pipeline
 from tests.spark.probes import Gate
-from tests.spark.reading import JSON, check, messages, outcome_of, reading, values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# pyspark leaves it to the garbage collector to close the socket that brings the rows of collect().
+# pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 MANY = 16_000
@@ -43,13 +43,13 @@ def brokers() -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def cluster(brokers: KafkaCluster) -> Iterator[KafkaCluster]:
-    """Both of them alive, and alive again afterwards."""
+    """Both of them running; restarted afterwards."""
     yield brokers
     brokers.revive()
 
 
 def impatient(cluster: KafkaCluster) -> tuple[KafkaSource, list[str]]:
-    """A source that gives up soon, and what it tried again."""
+    """A source with a short time limit, and the list of its retries."""
     tried: list[str] = []
     retrier = Retrier(RetryPolicy(max_retries=2, base=0.01), on_retry=lambda details: tried.append(details.reason))
     return KafkaSource({"bootstrap.servers": cluster.bootstrap_servers}, timeout=1.0, retrier=retrier), tried
@@ -61,15 +61,15 @@ def refuses_to_plan(pipeline: Pipeline, cluster: KafkaCluster, topic: str) -> No
     before = snapshot(pipeline.store.store)
     with pytest.raises(KafkaUnavailableError, match=f"(?=.*topic '{topic}').*(are down|are reachable|no response)"):
         pipeline.topic_run(topic, "later").advance()
-    # Twice for each of the few questions of a plan at most, and for the one that it fails at.
+    # At most two retries for each of the few requests of a plan, and for the one that fails.
     assert 2 <= len(tried) <= 8
     assert snapshot(pipeline.store.store) == before
 
 
-def test_a_leader_that_dies_during_a_read_costs_nothing_but_time(
+def test_a_leader_that_stops_during_a_read_only_delays_it(
     spark: SparkSession, cluster: KafkaCluster, make_pipeline: MakePipeline
 ) -> None:
-    """The other replica leads on, and the same tasks read on from it: every record once."""
+    """The other replica becomes the leader, and the same tasks continue with it: every record is landed once."""
     topic = cluster.create_replicated(f"led-{uuid.uuid4()}", [2, 1])
     cluster.produce(topic, sent := messages(MANY, size=1_000), acks="all")
     gate = Gate(parts=0)
@@ -77,7 +77,7 @@ def test_a_leader_that_dies_during_a_read_costs_nothing_but_time(
         config = {"bootstrap.servers": cluster.bootstrap_servers}
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON, kafka=config)
         pipeline.source = KafkaSource(config, timeout=4.0)
-        with reading(pipeline, gate, spark, topic) as done:
+        with paused_read(pipeline, gate, spark, topic) as done:
             cluster.other.kill()
             wait_until(lambda: cluster.leader(topic) == 1, "another leader")
         assert outcome_of(done).status == "decided", done
@@ -86,10 +86,10 @@ def test_a_leader_that_dies_during_a_read_costs_nothing_but_time(
 
 
 @pytest.mark.newest_spark
-def test_a_broker_that_dies_during_a_read_fails_it_soon_and_a_retry_lands_all(
+def test_a_broker_that_stops_during_a_read_fails_it_soon_and_a_retry_lands_all(
     spark: SparkSession, cluster: KafkaCluster, make_pipeline: MakePipeline
 ) -> None:
-    """The only replica is gone: transient, nothing is decided; nothing can be planned until it answers, then all is."""
+    """The only replica is gone: transient, nothing is decided, and nothing can be planned until it answers again."""
     topic = cluster.create_replicated(f"alone-{uuid.uuid4()}", [2])
     cluster.produce(topic, sent := messages(MANY, size=1_000))
     gate = Gate(parts=0)
@@ -97,7 +97,7 @@ def test_a_broker_that_dies_during_a_read_fails_it_soon_and_a_retry_lands_all(
         config = {"bootstrap.servers": cluster.bootstrap_servers}
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON, kafka=config)
         pipeline.source = KafkaSource(config, timeout=4.0)
-        with reading(pipeline, gate, spark, topic, **SOON) as done:
+        with paused_read(pipeline, gate, spark, topic, **SOON) as done:
             cluster.other.kill()
             died = time.monotonic()
         outcome = outcome_of(done)

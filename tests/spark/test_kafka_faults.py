@@ -1,4 +1,4 @@
-"""What Kafka does to a run between its plan and its end, with a real broker, Spark, and S3 over HTTP."""
+"""Changes in Kafka between the plan of a run and its end, with a real broker, Spark, and S3 over HTTP."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.testing.invariants import read_source, snapshot
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import ThreadedS3Server
+from tests.spark.paused_read import JSON, check, messages, outcome_of, paused_read, values
 from tests.spark.pipeline import MakePipeline, Pipeline
 from tests.spark.probes import Gate
-from tests.spark.reading import JSON, check, messages, outcome_of, reading, values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# pyspark leaves it to the garbage collector to close the socket that brings the rows of collect().
+# pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 MakeTopic = Callable[..., str]
@@ -38,7 +38,7 @@ MANY = 16_000
 
 
 def marker_lost(pipeline: Pipeline, topic: str) -> str:
-    """What is recorded as lost."""
+    """The offsets that are recorded as lost."""
     marker = pipeline.log(topic).require_marker()[0]
     return str(marker.lost_in(marker.generation))
 
@@ -46,7 +46,7 @@ def marker_lost(pipeline: Pipeline, topic: str) -> str:
 def test_retention_before_planning_is_an_error_that_writes_nothing_or_a_recorded_gap(
     kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """The error names the range and the command; with the policy skip, plan and marker tell of the gap."""
+    """The error names the range and the command; with the policy skip, plan and marker record the gap."""
     topic = make_topic()
     pipeline = make_pipeline(layout=JSON)
     kafka_broker.produce(topic, sent := messages(60))
@@ -72,16 +72,16 @@ def test_retention_before_planning_is_an_error_that_writes_nothing_or_a_recorded
 
 
 @pytest.mark.newest_spark
-def test_retention_that_overtakes_a_read_is_named_and_the_way_out_lands_the_rest(
+def test_retention_during_a_read_is_an_error_whose_remedy_lands_the_rest(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """Spark reads on behind the hole for nobody: nothing is decided, and the error tells range, batch and commands."""
+    """Records after the gap are not landed: nothing is decided, and the error has range, batch and commands."""
     topic = make_topic()
     kafka_broker.produce(topic, sent := messages(MANY, size=1_000))
     gate = Gate(parts=0)
     with ThreadedS3Server(middleware=gate) as server:
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
-        with reading(pipeline, gate, spark, topic) as done:
+        with paused_read(pipeline, gate, spark, topic) as done:
             kafka_broker.delete_records(topic, {0: MANY - 100})
         outcome = outcome_of(done)
         assert outcome.kind == "data_loss", outcome
@@ -100,16 +100,16 @@ def test_retention_that_overtakes_a_read_is_named_and_the_way_out_lands_the_rest
 
 
 @pytest.mark.newest_spark
-def test_a_topic_made_again_in_the_middle_of_a_read_is_never_mixed_with_the_old_one(
+def test_a_topic_recreated_during_a_read_is_never_mixed_with_the_old_one(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """Same name, same offsets, other records: nothing is decided; a reset turns to the new topic, which is landed."""
+    """Same name, same offsets, other records: nothing is decided; after a reset the new topic is landed."""
     topic = make_topic()
     kafka_broker.produce(topic, messages(MANY, size=1_000))
     gate = Gate(parts=0)
     with ThreadedS3Server(middleware=gate) as server:
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
-        with reading(pipeline, gate, spark, topic) as done:
+        with paused_read(pipeline, gate, spark, topic) as done:
             kafka_broker.delete_topic(topic)
             kafka_broker.create_topic(topic)
             kafka_broker.produce(topic, fresh := messages(MANY, label="new", size=1_000))
@@ -126,7 +126,7 @@ def test_a_topic_made_again_in_the_middle_of_a_read_is_never_mixed_with_the_old_
         check(pipeline, topic, read_source(pipeline.source, topic))
 
 
-def test_a_topic_made_again_before_planning_stops_every_run_until_it_is_reset(
+def test_a_topic_recreated_before_planning_stops_every_run_until_a_reset(
     kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
     """Also when the new topic has more records than were landed of the old one; nothing is written until then."""
@@ -152,13 +152,13 @@ def test_a_topic_made_again_before_planning_stops_every_run_until_it_is_reset(
 
 
 @pytest.mark.parametrize("expired", [False, True])
-def test_a_decided_batch_of_a_topic_made_again_is_completed_from_the_store_or_named_as_lost(
+def test_a_decided_batch_of_a_recreated_topic_is_completed_from_the_store_or_named_as_lost(
     kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline, expired: bool
 ) -> None:
-    """Its uploads are all it needs; an upload that expired cannot be written from the records of another topic."""
+    """Its uploads are sufficient; an expired one cannot be replaced by records of another topic."""
     topic = make_topic(2)
     pipeline = make_pipeline(layout=JSON)
-    # Whether somebody else is completing what is gone is waited for in small steps.
+    # Short pauses of the wait for another process that may complete the missing object.
     pipeline.store = DurableStore(pipeline.store.store, Retrier(RetryPolicy(base=0.01)))
     kafka_broker.produce(topic, old := [dataclasses.replace(m, partition=n % 2) for n, m in enumerate(messages(40))])
     source = read_source(pipeline.source, topic)
@@ -186,7 +186,7 @@ def test_a_decided_batch_of_a_topic_made_again_is_completed_from_the_store_or_na
             roll_forward(committer)
         assert accept_loss(committer, 1, reason="topic made again", operator="test") == (decided[0].key,)
         landed = values(m for m in old if m.partition == 1)
-    # The run that named the new topic has completed all that could be.
+    # The run that reported the new topic has completed everything it could.
     assert pipeline.lines() == landed
     assert reset(committer, operator="test")
     pipeline.land_here(topic, "after")

@@ -1,4 +1,4 @@
-"""Odd records through Spark and through librdkafka: both readers make the same objects of them."""
+"""Unusual records read by Spark and by librdkafka: both readers produce the same objects."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.testing.invariants import read_source
 from dev.kafka_broker import KafkaBroker, Message
 from dev.waiting import wait_until
+from tests.spark.paused_read import JSON, check
 from tests.spark.pipeline import MakePipeline, Pipeline
 from tests.spark.probes import WorkerMemory
-from tests.spark.reading import JSON, check
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# pyspark leaves it to the garbage collector to close the socket that brings the rows of collect().
+# pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 MakeTopic = Callable[..., str]
@@ -57,10 +57,10 @@ def lines(*values: str) -> list[Message]:
     return [Message(json.dumps(v).encode(), partition=0) for v in values]
 
 
-def test_transactions_are_cut_anywhere_and_land_what_is_committed(
+def test_only_committed_records_are_landed_wherever_slices_cut_transactions(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, land_both: LandBoth
 ) -> None:
-    """Slices that end on markers, begin on them, or hold nothing else; an open transaction ends what can be read."""
+    """Slices end on markers, begin on them, or hold nothing else; readable records end at an open transaction."""
     topic = make_topic()
     kafka_broker.produce_transaction(topic, lines(*"abcde"))
     kafka_broker.produce_transaction(topic, lines(*"fghij"), commit=False)
@@ -81,10 +81,8 @@ def test_transactions_are_cut_anywhere_and_land_what_is_committed(
     check(pipeline, topic, read_source(pipeline.source, topic))
 
 
-def test_compaction_leaves_holes_that_are_no_loss(
-    kafka_broker: KafkaBroker, make_topic: MakeTopic, land_both: LandBoth
-) -> None:
-    """At the start, in the middle and at the end of slices, and slices of nothing but a hole."""
+def test_gaps_of_compaction_are_no_loss(kafka_broker: KafkaBroker, make_topic: MakeTopic, land_both: LandBoth) -> None:
+    """At the start, in the middle and at the end of slices, and slices that are only a gap."""
     topic = make_topic(1, {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"})
     keys = "aaaabcccdddd"
     for n, key in enumerate(keys):
@@ -143,10 +141,10 @@ def test_records_without_a_time_are_null_for_readers_of_the_table(
     check(pipeline, topic, read_source(pipeline.source, topic))
 
 
-def test_a_window_takes_the_records_without_a_time_that_lie_in_it_and_ends_before_no_record_silently(
+def test_a_window_includes_records_without_a_time_and_leaves_none_out_silently(
     kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """Windows are ranges of offsets; behind nanoseconds Kafka finds no time, and a window there is an error."""
+    """Windows are ranges of offsets; after a timestamp in nanoseconds Kafka finds no time, so a window is an error."""
     topic = make_topic(1, ANY_TIME)
     for time in (500, -1, 1000, -1, 1500, 2000, -1, 2500):
         kafka_broker.produce(topic, [Message(b"%d" % time, partition=0, timestamp=time)])
@@ -167,10 +165,10 @@ def test_a_window_takes_the_records_without_a_time_that_lie_in_it_and_ends_befor
     assert pipeline.lines() == Counter([b"1000", b"-1", b"1500", b"2000", b"-1", b"2500", b"9", b"3000"])
 
 
-def test_a_record_without_a_time_fails_its_batch_by_name_and_a_partition_for_it_lands_all(
+def test_a_record_without_a_time_fails_its_batch_unless_it_has_a_partition(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
 ) -> None:
-    """The batch keeps its layout; given up for its debt, it is planned anew with the partition."""
+    """The error names it. The batch keeps its layout; after an abandon, its offsets are planned with the partition."""
     topic = make_topic(1, ANY_TIME)
     for time in (1, -1, 2):
         kafka_broker.produce(topic, [Message(b"%d" % time, partition=0, timestamp=time)])
@@ -190,7 +188,7 @@ def test_a_record_without_a_time_fails_its_batch_by_name_and_a_partition_for_it_
     check(pipeline, topic, read_source(pipeline.source, topic))
 
 
-def test_records_of_ten_megabytes_pass_byte_for_byte_through_small_workers(
+def test_records_of_ten_megabytes_are_landed_byte_for_byte_by_small_workers(
     spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, land_both: LandBoth
 ) -> None:
     """Of 1 and 10 MB, among small ones, as JSON and as bytes; a worker holds 300 MB at most."""

@@ -1,4 +1,4 @@
-"""What a job asks Kubernetes for: everybody who may list pods reads it, so nothing secret may be in it."""
+"""The pods that a job requests from Kubernetes contain nothing secret, since everybody who may list pods reads them."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ CLUSTER_SECRET = "canary-9d2c-cluster-secret"
 
 
 class Kubernetes(Startable):
-    """An API server that agrees to everything and starts nothing.
+    """An API server that accepts every request and starts nothing.
 
     Attributes:
         endpoint: its address.
-        pods: the specifications that were asked for.
-        other: all else that was written.
+        pods: the specifications of the requested pods.
+        other: bodies of all other requests.
     """
 
     def __init__(self) -> None:
         self.pods: list[dict[str, Any]] = []
         self.other: list[str] = []
-        self._asked, self._over = threading.Event(), threading.Event()
+        self._requested, self._over = threading.Event(), threading.Event()
         api = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
             def do_GET(self) -> None:
                 if "watch=" in self.path:
@@ -68,7 +68,7 @@ class Kubernetes(Startable):
                 written = json.loads(text)
                 if self.path.partition("?")[0].endswith("/pods"):
                     api.pods.append(json.loads(text))
-                    api._asked.set()
+                    api._requested.set()
                 else:
                     api.other.append(text)
                 written["metadata"]["uid"] = "uid"
@@ -99,8 +99,8 @@ class Kubernetes(Startable):
         self._server.server_close()
 
     def wait_for_pods(self, driver: subprocess.Popen[bytes]) -> None:
-        """Return when a driver has asked for a pod."""
-        while not self._asked.wait(0.1):
+        """Return when a driver has requested a pod."""
+        while not self._requested.wait(0.1):
             assert driver.poll() is None, "the driver ended"
 
 
@@ -134,7 +134,7 @@ def example() -> dict[str, str]:
 
 
 @pytest.mark.timeout(300)
-def test_the_pods_of_executors_hold_no_secret_and_what_the_documentation_promises(
+def test_the_pods_of_executors_have_the_documented_settings_and_no_secret(
     kafka_broker: KafkaBroker,
     sasl_config: dict[str, object],
     make_topic: Any,
@@ -151,12 +151,12 @@ def test_the_pods_of_executors_hold_no_secret_and_what_the_documentation_promise
     secret = tmp_path / "secret"
     secret.touch(mode=0o600)
     secret.write_text(CLUSTER_SECRET)
-    said = {
+    conf = {
         **example(),
         "spark.pyspark.driver.python": sys.executable,
         "spark.kubernetes.namespace": "landing",
         "spark.kubernetes.executor.secretKeyRef.AWS_ACCESS_KEY_ID": "lake:access-key",
-        # The worker's pod has it where the example says; this machine has not.
+        # In the worker's pod the file has the path of the example; here it has another one.
         "spark.authenticate.secret.driver.file": str(secret),
         "spark.authenticate.secret.executor.file": example()["spark.authenticate.secret.file"],
         "spark.ui.enabled": "false",
@@ -165,7 +165,7 @@ def test_the_pods_of_executors_hold_no_secret_and_what_the_documentation_promise
         command = [
             str(spark_command.find_spark_submit(local=True)),
             *("--master", f"k8s://{api.endpoint}", "--num-executors", "2"),
-            *(part for name, value in with_job_conf(said).items() for part in ("--conf", f"{name}={value}")),
+            *(part for name, value in with_job_conf(conf).items() for part in ("--conf", f"{name}={value}")),
             *(
                 "--py-files",
                 str(package_zip(tmp_path)),

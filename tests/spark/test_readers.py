@@ -1,4 +1,4 @@
-"""What Spark reads of the objects that were landed."""
+"""Landed objects, read by Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.spark.pipeline import MakePipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# pyspark leaves it to the garbage collector to close the socket that brings the rows of collect().
+# pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 def test_spark_reads_a_topic_that_begins_with_an_underscore_or_a_dot_only_with_a_prefix(
     spark: SparkSession, kafka_broker: KafkaBroker, make_pipeline: MakePipeline, tmp_path: Path, beginning: str
 ) -> None:
-    """All records, from its own folder and from the one above; without the prefix it reads none, and says nothing."""
+    """All records, from its own folder and from the one above; without the prefix it silently reads none."""
     topic = f"{beginning}hidden-{uuid.uuid4().hex}"
     kafka_broker.create_topic(topic, 1)
     kafka_broker.produce(topic, [Message(b'{"n": %d}' % n, partition=0) for n in range(5)])

@@ -1,4 +1,4 @@
-"""Spark behind locked doors: Kafka over TLS by every kind of login, rights that are missing, and sessions that end."""
+"""Spark with secured services: Kafka over TLS with every kind of login, missing rights, and sessions that end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.spark.pipeline import MakePipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# pyspark leaves closing the sockets over which results come to the garbage collector.
+# pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 BASE = S3Credentials(access_key_id="AKIABASE", secret_access_key="canary-of-the-base-key")
 
 
 @pytest.mark.parametrize("way", ["scram", "plain", "certificate", "token"])
-def test_every_door_lands_every_byte(
+def test_every_kind_of_login_lands_every_byte(
     spark: SparkSession,
     secured: Mapping[str, Mapping[str, object]],
     kafka_broker: KafkaBroker,
@@ -38,7 +38,7 @@ def test_every_door_lands_every_byte(
     caplog: pytest.LogCaptureFixture,
     way: str,
 ) -> None:
-    """Planner and Spark are let in by one set of settings; what is in the bucket holds nothing of them."""
+    """Planner and Spark log in with one set of settings, and nothing of it is in the bucket."""
     topic = make_topic(2)
     sent = [Message(b"%d \x00\xff" % n, partition=n % 2, timestamp=n) for n in range(500)]
     kafka_broker.produce(topic, sent)
@@ -53,14 +53,14 @@ def test_every_door_lands_every_byte(
     assert not any(secret in shown for secret in (PASSWORD, CLIENT_SECRET, KEY_PASSWORD, key))
 
 
-def test_a_right_to_read_that_is_missing_is_terminal_and_told_soon(
+def test_a_missing_right_to_read_is_terminal_and_reported_soon(
     spark: SparkSession,
     secured: Mapping[str, Mapping[str, object]],
     kafka_broker: KafkaBroker,
     make_topic: Callable[..., str],
     make_pipeline: MakePipeline,
 ) -> None:
-    """Who may DESCRIBE a topic can plan; Spark is refused, nothing is decided, and the error says what to do."""
+    """With the right to DESCRIBE the plan succeeds; Spark is refused, nothing is decided, the error has the remedy."""
     topic = make_topic(1)
     kafka_broker.produce(topic, [Message(b"{}", partition=0)])
     kafka_broker.allow(topic, USER, "DESCRIBE")
@@ -82,7 +82,7 @@ def test_a_task_outlives_the_session_it_began_with(
     make_pipeline: MakePipeline,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """After its first part S3 says ExpiredToken; no upload begins anew, and driver and worker each begin a session."""
+    """After a part S3 responds ExpiredToken; no upload is repeated, and driver and worker each begin a session."""
     topic = make_topic(1)
     sent = [Message(json.dumps({"n": n, "x": "x" * 1_000}).encode(), partition=0, timestamp=n) for n in range(14_000)]
     kafka_broker.produce(topic, sent)

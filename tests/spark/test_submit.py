@@ -24,7 +24,7 @@ from tests.spark.probes import Gate
 
 
 def kill_all(process: subprocess.Popen[str]) -> None:
-    """Kill -9 of the JVM, the Python driver and the workers, at once, as a machine dies."""
+    """Kill -9 of the JVM, the Python driver and the workers at once, as when a machine fails."""
     tree = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     for member in tree:
         member.send_signal(signal.SIGSTOP)
@@ -40,7 +40,7 @@ def test_a_driver_killed_after_a_part_was_uploaded_leaves_nothing_and_the_next_o
 ) -> None:
     """Kill -9 before the decision: nothing is visible; the rerun lands every record once.
 
-    Nothing secret is shown. The log of the rerun has nothing red, and says what is done until the read begins.
+    Nothing secret is shown. The log of the rerun has no errors, and lists the steps until the read begins.
     """
     topic = make_topic(2)  # type: ignore[operator]
     sent = [
@@ -102,7 +102,7 @@ def _one_record(kafka_broker: KafkaBroker, make_topic: object, make_pipeline: Ma
 
 
 def _failed_outcome(pipeline: Pipeline, topic: str, folder: Path, **settings: str) -> TopicOutcome:
-    """What a driver wrote down about its only topic, before it ended with exit code 1."""
+    """The outcome that a driver wrote for its only topic before it ended with exit code 1."""
     spec = pipeline.spec({topic: pipeline.plan(topic, "run")}, "run", folder / "result.json")
     result, output, code = submitted(spec, folder, **settings)
     assert code == 1, output
@@ -112,10 +112,10 @@ def _failed_outcome(pipeline: Pipeline, topic: str, folder: Path, **settings: st
 
 
 @pytest.mark.newest_spark
-def test_a_driver_without_the_connector_says_how_to_get_it(
+def test_a_driver_without_the_connector_reports_the_package_to_add(
     kafka_broker: KafkaBroker, make_topic: object, make_pipeline: MakePipeline, tmp_path: Path
 ) -> None:
-    """The result names the package; the exit code tells that the job failed."""
+    """The result names the package, and the exit code is 1."""
     topic, pipeline = _one_record(kafka_broker, make_topic, make_pipeline)
     outcome = _failed_outcome(pipeline, topic, tmp_path, spark_jars="")
     assert outcome.kind == "configuration"
@@ -123,10 +123,10 @@ def test_a_driver_without_the_connector_says_how_to_get_it(
     assert os.listdir(tmp_path) == ["result.json"]
 
 
-def test_a_master_that_takes_connections_and_is_silent_is_named(
+def test_a_master_that_accepts_connections_and_never_answers_is_named(
     kafka_broker: KafkaBroker, make_topic: object, make_pipeline: MakePipeline, tmp_path: Path
 ) -> None:
-    """Spark itself would wait for a minute, and then speak of a stopped SparkContext; no upload stays open."""
+    """Spark itself would wait for a minute and then report a stopped SparkContext; no upload stays open."""
     topic, pipeline = _one_record(kafka_broker, make_topic, make_pipeline)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Settings refuse values that could not work, and say which would."""
+"""Settings refuse values that could not work, and name valid ones."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 
 @pytest.mark.parametrize("most", [0, -1])
-def test_some_object_may_be_open(most: int) -> None:
+def test_at_least_one_object_may_be_open(most: int) -> None:
     """Nothing could be written otherwise."""
     with pytest.raises(ConfigurationError, match=f"max_open_objects={most} must be a positive whole number of objects"):
         Rotation(max_open_objects=most)
 
 
-def test_the_objects_open_at_once_are_bounded_unless_told_otherwise() -> None:
+def test_the_number_of_open_objects_is_bounded_by_default() -> None:
     """A slice whose records are out of order must fit into a worker."""
     assert Layout(format=JsonLines()).rotation.max_open_objects == 400
 
@@ -30,13 +30,13 @@ def test_parts_fit_into_memory() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["topic=", "=", "raw~", "a.b_c-1+", "é"])
-def test_a_prefix_of_topics_ends_in_what_no_topic_is_named_with(prefix: str) -> None:
+def test_a_topic_prefix_ends_in_a_character_that_no_topic_may_contain(prefix: str) -> None:
     """So that the prefix and a topic are never another topic."""
     assert Naming(topic_prefix=prefix).topic_prefix == prefix
 
 
 @pytest.mark.parametrize("prefix", ["topic", "t_", "t-", "t.", "x=y", "x=1"])
-def test_a_prefix_that_makes_another_topic_is_refused(prefix: str) -> None:
+def test_a_topic_prefix_with_another_ending_is_refused(prefix: str) -> None:
     """The objects of topics ``x`` and ``tx`` would have the same names."""
     with pytest.raises(ConfigurationError, match=r"would be named as those of a topic.*'topic='"):
         Naming(topic_prefix=prefix)
@@ -44,7 +44,7 @@ def test_a_prefix_that_makes_another_topic_is_refused(prefix: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["_", "_=", ".=", "a/=", "/", " =", "= ", "a\x00="])
 def test_a_prefix_that_readers_skip_or_that_makes_a_folder_is_refused(prefix: str) -> None:
-    """It would be no way out, or names that nobody can type."""
+    """Readers would skip the objects, or their names would be hard to type."""
     with pytest.raises(ConfigurationError, match="topic_prefix="):
         Naming(topic_prefix=prefix)
 
@@ -54,21 +54,21 @@ DAILY = Daily()
 
 @pytest.mark.parametrize("name", ["fail", "unknown", "__HIVE_DEFAULT_PARTITION__", "_bad", "no time", "0th", "n.a."])
 def test_a_partition_for_records_without_a_time_has_a_name(name: str) -> None:
-    """Whatever a folder may be called."""
+    """Any name that a folder may have."""
     assert Layout(format=JsonLines(), partitioner=DAILY, on_bad_timestamp=name).on_bad_timestamp == name
 
 
 @pytest.mark.parametrize(
     "name", ["", " ", ".", "..", "a/b", "../x", "year=1", " a", "2026", "a\x00b", "a\nb", "_kafka_s3"]
 )
-def test_a_name_that_no_folder_should_have_is_refused(name: str) -> None:
-    """Nor one that reads as a time, or as the folder of control documents."""
+def test_an_unsuitable_partition_name_is_refused(name: str) -> None:
+    """Including names that look like a time or the folder of control documents."""
     with pytest.raises(ConfigurationError, match="on_bad_timestamp="):
         Layout(format=JsonLines(), partitioner=DAILY, on_bad_timestamp=name)
 
 
-def test_a_partition_for_records_without_a_time_needs_a_partitioner_that_looks_at_times() -> None:
-    """A setting without effect is a misunderstanding; so is a name that holds the delimiter of folders."""
+def test_a_partition_for_records_without_a_time_needs_a_partitioner_by_time() -> None:
+    """A setting without effect is a mistake, as is a name that contains the delimiter of folders."""
     with pytest.raises(ConfigurationError, match="has no effect"):
         Layout(format=JsonLines(), on_bad_timestamp="unknown")
     with pytest.raises(ConfigurationError, match="directory_delim"):

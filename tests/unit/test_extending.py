@@ -1,4 +1,4 @@
-"""Formats and partitioners are those of the package: others are refused when a DAG is parsed."""
+"""Formats and partitioners of other packages are refused when a DAG is parsed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 
 class Csv(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="csv"):
-    """A format that somebody made outside the package, the way those inside are made."""
+    """A format outside of the package, declared like those inside."""
 
 
 class Weekly(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="weekly"):
-    """A partitioner made the same way."""
+    """A partitioner declared in the same way."""
 
 
-def test_a_format_from_outside_is_refused_with_those_there_are() -> None:
+def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
     """As an object, a mapping and a name; also inside a layout, which plans are made of."""
     for given in (Csv(), {"kind": "csv"}, "csv"):
         with pytest.raises(ConfigurationError, match=r"^format.*'json' or 'bytes'"):
@@ -26,7 +26,7 @@ def test_a_format_from_outside_is_refused_with_those_there_are() -> None:
         Layout(format=Csv())  # type: ignore[arg-type]
 
 
-def test_a_partitioner_from_outside_is_refused_with_those_there_are() -> None:
+def test_an_unknown_partitioner_is_refused_with_the_known_ones() -> None:
     """As an object, a mapping and a name; also inside a layout, which plans are made of."""
     for given in (Weekly(), {"kind": "weekly"}, "weekly"):
         with pytest.raises(ConfigurationError, match=r"^partitioner.*'partition', 'daily', 'hourly' or 'time'"):

@@ -1,4 +1,4 @@
-"""How the modules of the package import one another."""
+"""No module of the package imports itself through others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = Path(airflow_provider_kafka_s3.__file__).parent
 
 @pytest.fixture
 def graph() -> grimp.ImportGraph:
-    """Who imports whom; imports for types alone, and those inside functions, count as well."""
+    """The graph of imports, including those for types only and those inside functions."""
     return grimp.build_graph(PACKAGE, cache_dir=None)
 
 
@@ -25,15 +25,15 @@ def imports_of(graph: grimp.ImportGraph) -> dict[str, set[str]]:
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
 
-def test_no_module_imports_itself_by_way_of_others(graph: grimp.ImportGraph) -> None:
-    """Every file of the package is looked at."""
+def test_no_module_imports_itself_through_others(graph: grimp.ImportGraph) -> None:
+    """Every file of the package is included."""
     imports = imports_of(graph)
     assert len(imports) == len(list(FOLDER.rglob("*.py")))
     assert set(TopologicalSorter(imports).static_order()) == set(imports)
 
 
-def test_a_circle_that_a_single_import_closes_is_found(graph: grimp.ImportGraph) -> None:
-    """What the operator is made of must not name the operator, not even as a type."""
+def test_a_cycle_made_by_a_single_import_is_found(graph: grimp.ImportGraph) -> None:
+    """A module that the operator uses must not import the operator, not even as a type."""
     graph.add_import(importer=f"{PACKAGE}.airflow.run_settings", imported=f"{PACKAGE}.operators.kafka_to_s3")
     with pytest.raises(CycleError):
         TopologicalSorter(imports_of(graph)).prepare()

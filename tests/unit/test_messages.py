@@ -74,8 +74,8 @@ def test_prose_fits_on_a_screen_and_no_word_is_lost(message: str) -> None:
     assert words == {word.strip("`.,;:()") for word in readable(message).split()}
 
 
-def test_the_log_of_an_object_that_is_gone() -> None:
-    """The layout of one message, word by word."""
+def test_the_message_about_a_deleted_object() -> None:
+    """The full text of one message."""
     options = "--kafka-conn-id kafka_default --aws-conn-id aws_default --bucket lake --topics-dir topics"
     whose = "--pipeline to-lake --topic orders"
     assert readable(f"batch 7 is stuck ({topic_log().remedies.recover()}). Or: {topic_log().remedies.reset()}") == (
@@ -92,7 +92,7 @@ def test_quotes_in_a_name_neither_end_a_command_nor_hide_its_end() -> None:
         assert name in shlex.split(shown[1])
 
 
-def test_lines_of_a_driver_and_notes_stay_lines() -> None:
+def test_lines_of_a_traceback_and_notes_are_kept() -> None:
     """The frames of a traceback are not changed; a note follows the message."""
     code = "    " + "x = " * 60
     error = SparkJobError(f"the Spark driver ended without a result. Cannot execute\nTraceback:\n{code}\nKilled")

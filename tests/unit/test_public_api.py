@@ -15,7 +15,7 @@ HEAVY = ("airflow", "boto3", "confluent_kafka", "numpy", "pyarrow", "pyspark")
 
 @pytest.mark.parametrize("name", airflow_provider_kafka_s3.__all__)
 def test_every_public_name_is_there(name: str) -> None:
-    """And is found by completion."""
+    """It is also listed for completion."""
     assert getattr(airflow_provider_kafka_s3, name) is not None
     assert name in dir(airflow_provider_kafka_s3)
 
@@ -30,7 +30,7 @@ def test_the_modules_of_operator_sensors_and_triggers_export_the_same_classes(pa
         assert getattr(airflow_provider_kafka_s3, name, getattr(module, name)) is getattr(module, name)
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     """As of every module."""
     with pytest.raises(AttributeError, match="has no attribute 'KafkaToS3'"):
         airflow_provider_kafka_s3.KafkaToS3  # noqa: B018
@@ -39,6 +39,6 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 @pytest.mark.parametrize("code", ["import airflow_provider_kafka_s3", "from airflow_provider_kafka_s3 import Daily"])
 def test_nothing_heavy_is_imported_before_it_is_used(code: str) -> None:
     """Airflow reads the package's metadata at every start, and executors have no Airflow."""
-    asked = f"import sys\n{code}\nprint(*set({HEAVY!r}) & set(sys.modules))"
-    found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    program = f"import sys\n{code}\nprint(*set({HEAVY!r}) & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == ""

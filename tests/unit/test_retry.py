@@ -74,7 +74,7 @@ def failing(*errors: Exception) -> Callable[[], str]:
 
 @pytest.mark.parametrize(("retry", "longest", "cumulative"), ROWS)
 def test_longest_wait_is_the_vector_row(clock: Clock, retry: int, longest: float, cumulative: float) -> None:
-    """With the largest random number, n retries wait exactly as the vectors say, singly and together."""
+    """With the largest random number, n retries wait exactly as in the vectors, singly and together."""
     policy = RetryPolicy(max_retries=retry, base=VECTORS["base_s"], cap=VECTORS["cap_s"])
     assert make(clock, policy).call(failing(*[TransientError("x")] * retry), what="w") == "done"
     assert clock.sleeps[-1] == longest
@@ -98,7 +98,7 @@ def test_defaults_are_those_of_the_vectors() -> None:
 
 @given(st.integers(1, 100_000), st.floats(0, MAX_CAP), st.floats(0, MAX_CAP), st.booleans())
 def test_no_wait_leaves_its_bounds(retry: int, base: float, cap: float, throttled: bool) -> None:
-    """Whatever the settings and the attempt, the longest wait lies in [0, cap] and nothing overflows."""
+    """Whatever the settings and the attempt, the longest wait is in [0, cap] and nothing overflows."""
     policy = RetryPolicy(base=base, throttle_base=base, cap=cap)
     assert 0 <= policy.longest_wait(retry, throttled=throttled) <= cap
 
@@ -261,7 +261,7 @@ def test_policy_can_be_sent_between_processes() -> None:
     assert pickle.loads(pickle.dumps(policy)) == policy
 
 
-def test_error_stays_what_it_was(clock: Clock) -> None:
+def test_the_last_error_is_raised_itself(clock: Clock) -> None:
     """Giving up raises the last error itself, not a wrapper."""
     last = UnknownOutcomeError("fourth")
     errors: list[KafkaS3Error] = [UnknownOutcomeError("x")] * 3

@@ -132,7 +132,7 @@ def test_every_document_is_read_back_as_it_was_written(document: Document) -> No
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: type(d).__name__)
-def test_a_document_of_a_newer_format_asks_for_an_upgrade(document: Document) -> None:
+def test_a_document_of_a_newer_format_requires_an_upgrade(document: Document) -> None:
     """Even if its checksum and content could be read."""
     with pytest.raises(UnsupportedFormatError, match="upgrade"):
         decode(type(document), rewritten(document, {"format": FORMAT + 1}), "here")
@@ -190,7 +190,7 @@ def test_every_truncation_is_noticed(document: Document) -> None:
     ],
     ids=str,
 )
-def test_a_plan_that_cannot_be_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
+def test_an_impossible_plan_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
     """Types, ranges, overlaps, layouts: all checked when a plan is read."""
     with pytest.raises(CorruptControlError):
         decode(Plan, rewritten(plan(), change), "here")
@@ -212,7 +212,7 @@ def test_a_plan_that_cannot_be_is_refused_although_its_checksum_fits(change: dic
     ],
     ids=str,
 )
-def test_a_marker_that_cannot_be_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
+def test_an_impossible_marker_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
     """Lost offsets are covered, debt is not, generations are complete."""
     with pytest.raises(CorruptControlError):
         decode(Marker, rewritten(marker(), change), "here")
@@ -231,7 +231,7 @@ def test_a_marker_that_cannot_be_is_refused_although_its_checksum_fits(change: d
     ],
     ids=lambda c: str(c)[:60],
 )
-def test_a_manifest_that_cannot_be_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
+def test_an_impossible_manifest_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
     """A status goes with its fields, and no key is listed twice."""
     with pytest.raises(CorruptControlError):
         decode(Manifest, rewritten(manifest(), change), "here")
@@ -252,7 +252,7 @@ def test_a_manifest_that_cannot_be_is_refused_although_its_checksum_fits(change:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_older_worker_asks_for_an_upgrade_when_a_newer_one_has_written(
+def test_a_document_of_a_newer_worker_is_an_error_that_names_the_upgrade(
     document: Document, change: dict[str, Any], what: str
 ) -> None:
     """A fleet is not upgraded at once. The error names both versions. A wrong checksum stays corrupt."""
@@ -270,7 +270,7 @@ def test_an_older_worker_asks_for_an_upgrade_when_a_newer_one_has_written(
         decode(type(document), body.replace(b'"version":"9.1.0"', b'"version":"9.1.1"'), "s3://lake/here")
 
 
-def test_what_a_newer_version_may_be_called_is_cut_off() -> None:
+def test_a_long_version_in_a_document_is_truncated() -> None:
     """The version comes from the document, and the error is one line; the document may have no version."""
     for version, shown in (
         ("\n" + "9" * 1_000, "version \\\\n9{39}… and 961 characters more"),

@@ -32,7 +32,7 @@ FAULTS = [
 
 
 @dataclass
-class World:
+class Pipeline:
     """A bucket and a cluster, with the requests to them."""
 
     kafka: SimulatedKafka
@@ -47,56 +47,58 @@ class World:
         check_landed(self.bucket, self.kafka, is_optional=self.kafka.is_optional, recovered=True, complete=complete)
 
 
-def new_world() -> World:
+def new_pipeline() -> Pipeline:
     """Two partitions with records and a transaction marker, and an empty bucket."""
     kafka = SimulatedKafka(records_per_poll=2)
     kafka.create_topic(TOPIC, 2)
     for i in range(11):
         kafka.append(TOPIC, i % 2, b"%d" % i, timestamp=i // 2)
     kafka.append_marker(TOPIC, 0)
-    return World(kafka, MemoryStore())
+    return Pipeline(kafka, MemoryStore())
 
 
-def first_run(world: World, store: FaultyStore) -> None:
+def first_run(pipeline: Pipeline, store: FaultyStore) -> None:
     """A run of two batches."""
-    Engine(store, world.kafka).run("first", limits={"records_per_batch": 9})
+    Engine(store, pipeline.kafka).run("first", limits={"records_per_batch": 9})
 
 
-def abandoning(world: World, store: FaultyStore) -> None:
+def abandoning(pipeline: Pipeline, store: FaultyStore) -> None:
     """An operator abandons a planned batch; a later run has to land its records."""
-    prepare_open_batch(world)
-    abandon(Engine(store, world.kafka).committer, 1, release="debt", reason="stuck", operator="me")
+    prepare_open_batch(pipeline)
+    abandon(Engine(store, pipeline.kafka).committer, 1, release="debt", reason="stuck", operator="me")
 
 
-def resetting(world: World, store: FaultyStore) -> None:
+def resetting(pipeline: Pipeline, store: FaultyStore) -> None:
     """An operator resets a topic that was recreated while one batch was landed and another one was open."""
-    Engine(world.bucket, world.kafka).run("before", limits={"records_per_batch": 9})
+    Engine(pipeline.bucket, pipeline.kafka).run("before", limits={"records_per_batch": 9})
     for i in range(4):
-        world.kafka.append(TOPIC, i % 2, b"old %d" % i, timestamp=i)
-    prepare_open_batch(world)
-    world.kafka.create_topic(TOPIC, 2)
+        pipeline.kafka.append(TOPIC, i % 2, b"old %d" % i, timestamp=i)
+    prepare_open_batch(pipeline)
+    pipeline.kafka.create_topic(TOPIC, 2)
     for i in range(7):
-        world.kafka.append(TOPIC, i % 2, b"new %d" % i, timestamp=i)
-    reset(Engine(store, world.kafka).committer, operator="me")
+        pipeline.kafka.append(TOPIC, i % 2, b"new %d" % i, timestamp=i)
+    reset(Engine(store, pipeline.kafka).committer, operator="me")
 
 
-def prepare_open_batch(world: World) -> None:
+def prepare_open_batch(pipeline: Pipeline) -> None:
     """A driver ends right after its plan."""
-    crash_after("*.plan.json", world.bucket, world.kafka, "died")
+    crash_after("*.plan.json", pipeline.bucket, pipeline.kafka, "died")
 
 
-def attempt(scenario: Callable[[World, FaultyStore], None], fault: Fault, number: int) -> tuple[World, FaultyStore]:
-    """The scenario in a new world, with a fault at its n-th request; it may fail or end."""
-    world = new_world()
+def attempt(
+    scenario: Callable[[Pipeline, FaultyStore], None], fault: Fault, number: int
+) -> tuple[Pipeline, FaultyStore]:
+    """The scenario in a new pipeline, with a fault at its n-th request; it may fail or end."""
+    pipeline = new_pipeline()
 
     def choose(request: Request) -> Fault | None:
         conditional = fault is not Fault.CONFLICT or request.operation in CONDITIONAL
         return fault if request.number == number and conditional else None
 
-    store = FaultyStore(world.bucket, choose=choose)
+    store = FaultyStore(pipeline.bucket, choose=choose)
     with contextlib.suppress(SimulatedCrash, TerminalError, TransientError):
-        scenario(world, store)
-    return world, store
+        scenario(pipeline, store)
+    return pipeline, store
 
 
 @pytest.mark.parametrize("retry", ["first", "other"], ids=["same-run", "another-run"])
@@ -112,18 +114,18 @@ def test_after_a_fault_at_any_request_of_a_run_the_next_one_lands_every_record_o
     number = 0
     while True:
         number += 1
-        world, store = attempt(first_run, fault, number)
+        pipeline, store = attempt(first_run, fault, number)
         if late_before:
             store.apply_late()
-        result = world.engine().run(retry, limits={"records_per_batch": 9})
+        result = pipeline.engine().run(retry, limits={"records_per_batch": 9})
         store.apply_late()
         assert result.status == "ok" or retry == "other"
-        world.engine().run("rest", offsets="recover")
-        world.check()
-        before = snapshot(world.bucket)
-        assert not world.engine().run(retry).wrote
-        assert world.engine().run("nothing new").status == "empty"
-        check_unchanged(before, snapshot(world.bucket))
+        pipeline.engine().run("rest", offsets="recover")
+        pipeline.check()
+        before = snapshot(pipeline.bucket)
+        assert not pipeline.engine().run(retry).wrote
+        assert pipeline.engine().run("nothing new").status == "empty"
+        check_unchanged(before, snapshot(pipeline.bucket))
         if len(store.requests) < number:
             break
     assert number > 40
@@ -131,22 +133,22 @@ def test_after_a_fault_at_any_request_of_a_run_the_next_one_lands_every_record_o
 
 @pytest.mark.parametrize("scenario", [abandoning, resetting], ids=lambda s: s.__name__)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name.lower())
-def test_after_a_fault_at_any_request_of_an_operator_command_everything_can_go_on(
-    fault: Fault, scenario: Callable[[World, FaultyStore], None]
+def test_after_a_fault_at_any_request_of_an_operator_command_the_next_run_lands_the_rest(
+    fault: Fault, scenario: Callable[[Pipeline, FaultyStore], None]
 ) -> None:
     """One fault at each request of abandon and of reset in turn; the command is repeated, then a run lands the rest."""
     number = 0
     while True:
         number += 1
-        world, store = attempt(scenario, fault, number)
-        operator = world.engine().committer
+        pipeline, store = attempt(scenario, fault, number)
+        operator = pipeline.engine().committer
         if scenario is resetting:
             reset(operator, operator="me")
         else:
             abandon(operator, 1, release="debt", reason="again", operator="me")
         store.apply_late()
-        world.engine().run("after")
-        world.check()
+        pipeline.engine().run("after")
+        pipeline.check()
         if len(store.requests) < number:
             break
     assert number >= 5
@@ -158,24 +160,24 @@ def test_after_a_fault_at_any_request_of_accept_loss_the_batch_is_completed_with
     number = 0
     while True:
         number += 1
-        world = new_world()
-        dying = FaultyStore(world.bucket)
+        pipeline = new_pipeline()
+        dying = FaultyStore(pipeline.bucket)
         dying.inject(Fault.CRASH_BEFORE, operation="complete_upload", nth=3)
         with pytest.raises(SimulatedCrash):
-            Engine(dying, world.kafka).run("died")
-        world.bucket.expire_uploads()
-        world.kafka.delete_records(TOPIC, 0, 4)
+            Engine(dying, pipeline.kafka).run("died")
+        pipeline.bucket.expire_uploads()
+        pipeline.kafka.delete_records(TOPIC, 0, 4)
         with pytest.raises(BatchLossError):
-            world.engine().run("died")
-        store = FaultyStore(world.bucket, choose=lambda r, n=number: fault if r.number == n else None)  # type: ignore[misc]
+            pipeline.engine().run("died")
+        store = FaultyStore(pipeline.bucket, choose=lambda r, n=number: fault if r.number == n else None)  # type: ignore[misc]
         try:
-            accept_loss(Engine(store, world.kafka).committer, 1, reason="gone", operator="me")
+            accept_loss(Engine(store, pipeline.kafka).committer, 1, reason="gone", operator="me")
         except (SimulatedCrash, TerminalError, TransientError):
             store.apply_late()
-            accept_loss(world.engine().committer, 1, reason="gone", operator="me")
+            accept_loss(pipeline.engine().committer, 1, reason="gone", operator="me")
         store.apply_late()
-        assert world.engine().run("died", on_missing="ignore").status == "ok"
-        world.check(complete=False)
+        assert pipeline.engine().run("died", on_missing="ignore").status == "ok"
+        pipeline.check(complete=False)
         if len(store.requests) < number:
             break
     assert number > 10

@@ -41,7 +41,7 @@ class Refusing(FaultyStore):
         super().complete_upload(key, upload_id, parts)
 
 
-class World:
+class Pipeline:
     """Batches of six records, two slices and four objects, whose drivers ended right after their decisions."""
 
     def __init__(self) -> None:
@@ -91,9 +91,9 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def pipeline() -> Pipeline:
     """One decided batch."""
-    made = World()
+    made = Pipeline()
     made.decide()
     return made
 
@@ -109,102 +109,102 @@ ALL = sorted(key_of(offset % 2, offset) for offset in (0, 1, 3, 4))
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_refusal_that_passes_costs_nothing_even_if_kafka_has_lost_the_records(world: World, times: int) -> None:
+def test_a_temporary_refusal_costs_nothing_even_if_kafka_has_lost_the_records(pipeline: Pipeline, times: int) -> None:
     """A proxy damaged the request: at the next try the store completes the decided upload."""
-    world.kafka.delete_records(TOPIC, 0, 6)
-    world.carry_out(Refusing(world.bucket, times))
-    assert (world.objects(), world.pending(), world.resolved()) == (ALL, 0, [1])
-    world.check()
+    pipeline.kafka.delete_records(TOPIC, 0, 6)
+    pipeline.carry_out(Refusing(pipeline.bucket, times))
+    assert (pipeline.objects(), pipeline.pending(), pipeline.resolved()) == (ALL, 0, [1])
+    pipeline.check()
 
 
-def test_an_upload_that_stays_refused_is_aborted_when_its_object_is_there_again(world: World) -> None:
+def test_an_upload_that_stays_refused_is_aborted_when_its_object_is_there_again(pipeline: Pipeline) -> None:
     """First the object is written from Kafka, then the upload is aborted: one of them always exists."""
     seen: list[tuple[str, bool]] = []
-    store = Refusing(world.bucket, 1_000)
+    store = Refusing(pipeline.bucket, 1_000)
     store._choose = lambda r: (
-        seen.append((r.key, world.bucket.head(r.key) is not None)) if r.operation == "abort_upload" else None
+        seen.append((r.key, pipeline.bucket.head(r.key) is not None)) if r.operation == "abort_upload" else None
     )
-    world.carry_out(store)
+    pipeline.carry_out(store)
     assert sorted(seen) == [(f"{TOPICS_DIR}/{TOPIC}/{key}", True) for key in ALL]
-    assert (world.objects(), world.pending(), world.resolved()) == (ALL, 0, [1])
-    world.check()
+    assert (pipeline.objects(), pipeline.pending(), pipeline.resolved()) == (ALL, 0, [1])
+    pipeline.check()
 
 
-def test_a_refused_upload_stays_where_kafka_has_lost_its_records(world: World) -> None:
-    """It is the only copy of them: the error says so, and once the store accepts it nothing is lost."""
-    world.kafka.delete_records(TOPIC, 0, 6)
+def test_a_refused_upload_stays_where_kafka_has_lost_its_records(pipeline: Pipeline) -> None:
+    """It is the only copy of them: the error reports it, and once the store accepts it nothing is lost."""
+    pipeline.kafka.delete_records(TOPIC, 0, 6)
     with pytest.raises(BatchLossError, match=r"refuses to complete the uploads of 4 .*These are kept"):
-        world.carry_out(Refusing(world.bucket, 1_000))
-    assert (world.objects(), world.pending(), world.resolved()) == ([], 4, [])
-    assert world.engine().run("died-1").status == "ok"
-    assert (world.objects(), world.pending()) == (ALL, 0)
-    world.check()
+        pipeline.carry_out(Refusing(pipeline.bucket, 1_000))
+    assert (pipeline.objects(), pipeline.pending(), pipeline.resolved()) == ([], 4, [])
+    assert pipeline.engine().run("died-1").status == "ok"
+    assert (pipeline.objects(), pipeline.pending()) == (ALL, 0)
+    pipeline.check()
 
 
-def test_a_refused_upload_whose_loss_is_accepted_cannot_come_to_light_later(world: World) -> None:
+def test_a_refused_upload_whose_loss_is_accepted_cannot_become_visible_later(pipeline: Pipeline) -> None:
     """The loss is recorded first, then the upload is aborted, then the batch is complete without the object."""
-    world.kafka.delete_records(TOPIC, 0, 3)
-    store = Refusing(world.bucket, 1_000)
-    lost = accept_loss(world.engine(store).committer, 1, reason="refused", operator="me")
+    pipeline.kafka.delete_records(TOPIC, 0, 3)
+    store = Refusing(pipeline.bucket, 1_000)
+    lost = accept_loss(pipeline.engine(store).committer, 1, reason="refused", operator="me")
     assert [key.removeprefix(f"{TOPICS_DIR}/{TOPIC}/") for key in lost] == [key_of(0, 0), key_of(1, 1)]
-    assert (world.objects(), world.pending(), world.resolved()) == ([key_of(0, 4), key_of(1, 3)], 0, [1])
+    assert (pipeline.objects(), pipeline.pending(), pipeline.resolved()) == ([key_of(0, 4), key_of(1, 3)], 0, [1])
     written = [r.key for r in store.writes() if ".amend." in r.key or r.key in lost]
     assert ".amend." in written[0]
-    world.check()
+    pipeline.check()
 
 
 # -- some of many are lost --------------------------------------------------------------------------------------------
 
 
-def test_one_lost_object_keeps_no_other_from_being_written_again(world: World) -> None:
+def test_one_lost_object_does_not_block_the_others(pipeline: Pipeline) -> None:
     """All objects whose records Kafka still has are written at once, then one error names the others."""
-    world.bucket.expire_uploads()
-    world.kafka.delete_records(TOPIC, 0, 3)
+    pipeline.bucket.expire_uploads()
+    pipeline.kafka.delete_records(TOPIC, 0, 3)
     with pytest.raises(BatchLossError, match=r"^2 objects of batch 1 of topic 'events' cannot be written") as caught:
-        world.engine().run("died-1")
+        pipeline.engine().run("died-1")
     text = str(caught.value)
     for part in ("partition 0, offsets 0 to 2, 2 records", "offsets 1 to 1, 1 records", key_of(0, 0), key_of(1, 1)):
         assert part in text
     assert text.index("`kafka-s3 accept-loss") < text.index(key_of(0, 0))
-    assert (world.objects(), world.resolved()) == ([key_of(0, 4), key_of(1, 3)], [])
-    world.kafka.delete_records(TOPIC, 0, 6)
-    accept_loss(world.engine().committer, 1, reason="gone", operator="me")
-    assert (world.objects(), world.resolved()) == ([key_of(0, 4), key_of(1, 3)], [1])
-    world.check()
+    assert (pipeline.objects(), pipeline.resolved()) == ([key_of(0, 4), key_of(1, 3)], [])
+    pipeline.kafka.delete_records(TOPIC, 0, 6)
+    accept_loss(pipeline.engine().committer, 1, reason="gone", operator="me")
+    assert (pipeline.objects(), pipeline.resolved()) == ([key_of(0, 4), key_of(1, 3)], [1])
+    pipeline.check()
 
 
-def test_a_rerun_that_restores_brings_back_what_it_can_of_all_batches(world: World) -> None:
+def test_a_rerun_with_restore_writes_the_possible_objects_of_all_batches(pipeline: Pipeline) -> None:
     """The first batch's records are gone, those of the second are not: its objects come back before the error."""
-    world.decide()
-    decided.roll_forward(world.engine().committer)
-    for info in list(world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")):
-        world.bucket.delete(info.key)
-    world.kafka.delete_records(TOPIC, 0, 6)
+    pipeline.decide()
+    decided.roll_forward(pipeline.engine().committer)
+    for info in list(pipeline.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")):
+        pipeline.bucket.delete(info.key)
+    pipeline.kafka.delete_records(TOPIC, 0, 6)
     with pytest.raises(BatchLossError, match=r"4 objects of batch 1 .*accept-loss .*--deleted --batch 1`"):
-        world.engine().run("again", "data_interval", window={0: (0, 12)}, on_missing="restore")
-    assert world.objects() == sorted(key_of(offset % 2, offset) for offset in (6, 7, 9, 10))
+        pipeline.engine().run("again", "data_interval", window={0: (0, 12)}, on_missing="restore")
+    assert pipeline.objects() == sorted(key_of(offset % 2, offset) for offset in (6, 7, 9, 10))
 
 
-def test_a_foreign_object_at_one_key_does_not_block_the_other_objects(world: World) -> None:
+def test_a_foreign_object_at_one_key_does_not_block_the_other_objects(pipeline: Pipeline) -> None:
     """The other uploads would expire while somebody moves it away."""
-    world.bucket.put_new(f"{TOPICS_DIR}/{TOPIC}/{key_of(0, 0)}", b"a stranger")
+    pipeline.bucket.put_new(f"{TOPICS_DIR}/{TOPIC}/{key_of(0, 0)}", b"a stranger")
     with pytest.raises(ForeignObjectError):
-        world.engine().run("died-1")
-    assert (world.objects(), world.resolved()) == (ALL, [])
-    assert world.bucket.get(f"{TOPICS_DIR}/{TOPIC}/{key_of(0, 0)}").body == b"a stranger"  # type: ignore[union-attr]
-    world.bucket.delete(f"{TOPICS_DIR}/{TOPIC}/{key_of(0, 0)}")
-    assert world.engine().run("died-1").status == "ok"
-    world.check()
+        pipeline.engine().run("died-1")
+    assert (pipeline.objects(), pipeline.resolved()) == (ALL, [])
+    assert pipeline.bucket.get(f"{TOPICS_DIR}/{TOPIC}/{key_of(0, 0)}").body == b"a stranger"  # type: ignore[union-attr]
+    pipeline.bucket.delete(f"{TOPICS_DIR}/{TOPIC}/{key_of(0, 0)}")
+    assert pipeline.engine().run("died-1").status == "ok"
+    pipeline.check()
 
 
-def test_one_batch_that_cannot_be_completed_keeps_no_other_from_it(world: World) -> None:
+def test_one_batch_that_cannot_be_completed_does_not_block_the_others(pipeline: Pipeline) -> None:
     """The first error is raised after all others are processed."""
-    world.bucket.expire_uploads()
-    world.kafka.delete_records(TOPIC, 0, 6)
-    world.decide()
+    pipeline.bucket.expire_uploads()
+    pipeline.kafka.delete_records(TOPIC, 0, 6)
+    pipeline.decide()
     with pytest.raises(BatchLossError, match="batch 1"):
-        decided.roll_forward(world.engine().committer)
-    assert world.resolved() == [2]
+        decided.roll_forward(pipeline.engine().committer)
+    assert pipeline.resolved() == [2]
 
 
 # -- the topic is gone ------------------------------------------------------------------------------------------------
@@ -228,13 +228,13 @@ GONE = pytest.mark.parametrize(
 @GONE
 @pytest.mark.parametrize("run", ["died-1", "new"])
 def test_a_decided_batch_is_completed_although_its_topic_is_gone(
-    world: World, event: Callable[[SimulatedKafka], None], error: type[Exception], run: str
+    pipeline: Pipeline, event: Callable[[SimulatedKafka], None], error: type[Exception], run: str
 ) -> None:
     """It needs no Kafka: the run that fails, repeated or new, completes it and reports that."""
-    event(world.kafka)
+    event(pipeline.kafka)
     with pytest.raises(error) as caught:
-        world.engine().run(run)
-    assert (world.objects(), world.pending(), world.resolved()) == (ALL, 0, [1])
+        pipeline.engine().run(run)
+    assert (pipeline.objects(), pipeline.pending(), pipeline.resolved()) == (ALL, 0, [1])
     text = message_of(caught.value)
     assert "batches [1] were decided before and are completed now" in text
     assert "`kafka-s3 recover --bucket memory" in text
@@ -243,60 +243,60 @@ def test_a_decided_batch_is_completed_although_its_topic_is_gone(
 
 @GONE
 def test_an_undecided_batch_is_unchanged_when_its_topic_is_gone(
-    world: World, event: Callable[[SimulatedKafka], None], error: type[Exception]
+    pipeline: Pipeline, event: Callable[[SimulatedKafka], None], error: type[Exception]
 ) -> None:
     """Only decided objects and the marker change."""
-    world.engine().run("died-1")
-    world.kafka.append(TOPIC, 0, b"6", timestamp=6)
-    store = FaultyStore(world.bucket)
+    pipeline.engine().run("died-1")
+    pipeline.kafka.append(TOPIC, 0, b"6", timestamp=6)
+    store = FaultyStore(pipeline.bucket)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*2.plan.json")
     with pytest.raises(SimulatedCrash):
-        world.engine(store).run("planned")
-    event(world.kafka)
-    before = snapshot(world.bucket)
+        pipeline.engine(store).run("planned")
+    event(pipeline.kafka)
+    before = snapshot(pipeline.bucket)
     with pytest.raises(error) as caught:
-        world.engine().run("new")
-    check_unchanged(before, snapshot(world.bucket))
+        pipeline.engine().run("new")
+    check_unchanged(before, snapshot(pipeline.bucket))
     assert ("--decided-only`" in message_of(caught.value)) == (event is deleted)
 
 
 @GONE
-def test_what_cannot_be_completed_of_a_topic_that_is_gone_stands_in_the_error(
-    world: World, event: Callable[[SimulatedKafka], None], error: type[Exception]
+def test_objects_of_a_deleted_topic_that_cannot_be_completed_are_in_the_error(
+    pipeline: Pipeline, event: Callable[[SimulatedKafka], None], error: type[Exception]
 ) -> None:
     """The error has the remedy; other batches are completed all the same."""
-    world.bucket.expire_uploads()
-    world.decide()
-    event(world.kafka)
+    pipeline.bucket.expire_uploads()
+    pipeline.decide()
+    event(pipeline.kafka)
     with pytest.raises(error) as caught:
-        world.engine().run("new")
-    assert world.resolved() == [2]
+        pipeline.engine().run("new")
+    assert pipeline.resolved() == [2]
     text = message_of(caught.value)
     assert "4 objects of batch 1 of topic 'events' cannot be written again from Kafka" in text
     assert "`kafka-s3 accept-loss" in text
     assert "--decided-only`" in text
 
 
-def test_a_topic_that_was_never_landed_is_only_missed() -> None:
+def test_a_topic_that_was_never_landed_is_only_reported_as_missing() -> None:
     """There is nothing to complete, and no remedy."""
-    world = World()
-    world.kafka.delete_topic(TOPIC)
+    pipeline = Pipeline()
+    pipeline.kafka.delete_topic(TOPIC)
     with pytest.raises(TopicNotFoundError) as caught:
-        world.engine().run("new")
+        pipeline.engine().run("new")
     assert "kafka-s3" not in message_of(caught.value)
-    assert list(world.bucket.list("")) == []
+    assert list(pipeline.bucket.list("")) == []
 
 
-def test_a_reset_completes_all_that_is_decided_before_it_stops_at_a_loss(world: World) -> None:
+def test_a_reset_completes_all_that_is_decided_before_it_stops_at_a_loss(pipeline: Pipeline) -> None:
     """The barrier holds: the generation is closed only when the loss is accepted."""
-    world.bucket.expire_uploads()
-    world.decide()
-    world.kafka.create_topic(TOPIC)
+    pipeline.bucket.expire_uploads()
+    pipeline.decide()
+    pipeline.kafka.create_topic(TOPIC)
     with pytest.raises(BatchLossError, match="batch 1"):
-        reset(world.engine().committer, operator="me")
-    marker, _ = world.engine().log.require_marker()
-    assert (world.resolved(), marker.generation) == ([2], 0)
-    accept_loss(world.engine().committer, 1, reason="gone", operator="me")
-    reset(world.engine().committer, operator="me")
-    assert world.engine().log.require_marker()[0].generation == 1
-    world.check()
+        reset(pipeline.engine().committer, operator="me")
+    marker, _ = pipeline.engine().log.require_marker()
+    assert (pipeline.resolved(), marker.generation) == ([2], 0)
+    accept_loss(pipeline.engine().committer, 1, reason="gone", operator="me")
+    reset(pipeline.engine().committer, operator="me")
+    assert pipeline.engine().log.require_marker()[0].generation == 1
+    pipeline.check()

@@ -1,7 +1,7 @@
 """A writer below ``_kafka_s3/`` can stop a pipeline, but can neither crash it nor change the keys it writes.
 
-Each example puts one hostile document into the bucket of a pipeline that was at work, and then everything that reads
-control documents is asked once. What comes is an answer or one of our own errors, soon, and no object changes.
+Each example puts one hostile document into the bucket of a pipeline with open batches, and then calls every reader of
+control documents once. The outcome is a result or one of our own errors, in bounded time, and no object changes.
 """
 
 from __future__ import annotations
@@ -115,8 +115,18 @@ class Watched(FaultyStore):
 
     def touched(self) -> set[str]:
         """Keys of writes, completes and HEAD requests, without the control documents."""
-        wanted = {"head", "put_new", "put_if_match", "create_upload", "upload_part", "complete_upload", "abort_upload"}
-        return {r.key for r in self.requests if r.operation in wanted and not r.key.startswith(f"{TOPICS_DIR}/_kafka")}
+        operations = {
+            "head",
+            "put_new",
+            "put_if_match",
+            "create_upload",
+            "upload_part",
+            "complete_upload",
+            "abort_upload",
+        }
+        return {
+            r.key for r in self.requests if r.operation in operations and not r.key.startswith(f"{TOPICS_DIR}/_kafka")
+        }
 
 
 @pytest.fixture(scope="module")
@@ -159,15 +169,15 @@ def recovery_of(engine: Engine) -> Any:
     return engine.log.view().claims
 
 
-def ask_everybody(scene: Scene, bucket: Watched, *, prefix: str = f"{TOPICS_DIR}/{TOPIC}/") -> list[KafkaS3Error]:
+def call_every_reader(scene: Scene, bucket: Watched, *, prefix: str = f"{TOPICS_DIR}/{TOPIC}/") -> list[KafkaS3Error]:
     """Call every entry point in a separate process; returns its errors. Any other exception is raised."""
     before = {k: stored for k, stored in scene.stored.items() if not k.startswith(CONTROL)}
     before[OWNER] = bucket.get(OWNER)
     errors = []
     for number in range(sum(1 for _ in entry_points(Engine(bucket, scene.kafka)))):
-        asked = list(entry_points(Engine(bucket, scene.kafka)))[number]
+        entry_point = list(entry_points(Engine(bucket, scene.kafka)))[number]
         try:
-            asked()
+            entry_point()
         except KafkaS3Error as e:
             errors.append(e)
     for message in map(str, errors):
@@ -258,7 +268,7 @@ def test_a_document_with_damaged_bytes_is_our_own_error(scene: Scene, data: st.D
     ],
     ids=["lists", "text", "ranges", "objects", "digits"],
 )
-def test_ten_megabytes_are_refused_soon_and_without_filling_the_memory(body: bytes) -> None:
+def test_ten_megabytes_are_refused_in_bounded_time_and_memory(body: bytes) -> None:
     """No stack overflows, nothing grows with more than the length, and the error is short."""
     started = time.process_time()
     json.loads(b"[" + b"[]," * 3_000_000 + b"[]]")
@@ -267,12 +277,12 @@ def test_ten_megabytes_are_refused_soon_and_without_filling_the_memory(body: byt
     with pytest.raises(CorruptControlError) as refused:
         decode(Marker, body, "here")
     assert len(str(refused.value)) < 1_000
-    # What reading such a document takes at least, times a factor; both suffer alike from a machine that is busy.
+    # The least time to read such a document, times a factor; a busy machine delays both in the same way.
     assert time.process_time() - started < 20 * floor, floor
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600_000
 
 
-def test_a_document_that_is_too_long_is_not_even_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_that_is_too_long_is_not_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long object at the key of a document is not read into memory; the error has its length."""
     monkeypatch.setattr(port, "MAX_WHOLE", 1_000)
     bucket = scene.with_document(MARKER, b"x" * 1_001)
@@ -322,8 +332,8 @@ def test_hostile_content_with_a_valid_checksum_does_no_harm(scene: Scene, data: 
     try:
         hostile = signed(replaced(body, path, data.draw(hostile_values)))
     except ValueError:
-        return  # what has no canonical form no writer can sign
-    ask_everybody(scene, scene.with_document(key, hostile))
+        return  # without a canonical form there is no checksum
+    call_every_reader(scene, scene.with_document(key, hostile))
 
 
 MANIFEST_LIES: dict[str, dict[str, Any]] = {
@@ -349,7 +359,7 @@ MANIFEST_LIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("lie", MANIFEST_LIES, ids=str)
-def test_a_signed_manifest_sends_the_driver_nowhere(scene: Scene, lie: str) -> None:
+def test_a_forged_manifest_causes_no_request_for_its_keys(scene: Scene, lie: str) -> None:
     """It is refused before any object that it lists is completed, checked or written."""
     body = scene.body(scene.manifest)
     body["objects"][0] |= MANIFEST_LIES[lie]
@@ -357,7 +367,7 @@ def test_a_signed_manifest_sends_the_driver_nowhere(scene: Scene, lie: str) -> N
     with pytest.raises(CorruptControlError, match=r"cannot be trusted.*0000000002\.manifest\.json"):
         Engine(bucket, scene.kafka).run("interrupted")
     assert bucket.touched() == set()
-    assert ask_everybody(scene, bucket)
+    assert call_every_reader(scene, bucket)
     assert lie not in str(bucket.touched())
 
 
@@ -371,7 +381,7 @@ def test_an_upload_of_another_key_is_not_completed(scene: Scene) -> None:
     assert bucket.upload_exists("topics/other-topic/parity=0/other-topic+0+0000000009.bin", scene.other_upload)
 
 
-def test_a_signed_manifest_cannot_claim_the_object_of_another_batch(scene: Scene) -> None:
+def test_a_forged_manifest_cannot_claim_the_object_of_another_batch(scene: Scene) -> None:
     """The object's own metadata has to name this batch and this upload, or the same records."""
     body = scene.body(scene.manifest)
     key = body["objects"][0]["key"]
@@ -407,15 +417,15 @@ PLAN_LIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("lie", PLAN_LIES, ids=str)
 def test_a_forged_plan_with_a_valid_checksum_reads_and_writes_no_other_keys(scene: Scene, lie: str) -> None:
-    """It is refused before Kafka is asked for a record."""
+    """It is refused before a record is requested from Kafka."""
     key = keys.plan_key(CONTROL, UNDECIDED)
     bucket = scene.with_document(key, signed(scene.body(key) | PLAN_LIES[lie]))
     with pytest.raises(ControlError, match=r"(cannot be trusted|claims offsets).*0000000003\.plan\.json"):
         Engine(bucket, scene.kafka).run("planned")
-    assert ask_everybody(scene, bucket)
+    assert call_every_reader(scene, bucket)
 
 
-def test_a_plan_with_a_pattern_that_explodes_is_an_error_of_its_batch(scene: Scene) -> None:
+def test_a_plan_with_a_pattern_for_huge_paths_is_an_error_of_its_batch(scene: Scene) -> None:
     """A path of a megabyte per record is not a key; memory does not grow with the number of records."""
     key = keys.plan_key(CONTROL, UNDECIDED)
     body = scene.body(key)
@@ -425,7 +435,7 @@ def test_a_plan_with_a_pattern_that_explodes_is_an_error_of_its_batch(scene: Sce
     }
     bucket = scene.with_document(key, signed(body))
     started = time.process_time()
-    ask_everybody(scene, bucket, prefix=f"{TOPICS_DIR}/")
+    call_every_reader(scene, bucket, prefix=f"{TOPICS_DIR}/")
     assert time.process_time() - started < 20
 
 
@@ -458,12 +468,12 @@ def test_a_forged_marker_with_a_valid_checksum_causes_a_bounded_number_of_reques
     """Every entry point ends within a bounded number of requests, for any content of the marker."""
     bucket = scene.with_document(MARKER, signed(scene.body(MARKER) | MARKER_LIES[lie]))
     started = time.process_time()
-    ask_everybody(scene, bucket)
+    call_every_reader(scene, bucket)
     assert time.process_time() - started < 20
     assert len(bucket.requests) < 5_000
 
 
-def test_a_plan_far_away_is_a_hole_and_not_a_walk(scene: Scene) -> None:
+def test_a_plan_with_a_huge_number_is_a_gap_that_is_not_counted_through(scene: Scene) -> None:
     """The number of steps does not depend on a number in a name."""
     plan = scene.stored[keys.plan_key(CONTROL, 1)]
     assert plan is not None
@@ -488,17 +498,17 @@ def test_a_plan_far_away_is_a_hole_and_not_a_walk(scene: Scene) -> None:
     ],
     ids=str,
 )
-def test_signed_records_of_runs_owners_and_losses_are_held_against_their_places(
+def test_records_of_runs_owners_and_losses_are_compared_with_their_keys(
     scene: Scene, key: str, change: dict[str, Any]
 ) -> None:
     """A document at another document's key, or with impossible values, ends in an error of this package."""
     amend = {"kind": "amend", "format": 1, "batch": OPEN, "keys": ["x"], "reason": "", "operator": ""}
     body = scene.body(key) if key in scene.stored else amend
     bucket = scene.with_document(key, signed(body | change))
-    assert ask_everybody(scene, bucket)
+    assert call_every_reader(scene, bucket)
 
 
-def test_what_documents_say_to_people_cannot_forge_lines(scene: Scene) -> None:
+def test_text_in_documents_cannot_forge_lines_of_output(scene: Scene) -> None:
     """The planner of a batch is shown on one line, without control characters, and of bounded length."""
     key = keys.plan_key(CONTROL, OPEN)
     body = scene.body(key) | {"written_by": "\x1b[2Jme\nERROR forged " + "x" * 10_000, "run": "interrupted"}
@@ -513,7 +523,7 @@ def test_what_documents_say_to_people_cannot_forge_lines(scene: Scene) -> None:
 
 @pytest.mark.parametrize("key", [MARKER, keys.plan_key(CONTROL, UNDECIDED), keys.manifest_key(CONTROL, OPEN)])
 def test_an_older_worker_changes_nothing_that_a_newer_one_has_written(scene: Scene, key: str) -> None:
-    """Runs and `repair` say what to upgrade; a marker that is only newer is not built again."""
+    """Runs and `repair` name what to upgrade; a marker that is only newer is not built again."""
     bucket = scene.with_document(key, signed(scene.body(key) | {"version": "9.1.0", "priority": 1}))
     before = {info.key: bucket.get(info.key) for info in bucket.list("")}
     for act in (

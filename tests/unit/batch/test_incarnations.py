@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Simulat
 from tests.protocol.engine import TOPIC, Engine, check_landed
 
 
-class World:
+class Pipeline:
     """A bucket, and a cluster whose brokers have no topic ids until they are upgraded."""
 
     def __init__(self, **kafka: Any) -> None:
@@ -49,18 +49,20 @@ class World:
 
 
 @pytest.fixture
-def adopted() -> World:
+def adopted() -> Pipeline:
     """Batch 1 is decided without a topic id; after an upgrade of the brokers batch 2 brought the id into the log."""
-    world = World()
-    world.records("old", 4)
-    world.decides_and_dies("first")
-    world.kafka.upgrade()
-    world.records("new", 4, partition=1)
-    assert world.engine().run("second", "data_interval", window={1: (0, 4)}).status == "ok"
-    return world
+    pipeline = Pipeline()
+    pipeline.records("old", 4)
+    pipeline.decides_and_dies("first")
+    pipeline.kafka.upgrade()
+    pipeline.records("new", 4, partition=1)
+    assert pipeline.engine().run("second", "data_interval", window={1: (0, 4)}).status == "ok"
+    return pipeline
 
 
-def test_a_batch_from_before_the_upgrade_is_never_rebuilt_from_a_topic_that_was_created_again(adopted: World) -> None:
+def test_a_batch_from_before_the_upgrade_is_never_rebuilt_from_a_topic_that_was_created_again(
+    adopted: Pipeline,
+) -> None:
     """The log has the id by now, so equal offsets of another topic are not taken for its records."""
     adopted.bucket.expire_uploads()
     adopted.kafka.create_topic(TOPIC, 2)
@@ -73,91 +75,91 @@ def test_a_batch_from_before_the_upgrade_is_never_rebuilt_from_a_topic_that_was_
 
 def test_a_deleted_object_from_before_the_upgrade_is_never_restored_from_a_topic_that_was_created_again() -> None:
     """Neither by ``restore``, whose run has a record."""
-    world = World()
-    world.records("old", 2)
-    assert world.engine().run("first").status == "ok"
-    world.kafka.upgrade()
-    world.records("new", 2, partition=1)
-    world.engine().run("second")
-    (gone,) = (info.key for info in world.bucket.list("topics/events/") if "+0+" in info.key)
-    world.bucket.delete(gone)
-    world.kafka.create_topic(TOPIC, 2)
-    world.records("bad", 2)
+    pipeline = Pipeline()
+    pipeline.records("old", 2)
+    assert pipeline.engine().run("first").status == "ok"
+    pipeline.kafka.upgrade()
+    pipeline.records("new", 2, partition=1)
+    pipeline.engine().run("second")
+    (gone,) = (info.key for info in pipeline.bucket.list("topics/events/") if "+0+" in info.key)
+    pipeline.bucket.delete(gone)
+    pipeline.kafka.create_topic(TOPIC, 2)
+    pipeline.records("bad", 2)
     with pytest.raises(BatchLossError):
-        world.engine().run("first", action="restore")
-    assert world.bucket.head(gone) is None
+        pipeline.engine().run("first", action="restore")
+    assert pipeline.bucket.head(gone) is None
 
 
 def test_a_gap_is_accepted_only_after_an_open_reset_is_complete() -> None:
     """Nothing is planned past the barrier: the offsets are those of the new topic, or refused."""
-    world = World(topic_ids=True)
-    world.records("old", 4)
-    world.engine().run("first")
-    world.kafka.create_topic(TOPIC, 2)
-    world.records("new", 6)
-    store = FaultyStore(world.bucket)
+    pipeline = Pipeline(topic_ids=True)
+    pipeline.records("old", 4)
+    pipeline.engine().run("first")
+    pipeline.kafka.create_topic(TOPIC, 2)
+    pipeline.records("new", 6)
+    store = FaultyStore(pipeline.bucket)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*02.plan.json")
     with pytest.raises(SimulatedCrash):
-        reset(world.engine(store).committer, operator="me")
-    world.kafka.delete_records(TOPIC, 0, 3)
-    committer = world.engine().committer
+        reset(pipeline.engine(store).committer, operator="me")
+    pipeline.kafka.delete_records(TOPIC, 0, 3)
+    committer = pipeline.engine().committer
     assert accept_gone(committer, Offsets({0: [(0, 3)]}), reason="", operator="") == Offsets({0: [(0, 3)]})
-    world.engine().run("second")
-    check_landed(world.bucket, world.kafka, recovered=True)
-    assert world.engine().log.require_marker()[0].generation == 1
+    pipeline.engine().run("second")
+    check_landed(pipeline.bucket, pipeline.kafka, recovered=True)
+    assert pipeline.engine().log.require_marker()[0].generation == 1
 
 
-def test_another_cluster_is_named_and_no_topic_of_it_taken_for_one_that_was_created_again() -> None:
+def test_another_cluster_is_named_and_its_topic_is_not_taken_for_a_recreated_one() -> None:
     """A reset would land the whole topic again; the connection is wrong."""
-    world = World(topic_ids=True)
-    world.records("old", 2)
-    world.engine().run("first")
-    world.kafka = SimulatedKafka(cluster_id="another")
-    world.kafka.create_topic(TOPIC, 2)
+    pipeline = Pipeline(topic_ids=True)
+    pipeline.records("old", 2)
+    pipeline.engine().run("first")
+    pipeline.kafka = SimulatedKafka(cluster_id="another")
+    pipeline.kafka.create_topic(TOPIC, 2)
     with pytest.raises(
         ConfigurationError,
         match=r"landed from another Kafka cluster, 'simulated': the Kafka connection leads to 'another",
     ):
-        world.engine().run("second")
+        pipeline.engine().run("second")
 
 
-def test_an_id_is_not_taken_up_from_another_cluster() -> None:
+def test_a_topic_id_of_another_cluster_is_not_recorded() -> None:
     """The right one would count as created again from then on."""
-    world = World()
-    world.records("old", 2)
-    world.engine().run("first")
-    right, world.kafka = world.kafka, SimulatedKafka(cluster_id="another")
-    world.kafka.create_topic(TOPIC, 2)
-    world.records("bad", 4)
+    pipeline = Pipeline()
+    pipeline.records("old", 2)
+    pipeline.engine().run("first")
+    right, pipeline.kafka = pipeline.kafka, SimulatedKafka(cluster_id="another")
+    pipeline.kafka.create_topic(TOPIC, 2)
+    pipeline.records("bad", 4)
     with pytest.raises(ConfigurationError, match="another Kafka cluster"):
-        world.engine().run("second")
-    world.kafka = right
+        pipeline.engine().run("second")
+    pipeline.kafka = right
     right.upgrade()
-    world.records("new", 2)
-    assert world.engine().run("third").status == "ok"
+    pipeline.records("new", 2)
+    assert pipeline.engine().run("third").status == "ok"
 
 
 def test_brokers_that_report_no_ids_any_more_are_a_transient_error() -> None:
     """For example during an upgrade: nothing shows that the topic was created again."""
-    world = World(topic_ids=True)
-    world.records("old", 2)
-    world.engine().run("first")
-    world.kafka._topic_ids = False
+    pipeline = Pipeline(topic_ids=True)
+    pipeline.records("old", 2)
+    pipeline.engine().run("first")
+    pipeline.kafka._topic_ids = False
     with pytest.raises(TransientError, match="the brokers report no id of topic"):
-        world.engine().run("second")
+        pipeline.engine().run("second")
 
 
 def test_decided_batches_are_completed_while_kafka_does_not_answer() -> None:
     """They need no Kafka, and their uploads expire."""
-    world = World(topic_ids=True)
-    world.records("old", 2)
-    world.decides_and_dies("first")
+    pipeline = Pipeline(topic_ids=True)
+    pipeline.records("old", 2)
+    pipeline.decides_and_dies("first")
 
     def silent(operation: str) -> None:
         raise KafkaUnavailableError("the brokers do not answer")
 
-    world.kafka._before_request = silent
+    pipeline.kafka._before_request = silent
     with pytest.raises(KafkaUnavailableError) as failed:
-        world.engine().run("second")
+        pipeline.engine().run("second")
     assert "batches [1] were decided before and are completed now" in failed.value.__notes__[0]
-    assert world.engine().log.require_marker()[0].is_resolved(1)
+    assert pipeline.engine().log.require_marker()[0].is_resolved(1)

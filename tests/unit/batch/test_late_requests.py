@@ -1,4 +1,4 @@
-"""Uploads of a complete batch are gone: a late request cannot bring an object back."""
+"""No upload of a complete batch is left, so a late request cannot bring an object back."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.protocol.engine import LAYOUT, Engine
 EIGHT_DAYS = 8 * 86_400
 
 
-class World:
+class Pipelines:
     """Pipelines of any topics_dir over one bucket."""
 
     def __init__(self) -> None:
@@ -60,30 +60,30 @@ NESTED = [
 def test_a_topics_dir_in_the_folder_of_a_topic_is_refused(outer: tuple[str, str], inner: tuple[str, str]) -> None:
     """Whichever of the two comes second; the error names both, and nothing is written."""
     for first, second in ((outer, inner), (inner, outer)):
-        world = World()
-        world.lands(*first)
-        before = snapshot(world.bucket)
+        pipelines = Pipelines()
+        pipelines.lands(*first)
+        before = snapshot(pipelines.bucket)
         with pytest.raises(PipelineConflictError) as caught:
-            world.lands(*second)
+            pipelines.lands(*second)
         assert f"topic {second[1]!r} cannot be landed under topics_dir {second[0]!r}" in str(caught.value)
         assert repr(first[0]) in str(caught.value)
         assert str(caught.value).endswith(f"{first[0]}/_kafka_s3/_owners/{first[1]}.json".removeprefix("/"))
-        check_unchanged(before, snapshot(world.bucket))
+        check_unchanged(before, snapshot(pipelines.bucket))
 
 
 @pytest.mark.parametrize("prefix", ["topic=", "~"])
 def test_the_folder_of_a_topic_with_a_prefix_is_no_topics_dir_either(prefix: str) -> None:
     """Whichever of the two comes second."""
     inner = f"x/{prefix}y/deep"
-    world = World()
-    world.lands("x", "y", prefix=prefix)
+    pipelines = Pipelines()
+    pipelines.lands("x", "y", prefix=prefix)
     with pytest.raises(PipelineConflictError, match="that is a folder of topic 'y' of pipeline 'to-y'"):
-        world.lands(inner, "z")
-    world = World()
-    world.lands(inner, "z", prefix=prefix)
+        pipelines.lands(inner, "z")
+    pipelines = Pipelines()
+    pipelines.lands(inner, "z", prefix=prefix)
     with pytest.raises(PipelineConflictError, match="holds another topics_dir"):
-        world.lands("x", "y", prefix=prefix)
-    assert world.check(inner, "z") == 4
+        pipelines.lands("x", "y", prefix=prefix)
+    assert pipelines.check(inner, "z") == 4
 
 
 @pytest.mark.parametrize(
@@ -100,56 +100,56 @@ def test_the_folder_of_a_topic_with_a_prefix_is_no_topics_dir_either(prefix: str
 def test_folders_beside_one_another_are_not_refused(one: tuple[str, str], other: tuple[str, str]) -> None:
     """In either order; each holds its own records."""
     for first, second in ((one, other), (other, one)):
-        world = World()
-        world.lands(*first)
-        world.lands(*second)
-        assert (world.check(*first), world.check(*second)) == (4, 4)
+        pipelines = Pipelines()
+        pipelines.lands(*first)
+        pipelines.lands(*second)
+        assert (pipelines.check(*first), pipelines.check(*second)) == (4, 4)
 
 
 def test_an_inner_topics_dir_is_seen_with_any_delimiter_of_folders() -> None:
     """Names have a common prefix, but no common folder."""
-    world = World()
-    world.lands("x-y-z", "z")
+    pipelines = Pipelines()
+    pipelines.lands("x-y-z", "z")
     with pytest.raises(PipelineConflictError, match="its folder 'x-y-' holds another topics_dir, 'x-y-z'"):
-        world.lands("x", "y", delim="-")
+        pipelines.lands("x", "y", delim="-")
 
 
 def test_only_one_page_of_foreign_objects_in_the_folder_is_listed() -> None:
     """A connector may have left millions of objects; the first run needs no more requests than in an empty folder."""
-    world = World()
+    pipelines = Pipelines()
     for n in range(1_100):
-        world.bucket.put_new(f"x/y/a/{n:04d}", b"")
-    world.lands("x/y/deeper", "z")
-    world.lands("x", "y")
-    world = World()
+        pipelines.bucket.put_new(f"x/y/a/{n:04d}", b"")
+    pipelines.lands("x/y/deeper", "z")
+    pipelines.lands("x", "y")
+    pipelines = Pipelines()
     for n in range(1_100):
-        world.bucket.put_new(f"x/y/a/{n:04d}", b"")
-    world.lands("x/y", "z")
+        pipelines.bucket.put_new(f"x/y/a/{n:04d}", b"")
+    pipelines.lands("x/y", "z")
     with pytest.raises(PipelineConflictError):
-        world.lands("x", "y")
+        pipelines.lands("x", "y")
 
 
 @pytest.mark.parametrize("prefix", ["", "topic="])
 @pytest.mark.parametrize("below", ["", "/deep/er"])
-def test_where_topics_dirs_are_nested_gc_and_checks_leave_the_other_s_objects_alone(
+def test_where_topics_dirs_are_nested_gc_and_checks_ignore_the_objects_of_the_other(
     monkeypatch: pytest.MonkeyPatch, below: str, prefix: str
 ) -> None:
     """As left by a version without the refusal: the key of the inner decided upload is valid in the outer topic too."""
     named = f"{prefix}y"
     inner = f"x/{named}{below}"
     monkeypatch.setattr(log, "refuse_nesting", lambda *_, **__: None)
-    world = World()
-    world.lands("x", "y", prefix=prefix)
-    store = FaultyStore(world.bucket)
+    pipelines = Pipelines()
+    pipelines.lands("x", "y", prefix=prefix)
+    store = FaultyStore(pipelines.bucket)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.manifest.json")
     with pytest.raises(SimulatedCrash):
-        world.lands(inner, "y", prefix=prefix, store=store)
-    decided = {upload.upload_id for upload in world.bucket.pending_uploads("")}
-    orphan = world.bucket.create_upload(f"x/{named}/parity=0/{named}+0+0000000000.bin")
-    outer_log = world.engine("x", "y").log
+        pipelines.lands(inner, "y", prefix=prefix, store=store)
+    decided = {upload.upload_id for upload in pipelines.bucket.pending_uploads("")}
+    orphan = pipelines.bucket.create_upload(f"x/{named}/parity=0/{named}+0+0000000000.bin")
+    outer_log = pipelines.engine("x", "y").log
     found = gc.find_garbage(outer_log, now=EIGHT_DAYS)
     assert [upload.upload_id for upload in found.garbage] == [orphan]
     gc.collect(outer_log, found)
-    assert {upload.upload_id for upload in world.bucket.pending_uploads("")} == decided
-    world.lands(inner, "y", prefix=prefix)
-    assert (world.check("x", "y"), world.check(inner, "y")) == (4, 4)
+    assert {upload.upload_id for upload in pipelines.bucket.pending_uploads("")} == decided
+    pipelines.lands(inner, "y", prefix=prefix)
+    assert (pipelines.check("x", "y"), pipelines.check(inner, "y")) == (4, 4)

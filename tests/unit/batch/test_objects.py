@@ -211,7 +211,7 @@ def test_a_key_that_s3_refuses_is_refused_before_anything_is_uploaded() -> None:
     assert not list(bucket.memory.pending_uploads(""))
 
 
-def test_a_slice_of_too_many_objects_ends_before_it_begins_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slice_with_too_many_objects_fails_before_it_begins_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit could not hold them, nor the driver their rows."""
     monkeypatch.setattr("airflow_provider_kafka_s3.batch.encode.MAX_OBJECTS", 3)
     bucket = Bucket()
@@ -247,7 +247,7 @@ def test_a_plan_of_another_time_zone_database_is_not_executed() -> None:
     ],
     ids=["the-same", "unknown", "utc", "no-time"],
 )
-def test_a_time_zone_database_that_cannot_matter_is_none_to_match(partitioner: Partitioner, database: str) -> None:
+def test_a_layout_without_local_time_accepts_any_time_zone_database(partitioner: Partitioner, database: str) -> None:
     """UTC is the same in all of them, and paths without time need none."""
     layout = Layout(format=JsonLines(), partitioner=partitioner, zone_database=database)
     assert Bucket().write(plan_of(layout, (4, 0, 9)), [batch_of(records(0, 9))]).objects
@@ -331,7 +331,7 @@ def test_an_upload_whose_completion_failed_is_aborted(monkeypatch: pytest.Monkey
         assert not list(bucket.memory.list(""))
 
 
-def test_other_records_do_not_make_the_object() -> None:
+def test_an_object_is_not_built_from_other_records() -> None:
     """If Kafka no longer has its first records, the object cannot be built."""
     plan = plan_of(HOURLY, (4, 10, 60))
     build = object_builder(Bucket().store)

@@ -110,7 +110,7 @@ def test_a_malformed_json_form_is_refused(value: object) -> None:
         Offsets.from_json(value)
 
 
-def test_people_can_read_offsets() -> None:
+def test_offsets_have_a_readable_form() -> None:
     """Errors name partitions and ranges."""
     assert str(Offsets({1: [(7, 9)], 0: [(0, 5), (8, 9)]})) == "0: [0, 5) [8, 9), 1: [7, 9)"
     assert str(NO_OFFSETS) == "none"

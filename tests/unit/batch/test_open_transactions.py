@@ -14,7 +14,7 @@ READABLE, WRITTEN = 4, 10
 """Offsets below the open transaction, and all there are; a record's timestamp is its offset."""
 
 
-class World:
+class Pipeline:
     """A topic whose records from offset 4 to 9 belong to a transaction that is open."""
 
     def __init__(self) -> None:
@@ -42,37 +42,37 @@ def records(start: int, end: int) -> set[bytes]:
 @pytest.mark.parametrize("end", [7, 99], ids=["inside", "after"])
 def test_a_window_that_ends_in_an_open_transaction_lands_what_lies_before_it(end: int) -> None:
     """The run succeeds with the readable offsets; when the transaction has ended, the next window includes the rest."""
-    world = World()
-    first = world.land("first", 0, end)
+    pipeline = Pipeline()
+    first = pipeline.land("first", 0, end)
     assert (first.status, first.target) == ("ok", Offsets({0: [(0, READABLE)]}))
-    assert world.visible() == records(0, READABLE)
-    world.kafka.commit_transaction(TOPIC, 0)
-    world.kafka.append(TOPIC, 0, b"later", timestamp=100)
-    assert world.land("next", 100, 200).status == "ok"
-    assert world.visible() == records(0, WRITTEN) | {b"later"}
-    check_landed(world.bucket, world.kafka, recovered=True, complete=True, is_optional=world.kafka.is_optional)
+    assert pipeline.visible() == records(0, READABLE)
+    pipeline.kafka.commit_transaction(TOPIC, 0)
+    pipeline.kafka.append(TOPIC, 0, b"later", timestamp=100)
+    assert pipeline.land("next", 100, 200).status == "ok"
+    assert pipeline.visible() == records(0, WRITTEN) | {b"later"}
+    check_landed(pipeline.bucket, pipeline.kafka, recovered=True, complete=True, is_optional=pipeline.kafka.is_optional)
 
 
 @pytest.mark.parametrize(("start", "end"), [(6, 8), (6, 99), (4, 5)])
 def test_a_window_that_begins_in_an_open_transaction_is_landed_after_it_has_ended(start: int, end: int) -> None:
     """Until then the window's records cannot be read, and none of them counts as landed or owed."""
-    world = World()
-    world.land("first", start, end)
-    assert world.visible() <= records(0, READABLE)
-    world.kafka.commit_transaction(TOPIC, 0)
+    pipeline = Pipeline()
+    pipeline.land("first", start, end)
+    assert pipeline.visible() <= records(0, READABLE)
+    pipeline.kafka.commit_transaction(TOPIC, 0)
     last = min(end, WRITTEN)
-    assert world.land("again", start, end).status == "ok"
-    assert records(start, last) <= world.visible()
-    check_landed(world.bucket, world.kafka, recovered=True, is_optional=world.kafka.is_optional)
+    assert pipeline.land("again", start, end).status == "ok"
+    assert records(start, last) <= pipeline.visible()
+    check_landed(pipeline.bucket, pipeline.kafka, recovered=True, is_optional=pipeline.kafka.is_optional)
 
 
 def test_a_window_that_begins_in_an_open_transaction_promises_nothing_past_its_beginning() -> None:
     """A run that lands above the transaction's beginning later finds no gap: all of it is landed."""
-    world = World()
-    world.land("below", 0, 3)
-    assert world.land("inside", 6, 8).target == Offsets({0: [(3, READABLE)]})
-    world.kafka.commit_transaction(TOPIC, 0)
-    world.kafka.append(TOPIC, 0, b"later", timestamp=100)
-    world.land("above", 100, 200)
-    assert world.visible() == records(0, WRITTEN) | {b"later"}
-    check_landed(world.bucket, world.kafka, recovered=True, complete=True, is_optional=world.kafka.is_optional)
+    pipeline = Pipeline()
+    pipeline.land("below", 0, 3)
+    assert pipeline.land("inside", 6, 8).target == Offsets({0: [(3, READABLE)]})
+    pipeline.kafka.commit_transaction(TOPIC, 0)
+    pipeline.kafka.append(TOPIC, 0, b"later", timestamp=100)
+    pipeline.land("above", 100, 200)
+    assert pipeline.visible() == records(0, WRITTEN) | {b"later"}
+    check_landed(pipeline.bucket, pipeline.kafka, recovered=True, complete=True, is_optional=pipeline.kafka.is_optional)

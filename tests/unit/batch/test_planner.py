@@ -34,7 +34,7 @@ _PLANS = """
 import base64, json, sys
 from tests.unit.batch import test_planner
 
-bucket, kafka = test_planner.world()
+bucket, kafka = test_planner.new_bucket_and_topic()
 test_planner.plans(bucket, kafka)
 documents = {info.key: base64.b64encode(bucket.get(info.key).body).decode() for info in bucket.list("")}
 print(json.dumps(documents), flush=True)
@@ -42,7 +42,7 @@ sys.stdin.read()
 """
 
 
-def world() -> tuple[MemoryStore, SimulatedKafka]:
+def new_bucket_and_topic() -> tuple[MemoryStore, SimulatedKafka]:
     """An empty bucket, and a topic of four records; the same in every process."""
     kafka = SimulatedKafka()
     kafka.create_topic(TOPIC)
@@ -62,7 +62,7 @@ def plans(bucket: MemoryStore, kafka: SimulatedKafka, **settings: Any) -> None:
 @contextlib.contextmanager
 def another_process() -> Iterator[tuple[MemoryStore, SimulatedKafka, subprocess.Popen[str]]]:
     """A bucket whose first batch was planned by a running process."""
-    bucket, kafka = world()
+    bucket, kafka = new_bucket_and_topic()
     root = Path(__file__).parents[3]
     with subprocess.Popen(
         [sys.executable, "-c", _PLANS], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -143,7 +143,7 @@ def test_a_process_that_dies_while_it_is_waited_for_ends_the_wait(caplog: pytest
         ({"host": "worker-7"}, True),
         ({"boot": "an earlier one"}, True),
         ({"pid_namespace": "pid:[1]"}, True),
-        # What is not exactly right says nothing.
+        # Values that are not exactly right prove nothing.
         ({"pid": 0}, True),
         ({"pid": 2**31}, True),
         ({"pid": "1"}, True),
@@ -152,7 +152,7 @@ def test_a_process_that_dies_while_it_is_waited_for_ends_the_wait(caplog: pytest
 )
 def test_a_process_is_gone_only_if_it_can_be_seen_from_here(change: dict[str, object], *, waits: bool) -> None:
     """The state of a process of another host, container or boot is unknown: its id may be another process here."""
-    bucket, kafka = world()
+    bucket, kafka = new_bucket_and_topic()
     plans(bucket, kafka)
     changed(bucket, "process", **{"started": 1} | change)
     assert (lands(bucket, kafka) > 0) is waits
@@ -169,37 +169,37 @@ def test_a_process_of_this_host_that_may_not_be_signalled_is_identified_by_its_s
 # -- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_airflow_has_as_ended_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_task_that_has_ended_in_airflow_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     """Its plan identifies the task; the host does not matter."""
-    bucket, kafka = world()
+    bucket, kafka = new_bucket_and_topic()
     plans(bucket, kafka, task=TASK)
     changed(bucket, "process", host="worker-7")
-    asked: list[PlannerTask] = []
+    checked: list[PlannerTask] = []
 
     def has_ended(task: PlannerTask) -> bool:
-        asked.append(task)
-        return len(asked) == 4
+        checked.append(task)
+        return len(checked) == 4
 
     with caplog.at_level("INFO"):
         assert lands(bucket, kafka, task_has_ended=has_ended) == 6
-    assert asked == [TASK] * 4
+    assert checked == [TASK] * 4
     assert "has ended: its Airflow task is not running" in caplog.text
 
 
 @pytest.mark.parametrize("answer", [None, False])
 def test_a_task_that_runs_or_is_unknown_to_airflow_is_waited_for(*, answer: bool | None) -> None:
     """An unknown state is waited for, as is a plan without a task."""
-    bucket, kafka = world()
+    bucket, kafka = new_bucket_and_topic()
     plans(bucket, kafka, task=TASK)
     assert lands(bucket, kafka, task_has_ended=lambda task: answer) >= 100
-    bucket, kafka = world()
+    bucket, kafka = new_bucket_and_topic()
     plans(bucket, kafka)
     assert lands(bucket, kafka, task_has_ended=lambda task: True) >= 100
 
 
-def test_a_planner_that_decided_as_its_last_act_has_not_to_be_repeated() -> None:
+def test_a_batch_decided_by_its_ended_planner_is_not_executed_again() -> None:
     """Its process ended after its decision: the decision is read before the work is done again."""
-    bucket, kafka = world()
+    bucket, kafka = new_bucket_and_topic()
     plans(bucket, kafka, task=TASK)
 
     def has_ended(task: PlannerTask) -> bool:

@@ -179,10 +179,10 @@ def test_offsets_past_the_end_of_the_log_are_never_skipped(policy: Any) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in VECTORS if "limit" in c], ids=lambda c: c["id"])
-def test_limits_are_shared_as_the_vectors_say(case: dict[str, Any]) -> None:
+def test_limits_are_shared_as_in_the_vectors(case: dict[str, Any]) -> None:
     """A limit per run is shared by the partitions; the unused part of a small one goes to the others."""
-    wanted = Offsets({p: [(a, b)] for p, (a, b) in enumerate(zip(case["start"], case["end"], strict=True))})
-    share = fair_share(wanted, case["limit"])
+    requested = Offsets({p: [(a, b)] for p, (a, b) in enumerate(zip(case["start"], case["end"], strict=True))})
+    share = fair_share(requested, case["limit"])
     if "expect" in case:
         assert share == Offsets({p: [tuple(r)] for p, r in enumerate(case["expect"])})
     else:
@@ -196,33 +196,33 @@ many = st.dictionaries(
 
 @settings(deadline=None)
 @given(many, st.integers(1, 200))
-def test_a_share_is_the_lowest_offsets_and_as_many_as_allowed(wanted: Offsets, limit: int) -> None:
+def test_a_share_is_the_lowest_offsets_and_as_many_as_allowed(requested: Offsets, limit: int) -> None:
     """No partition starves, none gets more than another that could use more, and the limit is used up."""
-    share = fair_share(wanted, limit)
-    assert share <= wanted
-    assert share.count == min(limit, wanted.count)
-    sizes = {p: sum(b - a for a, b in share[p]) for p in wanted}
-    unsatisfied = [sizes[p] for p in wanted if share[p] != wanted[p]]
+    share = fair_share(requested, limit)
+    assert share <= requested
+    assert share.count == min(limit, requested.count)
+    sizes = {p: sum(b - a for a, b in share[p]) for p in requested}
+    unsatisfied = [sizes[p] for p in requested if share[p] != requested[p]]
     if unsatisfied:
         assert max(sizes.values()) <= min(unsatisfied) + 1
     for p in share:
         end = share.end(p)
         assert end is not None
-        assert share[p] == (wanted & Offsets({p: [(0, end)]}))[p]
+        assert share[p] == (requested & Offsets({p: [(0, end)]}))[p]
 
 
 @settings(deadline=None)
 @given(many, st.integers(1, 20))
-def test_slices_cut_offsets_without_loss_into_nearly_equal_pieces(wanted: Offsets, most: int) -> None:
+def test_slices_cut_offsets_without_loss_into_nearly_equal_pieces(requested: Offsets, most: int) -> None:
     """Each slice is contiguous, none is too long, together they are the given offsets."""
-    slices = cut_slices(wanted, max_records=most)
+    slices = cut_slices(requested, max_records=most)
     assert [s.id for s in slices] == list(range(len(slices)))
     assert all(0 < s.end - s.start <= most for s in slices)
-    assert sum(s.end - s.start for s in slices) == wanted.count
+    assert sum(s.end - s.start for s in slices) == requested.count
     pieces: dict[int, list[tuple[int, int]]] = {}
     for s in slices:
         pieces.setdefault(s.partition, []).append((s.start, s.end))
-    assert Offsets(pieces) == wanted
+    assert Offsets(pieces) == requested
 
 
 def test_a_view_has_its_first_open_reset() -> None:

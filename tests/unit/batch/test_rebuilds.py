@@ -12,23 +12,23 @@ from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import TOPIC, TOPICS_DIR, Engine, crash_after
 
 
-class World:
+class Pipeline:
     """A decided batch of three records whose upload expired; ``before`` is called before every request to Kafka."""
 
-    def __init__(self, before: Callable[[World, str], None]) -> None:
-        self.questions: list[str] = []
-        self.kafka = SimulatedKafka(before_request=self._asked)
-        self._before: Callable[[World, str], None] = lambda world, question: None
+    def __init__(self, before: Callable[[Pipeline, str], None]) -> None:
+        self.operations: list[str] = []
+        self.kafka = SimulatedKafka(before_request=self._before_request)
+        self._before: Callable[[Pipeline, str], None] = lambda pipeline, operation: None
         self.create(b"old", 3)
         self.bucket = MemoryStore()
         crash_after("*.manifest.json", self.bucket, self.kafka, "died")
         self.bucket.expire_uploads()
-        self.questions.clear()
+        self.operations.clear()
         self._before = before
 
-    def _asked(self, question: str) -> None:
-        self.questions.append(question)
-        self._before(self, question)
+    def _before_request(self, operation: str) -> None:
+        self.operations.append(operation)
+        self._before(self, operation)
 
     def create(self, value: bytes, count: int) -> None:
         """Create the topic, or delete it and create it again."""
@@ -50,29 +50,29 @@ class World:
         return Engine(self.bucket, self.kafka).log.require_marker()[0].is_resolved(1)
 
 
-def recreated_during_the_read(world: World, question: str) -> None:
+def recreated_during_the_read(pipeline: Pipeline, operation: str) -> None:
     """Between the check of the topic id and the read: the same offsets, the same sizes, other records."""
-    if question == "poll" and world.questions.count("poll") == 1:
-        world.create(b"new", 3)
+    if operation == "poll" and pipeline.operations.count("poll") == 1:
+        pipeline.create(b"new", 3)
 
 
 def test_records_of_a_topic_that_was_created_again_during_the_read_never_become_visible() -> None:
     """Offsets and sizes are those of the lost object, so neither digest nor length shows it."""
-    world = World(recreated_during_the_read)
+    pipeline = Pipeline(recreated_during_the_read)
     with pytest.raises(BatchLossError, match="was deleted and created again"):
-        world.complete()
-    assert "poll" in world.questions
-    assert world.visible() == []
-    assert not world.is_resolved()
+        pipeline.complete()
+    assert "poll" in pipeline.operations
+    assert pipeline.visible() == []
+    assert not pipeline.is_resolved()
 
 
 @pytest.mark.parametrize("count", [3, 1], ids=["as-long", "shorter"])
-def test_a_topic_that_was_created_again_is_not_read_and_named_as_the_cause(count: int) -> None:
+def test_a_topic_that_was_created_again_is_not_read_but_named_as_the_cause(count: int) -> None:
     """Not as a log that retention or an election has cut: only a reset helps here."""
-    world = World(lambda world, question: None)
-    world.create(b"new", count)
+    pipeline = Pipeline(lambda pipeline, operation: None)
+    pipeline.create(b"new", count)
     with pytest.raises(BatchLossError, match="was deleted and created again"):
-        world.complete()
-    assert "poll" not in world.questions
-    assert world.visible() == []
-    assert not world.is_resolved()
+        pipeline.complete()
+    assert "poll" not in pipeline.operations
+    assert pipeline.visible() == []
+    assert not pipeline.is_resolved()

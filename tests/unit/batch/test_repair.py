@@ -21,7 +21,7 @@ from tests.protocol.engine import CONTROL, TOPIC, Engine, check_landed, crash_af
 MARKER = keys.marker_key(CONTROL)
 
 
-class World:
+class Pipeline:
     """A bucket with versions of the marker, and a cluster."""
 
     def __init__(self) -> None:
@@ -60,100 +60,100 @@ class World:
         check_landed(self.bucket, self.kafka, recovered=True, complete=True)
 
 
-def replanned() -> tuple[World, Marker]:
+def replanned() -> tuple[Pipeline, Marker]:
     """Batch 2 was abandoned, batch 3 landed its offsets; with the marker from before."""
-    world = World()
-    world.lands("first")
-    older = world.marker
-    world.dies("second", "*02.plan.json")
-    abandon(world.engine.committer, 2, release="debt", reason="", operator="")
-    world.lands("third")
-    return world, older
+    pipeline = Pipeline()
+    pipeline.lands("first")
+    older = pipeline.marker
+    pipeline.dies("second", "*02.plan.json")
+    abandon(pipeline.engine.committer, 2, release="debt", reason="", operator="")
+    pipeline.lands("third")
+    return pipeline, older
 
 
-def test_an_abandoned_batch_whose_offsets_another_has_landed_since_is_no_contradiction() -> None:
+def test_a_marker_from_before_an_abandoned_batch_was_landed_again_is_valid() -> None:
     """The run of that batch is repeated, resolves its own batch first, and every later view has both."""
-    world, older = replanned()
-    newest = world.marker
-    world.puts_back(older)
-    assert world.engine.run("third").status == "ok"
-    assert world.marker.resolved == ((1, 2), (3, 4))
-    assert list(world.engine.log.view().open_plans) == [2]
-    world.lands("fourth")
-    recovery.roll_forward(world.engine.committer)
-    assert world.marker.covered == newest.covered | Offsets({0: [(12, 16)]})
-    assert world.marker.debt == newest.debt == Offsets()
-    world.check()
+    pipeline, older = replanned()
+    newest = pipeline.marker
+    pipeline.puts_back(older)
+    assert pipeline.engine.run("third").status == "ok"
+    assert pipeline.marker.resolved == ((1, 2), (3, 4))
+    assert list(pipeline.engine.log.view().open_plans) == [2]
+    pipeline.lands("fourth")
+    recovery.roll_forward(pipeline.engine.committer)
+    assert pipeline.marker.covered == newest.covered | Offsets({0: [(12, 16)]})
+    assert pipeline.marker.debt == newest.debt == Offsets()
+    pipeline.check()
 
 
 @pytest.mark.parametrize("tried_again", [False, True])
 def test_repair_moves_an_older_marker_forward_to_the_fold_of_the_log(*, tried_again: bool) -> None:
     """Its complete batches stay complete; later decided ones are folded in, if all their objects exist."""
-    world, older = replanned()
-    newest = world.marker
-    world.puts_back(older)
+    pipeline, older = replanned()
+    newest = pipeline.marker
+    pipeline.puts_back(older)
     if tried_again:
-        world.engine.run("third")
-    done = repair(world.engine.committer, start={})
+        pipeline.engine.run("third")
+    done = repair(pipeline.engine.committer, start={})
     assert (done.was, done.open, done.written) == ("wrong", {}, True)
-    assert world.marker == newest
-    assert repair(world.engine.committer, start={}).was == "right"
-    world.check()
+    assert pipeline.marker == newest
+    assert repair(pipeline.engine.committer, start={}).was == "right"
+    pipeline.check()
 
 
 def test_a_batch_that_claims_what_others_landed_is_still_refused() -> None:
     """Only one that was abandoned for debt may. Completing another would land records twice."""
-    world, older = replanned()
-    world.puts_back(older)
-    world.engine.run("third")
-    world.bucket.delete(keys.manifest_key(CONTROL, 2))
+    pipeline, older = replanned()
+    pipeline.puts_back(older)
+    pipeline.engine.run("third")
+    pipeline.bucket.delete(keys.manifest_key(CONTROL, 2))
     with pytest.raises(LogTamperedError, match="landed by other batches"):
-        world.engine.log.view()
+        pipeline.engine.log.view()
 
 
 def test_repair_folds_a_reset_that_is_complete() -> None:
     """With all offsets landed before and since."""
-    world = World()
-    world.lands("first")
-    older = world.marker
-    world.kafka.create_topic(TOPIC)
-    world.records(3)
-    reset(world.engine.committer, operator="")
-    world.engine.run("second")
-    newest = world.marker
-    world.puts_back(older)
-    assert repair(world.engine.committer, start={}).open == {}
-    assert world.marker == newest
-    world.check()
+    pipeline = Pipeline()
+    pipeline.lands("first")
+    older = pipeline.marker
+    pipeline.kafka.create_topic(TOPIC)
+    pipeline.records(3)
+    reset(pipeline.engine.committer, operator="")
+    pipeline.engine.run("second")
+    newest = pipeline.marker
+    pipeline.puts_back(older)
+    assert repair(pipeline.engine.committer, start={}).open == {}
+    assert pipeline.marker == newest
+    pipeline.check()
 
 
 def test_repair_folds_no_reset_over_a_batch_that_is_open() -> None:
     """Its objects are absent: after the reset no run would complete them."""
-    world = World()
-    world.lands("first")
-    older = world.marker
-    world.dies("second", "*02.manifest.json")
-    world.kafka.create_topic(TOPIC)
-    world.records(3)
-    reset(world.engine.committer, operator="")
-    world.engine.run("third")
-    newest = world.marker
-    for info in list(world.bucket.list(f"topics/{TOPIC}/")):
+    pipeline = Pipeline()
+    pipeline.lands("first")
+    older = pipeline.marker
+    pipeline.dies("second", "*02.manifest.json")
+    pipeline.kafka.create_topic(TOPIC)
+    pipeline.records(3)
+    reset(pipeline.engine.committer, operator="")
+    pipeline.engine.run("third")
+    newest = pipeline.marker
+    for info in list(pipeline.bucket.list(f"topics/{TOPIC}/")):
         if info.key.endswith("+0000000004.bin"):
-            world.bucket.delete(info.key)
-    world.puts_back(older)
-    done = repair(world.engine.committer, start={})
+            pipeline.bucket.delete(info.key)
+    pipeline.puts_back(older)
+    done = repair(pipeline.engine.committer, start={})
     assert (done.was, done.written) == ("right", False)
     assert "objects are absent" in done.open[2]
     assert {n: why for n, why in done.open.items() if n > 2} == {
         3: "batches [2] below the reset are not complete",
         4: "it follows a reset that is not complete",
     }
-    assert world.marker == older
-    # Markers that nobody can have written are not believed.
-    world.puts_back(msgspec.structs.replace(newest, resolved=((1, 2), (3, 5))))
+    assert pipeline.marker == older
+    # Markers that no run can have written are refused.
+    pipeline.puts_back(msgspec.structs.replace(newest, resolved=((1, 2), (3, 5))))
     with pytest.raises(LogTamperedError, match=r"has the reset 3 .* as resolved, but not batches \[2\] before it"):
-        repair(world.engine.committer, start={})
-    world.puts_back(msgspec.structs.replace(older, resolved=((1, 2), (4, 5))))
+        repair(pipeline.engine.committer, start={})
+    pipeline.puts_back(msgspec.structs.replace(older, resolved=((1, 2), (4, 5))))
     with pytest.raises(LogTamperedError, match=r"batch 4 .* is of generation 1, the marker of generation 0"):
-        repair(world.engine.committer, start={})
+        repair(pipeline.engine.committer, start={})

@@ -13,7 +13,7 @@ from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR, Engine, check_land
 ALL = Offsets({0: [(0, 6)]})
 
 
-class World:
+class Pipeline:
     """A topic that was landed, created again with as many records, and turned to; then the marker was lost.
 
     Attributes:
@@ -55,23 +55,23 @@ def records(value: bytes) -> set[bytes]:
 
 def test_a_batch_of_the_old_topic_that_is_open_again_never_counts_as_coverage_of_the_new_one() -> None:
     """Its objects went back to uploads with a restored bucket: they are completed, and the new topic is landed too."""
-    world = World()
-    repaired = repair(Engine(world.decided, world.kafka).committer, start={})
+    pipeline = Pipeline()
+    repaired = repair(Engine(pipeline.decided, pipeline.kafka).committer, start={})
     assert (repaired.marker.generation, sorted(repaired.open)) == (0, [1, 2])
-    Engine(world.decided, world.kafka).run("next")
-    assert landed(world.decided) == records(b"old") | records(b"new")
-    marker, _ = Engine(world.decided, world.kafka).log.require_marker()
+    Engine(pipeline.decided, pipeline.kafka).run("next")
+    assert landed(pipeline.decided) == records(b"old") | records(b"new")
+    marker, _ = Engine(pipeline.decided, pipeline.kafka).log.require_marker()
     assert (marker.generation, marker.covered_in(0), marker.covered) == (1, ALL, ALL)
-    check_landed(world.decided, world.kafka, recovered=True, complete=True)
+    check_landed(pipeline.decided, pipeline.kafka, recovered=True, complete=True)
 
 
 def test_a_batch_of_the_old_topic_that_lost_its_decision_does_not_stop_the_new_one() -> None:
     """Its decision was deleted with the marker: the reset waits until it is decided, then runs land the new topic."""
-    world = World()
-    world.bucket.delete(keys.manifest_key(CONTROL, 1))
-    repaired = repair(Engine(world.bucket, world.kafka).committer, start={})
+    pipeline = Pipeline()
+    pipeline.bucket.delete(keys.manifest_key(CONTROL, 1))
+    repaired = repair(Engine(pipeline.bucket, pipeline.kafka).committer, start={})
     assert (repaired.marker.generation, sorted(repaired.open)) == (0, [1, 2])
-    assert Engine(world.bucket, world.kafka).run("next").status == "ok"
-    assert records(b"new") <= landed(world.bucket)
-    marker, _ = Engine(world.bucket, world.kafka).log.require_marker()
+    assert Engine(pipeline.bucket, pipeline.kafka).run("next").status == "ok"
+    assert records(b"new") <= landed(pipeline.bucket)
+    marker, _ = Engine(pipeline.bucket, pipeline.kafka).log.require_marker()
     assert (marker.generation, marker.lost_in(0), marker.lost, marker.covered) == (1, ALL, Offsets(), ALL)

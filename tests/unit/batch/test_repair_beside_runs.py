@@ -20,7 +20,7 @@ from tests.protocol.engine import CONTROL, TOPIC, Engine, check_landed
 MARKER = keys.marker_key(CONTROL)
 
 
-class World:
+class Pipeline:
     """A pipeline, and an action of another process right before a request of the repair."""
 
     def __init__(self) -> None:
@@ -89,9 +89,9 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def pipeline() -> Pipeline:
     """One batch is landed."""
-    return World()
+    return Pipeline()
 
 
 def about_upload(request: Request) -> bool:
@@ -120,103 +120,103 @@ def completes(driver: Engine, decision: Manifest) -> None:
         driver.store.complete(entry.key, entry.upload_id, entry.upload_parts())
 
 
-def test_an_object_that_a_driver_completes_between_two_checks_is_not_gone(world: World) -> None:
+def test_an_object_that_a_driver_completes_between_two_checks_is_not_gone(pipeline: Pipeline) -> None:
     """HEAD, then Complete of the driver, then ListParts: the upload is gone, and the object exists."""
-    driver, decision = world.decides("second")
-    world.bucket.delete(MARKER)
-    done = world.repair(about_upload, lambda: completes(driver, decision))
+    driver, decision = pipeline.decides("second")
+    pipeline.bucket.delete(MARKER)
+    done = pipeline.repair(about_upload, lambda: completes(driver, decision))
     assert (done.recorded, done.ambiguous, done.open) == ([], [], {})
-    assert world.engine.log.amended_keys(2)[0] == frozenset()
+    assert pipeline.engine.log.amended_keys(2)[0] == frozenset()
     assert done.marker.resolved == ((1, 3),)
-    world.check()
+    pipeline.check()
 
 
-def test_only_what_a_second_look_does_not_find_either_is_gone(world: World) -> None:
+def test_only_what_a_second_look_does_not_find_either_is_gone(pipeline: Pipeline) -> None:
     """One object is completed meanwhile, the upload of the other has expired."""
     for _ in range(2):
-        world.kafka.append(TOPIC, 0, b"odd", 1)
-    driver, decision = world.decides("second")
+        pipeline.kafka.append(TOPIC, 0, b"odd", 1)
+    driver, decision = pipeline.decides("second")
     lost, completed = decision.objects[:2]
-    world.bucket.abort_upload(lost.key, lost.upload_id)
-    world.bucket.delete(MARKER)
-    done = world.repair(about_upload, lambda: completes(driver, decision))
+    pipeline.bucket.abort_upload(lost.key, lost.upload_id)
+    pipeline.bucket.delete(MARKER)
+    done = pipeline.repair(about_upload, lambda: completes(driver, decision))
     assert [(gone.batch, gone.keys) for gone in done.recorded] == [(2, (lost.key,))]
-    assert world.bucket.head(completed.key) is not None
-    assert world.engine.log.amended_keys(2)[0] == {lost.key}
-    world.check()
+    assert pipeline.bucket.head(completed.key) is not None
+    assert pipeline.engine.log.amended_keys(2)[0] == {lost.key}
+    pipeline.check()
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
 @pytest.mark.parametrize("when", [listing, after_listing])
 def test_a_batch_that_is_landed_while_repair_reads_the_plans_is_no_forgery(
-    world: World, when: Callable[[Request], bool], *, dry_run: bool
+    pipeline: Pipeline, when: Callable[[Request], bool], *, dry_run: bool
 ) -> None:
     """Neither a marker with batches without plans, nor one that is behind the log: it is right."""
-    done = world.repair(when, lambda: world.lands("second"), dry_run=dry_run)
+    done = pipeline.repair(when, lambda: pipeline.lands("second"), dry_run=dry_run)
     assert (done.was, done.written) == ("right", False)
-    assert world.engine.log.require_marker()[0].resolved == ((1, 3),)
-    world.check()
+    assert pipeline.engine.log.require_marker()[0].resolved == ((1, 3),)
+    pipeline.check()
 
 
-def test_a_damaged_marker_is_replaced_only_if_it_is_the_one_that_was_judged(world: World) -> None:
+def test_a_damaged_marker_is_replaced_only_if_it_is_the_one_that_was_read(pipeline: Pipeline) -> None:
     """A valid marker is restored meanwhile: it stays, and so do the offsets landed with it."""
-    good = world.marker()
-    world.puts_back(b"{")
-    done = world.repair(after_listing, lambda: world.puts_back(good))
+    good = pipeline.marker()
+    pipeline.puts_back(b"{")
+    done = pipeline.repair(after_listing, lambda: pipeline.puts_back(good))
     assert (done.was, done.written) == ("right", False)
-    assert world.marker() == good
+    assert pipeline.marker() == good
 
 
-def test_recorded_losses_are_reported_also_if_another_process_repaired_the_marker(world: World) -> None:
+def test_recorded_losses_are_reported_also_if_another_process_repaired_the_marker(pipeline: Pipeline) -> None:
     """The amend exists: the result of the second round must not hide it."""
-    older = world.marker()
-    world.lands("second")
-    newest = world.marker()
-    (lost,) = world.objects(2)
-    world.bucket.delete(lost)
-    world.puts_back(older)
-    done = world.repair(swap, lambda: world.puts_back(newest))
+    older = pipeline.marker()
+    pipeline.lands("second")
+    newest = pipeline.marker()
+    (lost,) = pipeline.objects(2)
+    pipeline.bucket.delete(lost)
+    pipeline.puts_back(older)
+    done = pipeline.repair(swap, lambda: pipeline.puts_back(newest))
     assert (done.was, done.written) == ("right", False)
     assert [(gone.batch, gone.keys) for gone in done.recorded] == [(2, (lost,))]
-    assert world.engine.log.amended_keys(2)[0] == {lost}
+    assert pipeline.engine.log.amended_keys(2)[0] == {lost}
 
 
-def test_a_batch_that_stays_open_anyway_is_neither_recorded_nor_ambiguous(world: World) -> None:
+def test_a_batch_that_stays_open_anyway_is_neither_recorded_nor_ambiguous(pipeline: Pipeline) -> None:
     """It follows a reset that is not complete: its objects are checked once the reset is complete."""
-    older = world.marker()
-    world.decides("second")
-    world.kafka.create_topic(TOPIC)
-    reset(world.engine.committer, operator="")
-    world.lands("third")
-    after_reset = world.objects(4)
-    for key in (*after_reset, *world.objects(2)):
-        world.bucket.delete(key)
-    decision = world.engine.log.read_manifest(2)
+    older = pipeline.marker()
+    pipeline.decides("second")
+    pipeline.kafka.create_topic(TOPIC)
+    reset(pipeline.engine.committer, operator="")
+    pipeline.lands("third")
+    after_reset = pipeline.objects(4)
+    for key in (*after_reset, *pipeline.objects(2)):
+        pipeline.bucket.delete(key)
+    decision = pipeline.engine.log.read_manifest(2)
     assert decision is not None
     # As if the upload of batch 2 were pending: it was never completed.
-    upload_id = world.bucket.create_upload(decision.objects[0].key)
-    world.bucket._uploads[decision.objects[0].upload_id] = world.bucket._uploads.pop(upload_id)
-    world.puts_back(older)
-    before = snapshot(world.bucket)
-    asked = repair(world.engine.committer, start={})
-    assert (asked.ambiguous, [*asked.open]) == ((), [2, 3, 4])
-    done = repair(world.engine.committer, start={}, rule=GoneRule(before=time.time() + 5))
+    upload_id = pipeline.bucket.create_upload(decision.objects[0].key)
+    pipeline.bucket._uploads[decision.objects[0].upload_id] = pipeline.bucket._uploads.pop(upload_id)
+    pipeline.puts_back(older)
+    before = snapshot(pipeline.bucket)
+    found = repair(pipeline.engine.committer, start={})
+    assert (found.ambiguous, [*found.open]) == ((), [2, 3, 4])
+    done = repair(pipeline.engine.committer, start={}, rule=GoneRule(before=time.time() + 5))
     assert ([*done.recorded], [*done.open]) == ([], [2, 3, 4])
-    check_unchanged(before, snapshot(world.bucket))
+    check_unchanged(before, snapshot(pipeline.bucket))
 
 
 @pytest.mark.parametrize(("batches", "stay"), [(None, [2, 3]), (((2, 2),), [2]), (((3, 9),), [3])])
-def test_a_rule_with_batches_is_about_no_other(
-    world: World, batches: tuple[tuple[int, int], ...] | None, stay: list[int]
+def test_a_rule_with_batches_applies_to_these_only(
+    pipeline: Pipeline, batches: tuple[tuple[int, int], ...] | None, stay: list[int]
 ) -> None:
     """The others are still ambiguous."""
     for run in ("second", "third"):
-        world.lands(run)
+        pipeline.lands(run)
     for batch in (2, 3):
-        for key in world.objects(batch):
-            world.bucket.delete(key)
-    world.bucket.delete(MARKER)
+        for key in pipeline.objects(batch):
+            pipeline.bucket.delete(key)
+    pipeline.bucket.delete(MARKER)
     rule = GoneRule(before=time.time() + 5, batches=batches)
-    found = repair(world.engine.committer, start={}, rule=rule, dry_run=True)
+    found = repair(pipeline.engine.committer, start={}, rule=rule, dry_run=True)
     assert [gone.batch for gone in found.recorded] == stay
     assert [gone.batch for gone in found.ambiguous] == [n for n in (2, 3) if n not in stay]

@@ -32,7 +32,7 @@ PART = 5 * 1024 * 1024
 BATCHES = 400
 
 
-class World:
+class Pipeline:
     """A bucket that counts, and a topic."""
 
     def __init__(self, records: int = 0) -> None:
@@ -93,33 +93,39 @@ def upload(engine: Engine, plan: Plan, objects: int, parts: int) -> SliceRows:
 
 
 def land(
-    world: World, run: str, offsets: TargetOffsets = "incremental", *, objects: int, parts: int = 1, **settings: Any
+    pipeline: Pipeline,
+    run: str,
+    offsets: TargetOffsets = "incremental",
+    *,
+    objects: int,
+    parts: int = 1,
+    **settings: Any,
 ) -> tuple[TopicResult, FaultyStore, FaultyStore]:
     """A run of one batch; the requests of the operator and of the driver."""
-    operator, asked = world.engine()
+    operator, operator_requests = pipeline.engine()
     attempt = operator.topic_run(operator.request(run, offsets, limits={"records_per_slice": 10**6}, **settings))
     plan = attempt.advance()
     assert isinstance(plan, Plan)
-    driver, driven = world.engine()
+    driver, driver_requests = pipeline.engine()
     plan, _ = driver.log.require_plan(plan.batch)
     assert driver.log.read_manifest(plan.batch) is None
     decision = driver.committer.decide(plan, [upload(driver, plan, objects, parts)], run=run)
     driver.committer.carry_out(plan, decision)
     result = attempt.advance()
     assert isinstance(result, TopicResult)
-    return result, asked, driven
+    return result, operator_requests, driver_requests
 
 
 @pytest.mark.parametrize(("objects", "parts"), [(1, 1), (7, 1), (3, 2), (2_000, 1)])
 def test_a_batch_of_n_objects_in_p_parts_costs_the_documented_requests(objects: int, parts: int) -> None:
     """Operator: run, marker, plan, then marker and manifest; driver: plan, manifest, marker twice; N of each else."""
-    world = World(objects)
-    world.past(0)
-    result, asked, driven = land(world, "first", objects=objects, parts=parts)
+    pipeline = Pipeline(objects)
+    pipeline.past(0)
+    result, operator, driver = land(pipeline, "first", objects=objects, parts=parts)
     assert (result.status, result.batches[0].objects) == ("ok", objects)
     # Before the job 5 GETs; after it the marker, the next plan, this plan and its manifest.
-    assert count(asked) == {"get": 5 + 4, "put_new": 2}
-    assert count(driven) == {
+    assert count(operator) == {"get": 5 + 4, "put_new": 2}
+    assert count(driver) == {
         "get": 2 + 2,
         "put_new": 1,
         "put_if_match": 1,
@@ -132,32 +138,32 @@ def test_a_batch_of_n_objects_in_p_parts_costs_the_documented_requests(objects: 
 
 def test_a_rerun_of_n_objects_costs_n_heads_and_five_gets() -> None:
     """Run, marker, next plan, this plan, its manifest; and nothing is written."""
-    world = World(50)
-    world.past(0)
-    land(world, "first", objects=50)
-    engine, store = world.engine()
+    pipeline = Pipeline(50)
+    pipeline.past(0)
+    land(pipeline, "first", objects=50)
+    engine, store = pipeline.engine()
     assert engine.run("first").verified == 50
     assert count(store) == {"get": 5, "head": 50}
 
 
 def test_a_run_that_finds_nothing_new_costs_three_gets() -> None:
     """Its record, the marker, the next plan; after any number of batches."""
-    world = World(20_000)
-    world.past(10_000)
-    engine, store = world.engine()
+    pipeline = Pipeline(20_000)
+    pipeline.past(10_000)
+    engine, store = pipeline.engine()
     assert engine.run("nothing").status == "empty"
     assert count(store) == {"get": 3}
 
 
 def test_a_lost_swap_of_the_marker_costs_one_get_and_one_put_more() -> None:
     """After a swap with an unknown outcome the marker is read, and swapped again if necessary."""
-    world = World(1)
-    world.past(0)
-    engine, _ = world.engine()
+    pipeline = Pipeline(1)
+    pipeline.past(0)
+    engine, _ = pipeline.engine()
     attempt = engine.topic_run(engine.request("first"))
     plan = attempt.advance()
     assert isinstance(plan, Plan)
-    driver, store = world.engine()
+    driver, store = pipeline.engine()
     decision = driver.committer.decide(plan, [upload(driver, plan, 1, 1)], run="first")
     store.inject(Fault.CONFLICT, operation="put_if_match")
     before = count(store)
@@ -170,46 +176,46 @@ def test_a_lost_swap_of_the_marker_costs_one_get_and_one_put_more() -> None:
 @pytest.mark.parametrize("batches", [10, 10_000])
 def test_what_a_run_costs_does_not_grow_with_the_number_of_batches_before(batches: int) -> None:
     """The marker is as long after 10,000 batches as after ten, and a run sends as many requests."""
-    world = World(2 * batches + 3)
-    world.past(batches)
-    marker = world.bucket.get(keys.marker_key(CONTROL))
+    pipeline = Pipeline(2 * batches + 3)
+    pipeline.past(batches)
+    marker = pipeline.bucket.get(keys.marker_key(CONTROL))
     assert marker is not None
     assert len(marker.body) < 400
-    result, asked, driven = land(world, "next", objects=3)
+    result, operator, driver = land(pipeline, "next", objects=3)
     assert result.batches[0].batch == batches + 1
-    assert (count(asked)["get"], count(driven)["get"]) == (9, 4)
+    assert (count(operator)["get"], count(driver)["get"]) == (9, 4)
 
 
-def test_a_batch_that_stays_open_makes_later_runs_dearer_by_its_own_plan_only() -> None:
+def test_an_open_batch_costs_later_runs_only_the_read_of_its_own_plan() -> None:
     """Every run reads a backfill that stays open, but not the batches landed since."""
-    world = World(2 * BATCHES)
-    world.whole_past(BATCHES)
-    marker = marker_of(BATCHES, topic=TOPIC, topic_id=world.topic_id)
+    pipeline = Pipeline(2 * BATCHES)
+    pipeline.whole_past(BATCHES)
+    marker = marker_of(BATCHES, topic=TOPIC, topic_id=pipeline.topic_id)
     left = Offsets({0: [(0, 2), (4, 2 * BATCHES)]})
     opened = replace(marker, resolved=((1, 2), (3, BATCHES + 1)), partitions={0: PartitionState(covered=left[0])})
-    world.bucket.delete(keys.marker_key(CONTROL))
-    world.bucket.delete(keys.manifest_key(CONTROL, 2))
-    world.bucket.put_new(keys.marker_key(CONTROL), encode(opened, {}))
-    world.fill(3)
+    pipeline.bucket.delete(keys.marker_key(CONTROL))
+    pipeline.bucket.delete(keys.manifest_key(CONTROL, 2))
+    pipeline.bucket.put_new(keys.marker_key(CONTROL), encode(opened, {}))
+    pipeline.fill(3)
     window = {0: (2 * BATCHES, 2 * BATCHES + 3)}
-    result, asked, driven = land(world, "next", objects=3, offsets="data_interval", window=window)
+    result, operator, driver = land(pipeline, "next", objects=3, offsets="data_interval", window=window)
     assert [b.batch for b in result.batches] == [BATCHES + 1]
-    # Both times the open plan is looked at it is remembered.
-    assert (count(asked)["get"], count(driven)["get"]) == (9 + 1, 4)
-    again, store = world.engine()
+    # The run reads the open plan once, and keeps it.
+    assert (count(operator)["get"], count(driver)["get"]) == (9 + 1, 4)
+    again, store = pipeline.engine()
     assert again.run("next", "data_interval", window=window).verified == 3
     assert count(store) == {"get": 5 + 1, "head": 3}
 
 
 def test_a_marker_grows_with_the_gaps_in_its_coverage_only() -> None:
     """Ten thousand windows with a gap after each: some 20 bytes for each, and the same requests."""
-    world = World(3)
-    world.past(10_000, every=2)
-    marker = world.bucket.get(keys.marker_key(CONTROL))
+    pipeline = Pipeline(3)
+    pipeline.past(10_000, every=2)
+    marker = pipeline.bucket.get(keys.marker_key(CONTROL))
     assert marker is not None
     assert 100_000 < len(marker.body) < 250_000
-    world.kafka.ends = lambda *_: {0: 40_003}  # type: ignore[method-assign]
-    engine, store = world.engine()
+    pipeline.kafka.ends = lambda *_: {0: 40_003}  # type: ignore[method-assign]
+    engine, store = pipeline.engine()
     attempt = engine.topic_run(engine.request("next", limits={"records_per_slice": 10**6}))
     assert isinstance(attempt.advance(), Plan)
     assert count(store) == {"get": 5, "put_new": 2}
@@ -227,55 +233,55 @@ class Rounds:
 
 
 @pytest.fixture(scope="module")
-def history() -> World:
+def history() -> Pipeline:
     """Many batches with every document, and two new records."""
-    world = World(2 * BATCHES)
-    world.whole_past(BATCHES)
-    return world
+    pipeline = Pipeline(2 * BATCHES)
+    pipeline.whole_past(BATCHES)
+    return pipeline
 
 
-def copy_of(history: World) -> World:
+def copy_of(history: Pipeline) -> Pipeline:
     """Another bucket with the same batches."""
-    world = World()
-    world.kafka, world.topic_id, world.bucket = history.kafka, history.topic_id, history.bucket.copy()
-    return world
+    pipeline = Pipeline()
+    pipeline.kafka, pipeline.topic_id, pipeline.bucket = history.kafka, history.topic_id, history.bucket.copy()
+    return pipeline
 
 
-def over(world: World, window: tuple[int, int], **settings: Any) -> tuple[TopicResult, FaultyStore, Rounds]:
+def over(pipeline: Pipeline, window: tuple[int, int], **settings: Any) -> tuple[TopicResult, FaultyStore, Rounds]:
     """A new run over offsets that are landed."""
-    engine, store = world.engine()
+    engine, store = pipeline.engine()
     engine.committer.parallel = engine.committer.objects.parallel = rounds = Rounds()
     return engine.run("again", "data_interval", window={0: window}, **settings), store, rounds
 
 
-def test_a_new_run_over_the_oldest_window_reads_the_log_side_by_side(history: World) -> None:
-    """All plans have to be looked at, a few dozen at a time; of the manifests only that of the window."""
+def test_a_new_run_over_the_oldest_window_reads_the_log_concurrently(history: Pipeline) -> None:
+    """All plans have to be read, a few dozen at a time; of the manifests only that of the window."""
     result, store, rounds = over(copy_of(history), (0, 2))
     assert [b.batch for b in result.batches] == [1]
     assert count(store) == {"get": 1 + 1 + 1 + BATCHES + 1, "head": 1}
     assert len(rounds.sizes) < BATCHES / 20
 
 
-def test_a_new_run_over_the_latest_window_reads_one_plan(history: World) -> None:
+def test_a_new_run_over_the_latest_window_reads_one_plan(history: Pipeline) -> None:
     """With any number of earlier batches."""
     result, store, _ = over(copy_of(history), (2 * BATCHES - 2, 2 * BATCHES))
     assert [b.batch for b in result.batches] == [BATCHES]
     assert count(store) == {"get": 5, "head": 1}
 
 
-def test_a_verification_of_everything_reads_each_document_once_side_by_side(history: World) -> None:
+def test_a_verification_of_everything_reads_each_document_once_and_concurrently(history: Pipeline) -> None:
     """Plan, manifest and object of each batch, and nothing twice."""
-    world = copy_of(history)
-    result, store, rounds = over(world, (0, 2 * BATCHES), action="verify")
+    pipeline = copy_of(history)
+    result, store, rounds = over(pipeline, (0, 2 * BATCHES), action="verify")
     assert result.verified == BATCHES
-    asked = Counter(request.key for request in store.requests if request.operation == "get")
-    assert len(asked) == 3 * BATCHES + 2
-    assert max(asked.values()) == 1
+    reads = Counter(request.key for request in store.requests if request.operation == "get")
+    assert len(reads) == 3 * BATCHES + 2
+    assert max(reads.values()) == 1
     assert not {request.operation for request in store.requests} & WRITES
     assert len(rounds.sizes) < BATCHES
 
 
-def test_a_run_over_everything_checks_the_objects_of_many_batches_together(history: World) -> None:
+def test_a_run_over_everything_checks_the_objects_of_many_batches_together(history: Pipeline) -> None:
     """One HEAD for each, hundreds at a time, and the result has every batch in order."""
     result, store, rounds = over(copy_of(history), (0, 2 * BATCHES))
     assert [b.batch for b in result.batches] == list(range(1, BATCHES + 1))
@@ -283,7 +289,7 @@ def test_a_run_over_everything_checks_the_objects_of_many_batches_together(histo
     assert len(rounds.sizes) < BATCHES / 4
 
 
-def test_status_reads_the_latest_batches_only(history: World) -> None:
+def test_status_reads_the_latest_batches_only(history: Pipeline) -> None:
     """Marker, its plan and that of the next batch, and two documents for each batch that is shown."""
     engine, store = copy_of(history).engine()
     status = topic_status(engine.log, history.kafka, last=5)
@@ -292,13 +298,13 @@ def test_status_reads_the_latest_batches_only(history: World) -> None:
     assert count(store) == {"get": 1 + 2 + 2 * 5}
 
 
-def test_a_repair_reads_the_log_once_side_by_side(history: World) -> None:
-    """With a marker that can be read nothing is looked at; without one each object is, once."""
+def test_a_repair_reads_the_log_once_and_concurrently(history: Pipeline) -> None:
+    """With a readable marker nothing is checked; without one each object is, once."""
     for gone, heads in ((False, 0), (True, BATCHES)):
-        world = copy_of(history)
+        pipeline = copy_of(history)
         if gone:
-            world.bucket.delete(keys.marker_key(CONTROL))
-        engine, store = world.engine()
+            pipeline.bucket.delete(keys.marker_key(CONTROL))
+        engine, store = pipeline.engine()
         engine.committer.parallel = engine.committer.objects.parallel = rounds = Rounds()
         done = repair(engine.committer, start={0: 0})
         assert done.marker.covered == Offsets({0: [(0, 2 * BATCHES)]})
@@ -313,15 +319,15 @@ def test_a_repair_reads_the_log_once_side_by_side(history: World) -> None:
 
 def test_a_window_with_many_gaps_becomes_batches_that_spark_can_plan() -> None:
     """At most 200 slices of a partition in one batch; the run continues with the next until all is landed."""
-    world = World(2 * 205)
-    engine, _ = world.engine()
+    pipeline = Pipeline(2 * 205)
+    engine, _ = pipeline.engine()
     result = engine.run("small slices", limits={"records_per_slice": 2})
     assert [b.offsets.count for b in result.batches] == [400, 10]
     read = first_slices(Offsets({0: [(0, 2**62)], 1: [(5, 6), (8, 9), (20, 40)]}), max_records=10, most=3)
     assert read == Offsets({0: [(0, 30)], 1: [(5, 6), (8, 9), (20, 30)]})
 
 
-def test_offsets_make_no_room_for_what_they_count() -> None:
+def test_memory_of_offsets_does_not_depend_on_their_count() -> None:
     """A batch may claim more offsets than there is memory for; their partitions are few."""
     claim = Offsets({0: [(0, 2**63 - 1)], 1: [(0, 2**63 - 1)]})
     assert tuple(claim) == (0, 1)

@@ -1,4 +1,4 @@
-"""Rolling forward: every answer to Complete with every result of HEAD, and the race for the marker."""
+"""Rolling forward: every response to Complete with every result of HEAD, and the race for the marker."""
 
 from __future__ import annotations
 
@@ -73,19 +73,19 @@ def decided() -> Decided:
     return Decided(kafka, bucket, plan, decision)
 
 
-class Answering(FaultyStore):
-    """A store with a scripted answer to Complete."""
+class ScriptedComplete(FaultyStore):
+    """A store with a scripted response to Complete."""
 
     def __init__(self, store: MemoryStore, answer: Callable[[Callable[[], None]], None]) -> None:
         super().__init__(store)
         self.answer = answer
 
     def complete_upload(self, key: str, upload_id: str, parts: Any) -> None:
-        self.answer(lambda: super(Answering, self).complete_upload(key, upload_id, parts))
+        self.answer(lambda: super(ScriptedComplete, self).complete_upload(key, upload_id, parts))
 
 
-def says(error: Exception | None, *, after: bool = False) -> Callable[[Callable[[], None]], None]:
-    """Answer with an error, or 200; ``after``: having completed the upload."""
+def responding_with(error: Exception | None, *, after: bool = False) -> Callable[[Callable[[], None]], None]:
+    """Respond with an error, or 200; ``after``: after completing the upload."""
 
     def answer(complete: Callable[[], None]) -> None:
         if after:
@@ -97,7 +97,7 @@ def says(error: Exception | None, *, after: bool = False) -> Callable[[Callable[
     return answer
 
 
-ANSWERS = {
+RESPONSES = {
     "200": None,
     "404": UploadGone("404"),
     "409": ConditionalConflict("409"),
@@ -106,10 +106,12 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-def test_whatever_complete_answers_an_object_that_is_there_is_done(decided: Decided, answer: Exception | None) -> None:
+@pytest.mark.parametrize("answer", RESPONSES.values(), ids=RESPONSES)
+def test_an_existing_object_is_complete_after_any_response_to_complete(
+    decided: Decided, answer: Exception | None
+) -> None:
     """HEAD shows the object: done, no upload is left pending, the marker advances."""
-    store = Answering(decided.bucket, says(answer, after=True))
+    store = ScriptedComplete(decided.bucket, responding_with(answer, after=True))
     Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
     assert [r.operation for r in store.requests].count("put_new") == 0
     assert list(decided.bucket.pending_uploads("")) == []
@@ -117,12 +119,14 @@ def test_whatever_complete_answers_an_object_that_is_there_is_done(decided: Deci
 
 
 @pytest.mark.parametrize("answer", [None, UploadGone("404")], ids=["200", "404"])
-def test_whatever_complete_answers_an_object_that_is_not_there_is_written_again(
+def test_an_absent_object_is_written_again_after_any_response_to_complete(
     decided: Decided, answer: Exception | None
 ) -> None:
     """200 without an object (deleted since Create), 404 without one (expired): read again from Kafka."""
     decided.bucket.expire_uploads()
-    Engine(Answering(decided.bucket, says(answer)), decided.kafka).committer.carry_out(decided.plan, decided.decision)
+    Engine(ScriptedComplete(decided.bucket, responding_with(answer)), decided.kafka).committer.carry_out(
+        decided.plan, decided.decision
+    )
     stored = decided.bucket.get(decided.entry.key)
     assert stored is not None
     assert stored.metadata == {
@@ -135,7 +139,7 @@ def test_whatever_complete_answers_an_object_that_is_not_there_is_written_again(
 
 def test_permanently_refused_parts_are_aborted_and_written_again(decided: Decided) -> None:
     """InvalidPart: abort, then as if the upload were gone."""
-    store = Answering(decided.bucket, says(UploadRefused("InvalidPart")))
+    store = ScriptedComplete(decided.bucket, responding_with(UploadRefused("InvalidPart")))
     Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
     assert list(decided.bucket.pending_uploads("")) == []
     decided.check()
@@ -146,7 +150,7 @@ def test_a_complete_without_a_usable_answer_is_repeated_and_then_fails_without_h
     decided: Decided, answer: Exception
 ) -> None:
     """The upload is still pending: nothing is written again, nothing undone, the next attempt succeeds."""
-    store = Answering(decided.bucket, says(answer))
+    store = ScriptedComplete(decided.bucket, responding_with(answer))
     before = snapshot(decided.bucket)
     with pytest.raises(UnknownOutcomeError, match="decided and loses nothing"):
         Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
@@ -158,7 +162,7 @@ def test_a_complete_without_a_usable_answer_is_repeated_and_then_fails_without_h
 def test_a_complete_without_a_usable_answer_whose_upload_is_gone_is_written_again(decided: Decided) -> None:
     """ListParts shows the state that Complete does not."""
     decided.bucket.expire_uploads()
-    store = Answering(decided.bucket, says(UnknownOutcomeError("500")))
+    store = ScriptedComplete(decided.bucket, responding_with(UnknownOutcomeError("500")))
     Engine(store, decided.kafka).committer.carry_out(decided.plan, decided.decision)
     decided.check()
 
@@ -182,7 +186,7 @@ def test_an_object_that_appears_during_the_checks_is_not_written_again(decided: 
         looks.append(complete)
         raise UploadGone("404")
 
-    slow = Answering(decided.bucket, answer)
+    slow = ScriptedComplete(decided.bucket, answer)
 
     def choose(request: Any) -> None:
         if request.operation == "head" and request.number > 5 and len(looks) == 1:
@@ -299,7 +303,7 @@ def test_a_batch_that_was_resolved_during_the_search_is_not_written_again(decide
 # -- the marker -------------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_race_for_the_marker_is_run_again_on_what_is_there() -> None:
+def test_a_lost_race_for_the_marker_is_repeated_with_the_new_marker() -> None:
     """Others advance the marker repeatedly: every loser folds again, and none fails while another wins."""
     kafka, bucket = SimulatedKafka(), MemoryStore()
     kafka.create_topic(TOPIC, 8)
@@ -326,7 +330,7 @@ def test_a_lost_race_for_the_marker_is_run_again_on_what_is_there() -> None:
 
 
 def test_a_store_that_never_answers_for_the_marker_ends_the_try_without_harm(decided: Decided) -> None:
-    """The batch is decided and its objects exist; the error says so, and the next try resolves it."""
+    """The batch is decided and its objects exist; the error reports it, and the next try resolves it."""
     store = FaultyStore(decided.bucket)
     store.inject(Fault.CONFLICT, operation="put_if_match", times=100)
     with pytest.raises(UnknownOutcomeError, match=r"batch 1|Batch 1 is decided"):
@@ -378,7 +382,7 @@ def test_rows_with_a_slice_missing_or_twice_decide_nothing() -> None:
     check_landed(bucket, kafka, recovered=True)
 
 
-def test_the_loser_of_a_decision_follows_the_winner_and_gives_its_uploads_up() -> None:
+def test_the_loser_of_a_decision_follows_the_winner_and_aborts_its_uploads() -> None:
     """Two executions of one plan: one decision, only its uploads stay pending, and only they become visible."""
     kafka, bucket, plan = undecided()
     winner, loser = Engine(bucket, kafka, seed=1), Engine(bucket, kafka, seed=2)
@@ -439,7 +443,7 @@ def test_an_abort_that_fails_does_not_fail_a_batch_whose_object_is_there(decided
 
 
 def test_an_object_that_would_be_built_with_another_size_is_not_written(decided: Decided) -> None:
-    """Another version of the compressor: the wrong bytes at the right key would block the batch for good."""
+    """Another version of the compressor: the wrong bytes at the right key would block the batch for ever."""
     decided.bucket.expire_uploads()
     engine = Engine(decided.bucket, decided.kafka)
     entry = msgspec.structs.replace(decided.entry, size=decided.entry.size + 1)

@@ -96,10 +96,10 @@ def test_a_deleted_marker_does_not_land_anything_again() -> None:
     assert store.writes() == []
 
 
-# -- the birth of the marker ------------------------------------------------------------------------------------------
+# -- the creation of the marker ---------------------------------------------------------------------------------------
 
 
-def test_the_marker_is_born_after_ownership_is_taken_and_the_store_has_proven_itself() -> None:
+def test_the_marker_is_created_after_the_owner_document_and_the_probes_of_the_store() -> None:
     """Owner, both probes, marker: in this order."""
     kafka = kafka_with(1)
     store = FaultyStore(MemoryStore())
@@ -194,7 +194,7 @@ def test_two_first_runs_at_once_make_one_marker() -> None:
     assert len(Engine(bucket, kafka).log.view().marker.resolved) == 1
 
 
-# -- what is not believed ---------------------------------------------------------------------------------------------
+# -- documents that are refused ---------------------------------------------------------------------------------------
 
 
 def landed() -> tuple[SimulatedKafka, MemoryStore]:
@@ -240,9 +240,7 @@ def tamper(bucket: MemoryStore, key: str, change: Callable[[dict[str, Any]], Non
     ],
     ids=["plan-number", "plan-topic", "manifest-plan", "key-climbs", "key-control", "marker-topic"],
 )
-def test_a_document_that_does_not_belong_where_it_lies_is_refused(
-    key: str, change: Callable[[dict[str, Any]], None], why: str
-) -> None:
+def test_a_document_at_the_wrong_key_is_refused(key: str, change: Callable[[dict[str, Any]], None], why: str) -> None:
     """Names, numbers, plans and keys are compared with the key of the document; nothing is written."""
     kafka, bucket = landed()
     tamper(bucket, key, change)
@@ -275,7 +273,7 @@ def test_a_manifest_without_its_plan_is_a_tampered_log() -> None:
         Engine(bucket, kafka).run("first")
 
 
-def test_a_used_number_that_came_free_stops_the_run_before_it_reads() -> None:
+def test_a_used_number_whose_plan_was_deleted_stops_the_run_before_it_reads() -> None:
     """A stale driver whose plan number was resolved and deleted meanwhile must not land its records again."""
     kafka, bucket = kafka_with(4), MemoryStore()
 

@@ -35,7 +35,7 @@ from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Simulat
 from tests.protocol.engine import CONTROL, LAYOUT, TOPIC, TOPICS_DIR, Clock, Engine, check_landed, crash_after
 
 
-class World:
+class Pipeline:
     """A bucket, a cluster, and processes."""
 
     def __init__(self, partitions: int = 1, *, topic_ids: bool = True) -> None:
@@ -90,67 +90,67 @@ def offsets(*ranges: tuple[int, int], partition: int = 0) -> Offsets:
 # -- where a pipeline starts ------------------------------------------------------------------------------------------
 
 
-def test_a_first_run_from_latest_finds_nothing_and_the_second_reads_exactly_what_came_since() -> None:
+def test_a_first_run_from_latest_finds_nothing_and_the_second_reads_exactly_the_new_records() -> None:
     """The start is pinned by the first run, although it finds nothing."""
-    world = World()
-    world.records(5)
-    assert world.run("first", starting="latest").status == "empty"
-    world.records(4)
-    result = world.run("second", starting="latest")
+    pipeline = Pipeline()
+    pipeline.records(5)
+    assert pipeline.run("first", starting="latest").status == "empty"
+    pipeline.records(4)
+    result = pipeline.run("second", starting="latest")
     assert (result.status, result.target) == ("ok", offsets((5, 9)))
-    world.check()
+    pipeline.check()
 
 
 def test_a_first_run_from_earliest_begins_at_the_log_start() -> None:
     """Not at 0: records that retention deleted before the first run are no loss."""
-    world = World()
-    world.records(9)
-    world.kafka.delete_records(TOPIC, 0, 4)
-    assert world.run("first").target == offsets((4, 9))
+    pipeline = Pipeline()
+    pipeline.records(9)
+    pipeline.kafka.delete_records(TOPIC, 0, 4)
+    assert pipeline.run("first").target == offsets((4, 9))
 
 
 def test_explicit_starts_are_taken_for_every_partition() -> None:
     """One offset each; nothing is guessed."""
-    world = World(2)
-    world.records(5, 0)
-    world.records(5, 1)
+    pipeline = Pipeline(2)
+    pipeline.records(5, 0)
+    pipeline.records(5, 1)
     for wrong, why in (
         ({0: 1}, r"name partitions \[0\], the topic has \[0, 1\]"),
         ({0: 1, 1: 6}, "offset 6 of partition 1 is not within"),
     ):
         with pytest.raises(ConfigurationError, match=why):
-            world.run("first", starting=wrong)
-    assert list(world.bucket.list("")) == []
-    assert world.run("first", starting={0: 1, 1: 5}).target == offsets((1, 5))
+            pipeline.run("first", starting=wrong)
+    assert list(pipeline.bucket.list("")) == []
+    assert pipeline.run("first", starting={0: 1, 1: 5}).target == offsets((1, 5))
 
 
 def test_partitions_that_are_added_later_are_read_from_their_beginning() -> None:
     """Also after a start from latest."""
-    world = World()
-    world.records(3)
-    world.run("first", starting="latest")
-    world.kafka.add_partitions(TOPIC, 1)
-    world.records(2, 1)
-    assert world.run("second", starting="latest").target == offsets((0, 2), partition=1)
-    world.check()
+    pipeline = Pipeline()
+    pipeline.records(3)
+    pipeline.run("first", starting="latest")
+    pipeline.kafka.add_partitions(TOPIC, 1)
+    pipeline.records(2, 1)
+    assert pipeline.run("second", starting="latest").target == offsets((0, 2), partition=1)
+    pipeline.check()
 
 
-def test_an_empty_topic_is_nothing_to_do_at_every_run() -> None:
+def test_runs_over_an_empty_topic_write_only_the_marker() -> None:
     """No run record, no plan; the marker only."""
-    world = World(3)
+    pipeline = Pipeline(3)
     for run, wrote in (("first", True), ("second", False)):
-        result = world.run(run)
+        result = pipeline.run(run)
         assert (result.status, result.batches, result.wrote) == ("empty", (), wrote)
-    assert [i.key for i in world.bucket.list(CONTROL)] == [keys.marker_key(CONTROL)]
+    assert [i.key for i in pipeline.bucket.list(CONTROL)] == [keys.marker_key(CONTROL)]
 
 
 def test_a_topic_that_does_not_exist_is_named() -> None:
     """Before anything is written."""
-    world = World()
-    world.kafka.delete_topic(TOPIC)
+    pipeline = Pipeline()
+    pipeline.kafka.delete_topic(TOPIC)
     with pytest.raises(TopicNotFoundError, match=f"'{TOPIC}'"):
-        world.run("first")
-    assert list(world.bucket.list("")) == []
+        pipeline.run("first")
+    assert list(pipeline.bucket.list("")) == []
 
 
 def test_brokers_without_topic_ids_are_served_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -163,48 +163,48 @@ def test_brokers_without_topic_ids_are_served_with_a_warning(caplog: pytest.LogC
     assert "return no topic ids" in caplog.text
 
 
-def test_brokers_that_begin_to_tell_topic_ids_land_nothing_again_and_are_believed_from_then_on() -> None:
+def test_topic_ids_that_brokers_begin_to_report_are_recorded_and_land_nothing_again() -> None:
     """The topic is the same: the next batch records its id, and a topic that is created again is detected."""
-    world = World(topic_ids=False)
-    world.records(3)
-    world.dies_after("*.manifest.json", "first")
-    world.kafka.upgrade()
-    assert world.run("first").status == "ok"
-    world.records(2)
-    engine = Engine(world.bucket, world.kafka)
-    assert lag(engine.log, world.kafka, "read_committed") == 2
-    status = topic_status(engine.log, world.kafka)
+    pipeline = Pipeline(topic_ids=False)
+    pipeline.records(3)
+    pipeline.dies_after("*.manifest.json", "first")
+    pipeline.kafka.upgrade()
+    assert pipeline.run("first").status == "ok"
+    pipeline.records(2)
+    engine = Engine(pipeline.bucket, pipeline.kafka)
+    assert lag(engine.log, pipeline.kafka, "read_committed") == 2
+    status = topic_status(engine.log, pipeline.kafka)
     assert status is not None
     assert not status.recreated
     with pytest.raises(ConfigurationError, match="it is unknown whether topic 'events' is the landed one"):
         reset(engine.committer, operator="")
-    world.dies_after("*.plan.json", "second")
+    pipeline.dies_after("*.plan.json", "second")
     # An open plan has the id before the marker has it.
-    assert not reset(Engine(world.bucket, world.kafka).committer, operator="")
-    assert world.run("second").target == offsets((3, 5))
-    log = Engine(world.bucket, world.kafka).log
-    live = world.kafka.topic_id(TOPIC)
+    assert not reset(Engine(pipeline.bucket, pipeline.kafka).committer, operator="")
+    assert pipeline.run("second").target == offsets((3, 5))
+    log = Engine(pipeline.bucket, pipeline.kafka).log
+    live = pipeline.kafka.topic_id(TOPIC)
     assert [log.require_plan(n)[0].topic_id for n in (1, 2)] == ["", live]
     assert log.require_marker()[0].topic_id == live
-    assert not reset(Engine(world.bucket, world.kafka).committer, operator="")
-    assert world.run("first", action="verify").status == "ok"
-    assert repair(Engine(world.bucket, world.kafka).committer, start={}).was == "right"
-    world.check()
-    world.kafka.create_topic(TOPIC)
+    assert not reset(Engine(pipeline.bucket, pipeline.kafka).committer, operator="")
+    assert pipeline.run("first", action="verify").status == "ok"
+    assert repair(Engine(pipeline.bucket, pipeline.kafka).committer, start={}).was == "right"
+    pipeline.check()
+    pipeline.kafka.create_topic(TOPIC)
     with pytest.raises(TopicRecreatedError):
-        world.run("third")
+        pipeline.run("third")
 
 
 def test_objects_from_before_the_upgrade_of_the_brokers_can_be_restored() -> None:
     """Their digests are those of a topic without an id."""
-    world = World(topic_ids=False)
-    world.records(3)
-    result = world.run("first")
-    world.kafka.upgrade()
-    world.records(2)
-    world.run("second")
-    gone = world.a_user_deletes(result)
-    restored = world.run("third", action="restore").verification
+    pipeline = Pipeline(topic_ids=False)
+    pipeline.records(3)
+    result = pipeline.run("first")
+    pipeline.kafka.upgrade()
+    pipeline.records(2)
+    pipeline.run("second")
+    gone = pipeline.a_user_deletes(result)
+    restored = pipeline.run("third", action="restore").verification
     assert restored is not None
     assert sorted(restored.restored) == sorted(gone)
 
@@ -214,101 +214,101 @@ def test_objects_from_before_the_upgrade_of_the_brokers_can_be_restored() -> Non
 
 def test_a_retry_aims_at_the_same_offsets_although_more_have_come() -> None:
     """The target was pinned before anything was planned; the next run takes the rest."""
-    world = World()
-    world.records(4)
-    world.dies_after_planning("first")
-    world.records(4)
-    assert world.run("first").target == offsets((0, 4))
-    assert world.run("second").target == offsets((4, 8))
-    world.check()
+    pipeline = Pipeline()
+    pipeline.records(4)
+    pipeline.dies_after_planning("first")
+    pipeline.records(4)
+    assert pipeline.run("first").target == offsets((0, 4))
+    assert pipeline.run("second").target == offsets((4, 8))
+    pipeline.check()
 
 
 def test_a_target_above_the_cap_is_landed_in_several_batches() -> None:
     """One run with as many batches as necessary; the result has all of them."""
-    world = World(2)
-    world.records(9, 0)
-    world.records(4, 1)
-    result = world.run("first", limits={"records_per_batch": 5})
+    pipeline = Pipeline(2)
+    pipeline.records(9, 0)
+    pipeline.records(4, 1)
+    result = pipeline.run("first", limits={"records_per_batch": 5})
     assert [b.offsets.count for b in result.batches] == [5, 5, 3]
     assert sum(b.records for b in result.batches) == 13
     assert all(b.mine for b in result.batches)
     assert not result.shared
-    world.check()
+    pipeline.check()
 
 
 def test_a_cap_per_run_leaves_the_rest_to_the_next_run() -> None:
     """Shared fairly by the partitions."""
-    world = World(2)
-    world.records(9, 0)
-    world.records(9, 1)
-    assert world.run("first", limits={"records_per_run": 6}).target.count == 6
-    assert world.run("second").target.count == 12
-    world.check()
+    pipeline = Pipeline(2)
+    pipeline.records(9, 0)
+    pipeline.records(9, 1)
+    assert pipeline.run("first", limits={"records_per_run": 6}).target.count == 6
+    assert pipeline.run("second").target.count == 12
+    pipeline.check()
 
 
 def test_an_interval_takes_its_window_and_a_repeated_one_names_the_batches_that_cover_it() -> None:
     """Another run over a covered window succeeds, writes nothing, and returns the batches and their runs."""
-    world = World()
+    pipeline = Pipeline()
     for timestamp in (10, 20, 30):
-        world.records(3, timestamp=timestamp)
-    first = world.run("first", "data_interval", window=(20, 30))
+        pipeline.records(3, timestamp=timestamp)
+    first = pipeline.run("first", "data_interval", window=(20, 30))
     assert first.target == offsets((3, 6))
-    before = snapshot(world.bucket)
-    again = world.run("again", "data_interval", window=(20, 30))
+    before = snapshot(pipeline.bucket)
+    again = pipeline.run("again", "data_interval", window=(20, 30))
     assert (again.status, again.shared, again.wrote) == ("ok", True, False)
     assert [b.batch for b in again.batches] == [b.batch for b in first.batches]
-    check_unchanged(before, snapshot(world.bucket))
-    assert world.run("rest").target == offsets((6, 9))
-    assert world.run("before", "data_interval", window=(10, 20)).target == offsets((0, 3))
+    check_unchanged(before, snapshot(pipeline.bucket))
+    assert pipeline.run("rest").target == offsets((6, 9))
+    assert pipeline.run("before", "data_interval", window=(10, 20)).target == offsets((0, 3))
 
 
-def test_an_interval_never_reaches_past_what_may_be_read() -> None:
+def test_an_interval_never_includes_unreadable_offsets() -> None:
     """A window that ends within an open transaction is cut there, and landed when it is committed."""
-    world = World()
-    world.records(3, timestamp=10)
-    world.kafka.open_transaction(TOPIC, 0)
-    world.records(2, timestamp=10)
-    assert world.run("first", "data_interval", window=(10, 20)).target == offsets((0, 3))
-    world.kafka.commit_transaction(TOPIC, 0)
-    assert world.run("second").target == offsets((3, 6))
-    world.check()
+    pipeline = Pipeline()
+    pipeline.records(3, timestamp=10)
+    pipeline.kafka.open_transaction(TOPIC, 0)
+    pipeline.records(2, timestamp=10)
+    assert pipeline.run("first", "data_interval", window=(10, 20)).target == offsets((0, 3))
+    pipeline.kafka.commit_transaction(TOPIC, 0)
+    assert pipeline.run("second").target == offsets((3, 6))
+    pipeline.check()
 
 
-def test_transactions_end_where_the_vector_says() -> None:
+def test_ends_after_transactions_are_those_of_the_vector() -> None:
     """5 committed, 5 aborted, 5 committed: ends after 6, 12 and 18 offsets, 10 records."""
-    world = World()
+    pipeline = Pipeline()
     ends = []
     for visible in (True, False, True):
         for _ in range(5):
             if visible:
-                world.records(1)
+                pipeline.records(1)
             else:
-                world.kafka.append_marker(TOPIC, 0)
-        world.kafka.append_marker(TOPIC, 0)
-        ends.append(world.kafka.ends(TOPIC, [0], "read_committed")[0])
+                pipeline.kafka.append_marker(TOPIC, 0)
+        pipeline.kafka.append_marker(TOPIC, 0)
+        ends.append(pipeline.kafka.ends(TOPIC, [0], "read_committed")[0])
     assert ends == [6, 12, 18]
-    result = world.run("first")
+    result = pipeline.run("first")
     assert (result.target, sum(b.records for b in result.batches)) == (offsets((0, 18)), 10)
-    world.check()
+    pipeline.check()
 
 
 def test_a_slice_without_visible_records_makes_no_object_and_is_covered() -> None:
     """Completeness is the offset reached, never a count."""
-    world = World()
+    pipeline = Pipeline()
     for _ in range(4):
-        world.kafka.append_marker(TOPIC, 0)
-    result = world.run("first")
+        pipeline.kafka.append_marker(TOPIC, 0)
+    result = pipeline.run("first")
     assert (result.status, result.batches[0].objects, result.target) == ("ok", 0, offsets((0, 4)))
-    assert world.run("second").status == "empty"
+    assert pipeline.run("second").status == "empty"
 
 
 def test_changed_arguments_of_a_retry_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """The record of the run counts."""
-    world = World()
-    world.records(4)
-    world.dies_after_planning("first", params={"offsets": "incremental"})
+    pipeline = Pipeline()
+    pipeline.records(4)
+    pipeline.dies_after_planning("first", params={"offsets": "incremental"})
     with caplog.at_level(logging.WARNING):
-        result = world.run("first", "data_interval", window=(5, 6), params={"offsets": "data_interval"})
+        result = pipeline.run("first", "data_interval", window=(5, 6), params={"offsets": "data_interval"})
     assert result.target == offsets((0, 4))
     assert "keeps that target" in caplog.text
 
@@ -328,7 +328,7 @@ def test_changed_arguments_of_a_retry_are_ignored_with_a_warning(caplog: pytest.
     ],
     ids=lambda v: str(v)[:40],
 )
-def test_a_request_that_makes_no_sense_is_refused(settings: dict[str, Any], why: str) -> None:
+def test_an_invalid_request_is_refused(settings: dict[str, Any], why: str) -> None:
     """Before any request to Kafka or the bucket."""
     with pytest.raises(ConfigurationError, match=why):
         Engine(MemoryStore(), SimulatedKafka()).request("r", **settings)
@@ -337,71 +337,73 @@ def test_a_request_that_makes_no_sense_is_refused(settings: dict[str, Any], why:
 # -- others' batches --------------------------------------------------------------------------------------------------
 
 
-def test_another_runs_dead_batch_is_carried_out_after_a_polite_wait() -> None:
+def test_the_batch_of_another_run_is_carried_out_after_a_bounded_wait() -> None:
     """The wait is bounded, by the process's own clock."""
-    world = World()
-    world.records(4)
-    world.dies_after_planning("died")
+    pipeline = Pipeline()
+    pipeline.records(4)
+    pipeline.dies_after_planning("died")
     clock = Clock()
-    engine = Engine(world.bucket, world.kafka, sleep=clock.sleep, monotonic=clock.monotonic)
+    engine = Engine(pipeline.bucket, pipeline.kafka, sleep=clock.sleep, monotonic=clock.monotonic)
     result = engine.run("second", adopt_wait=30.0)
     assert (result.status, result.shared) == ("ok", True)
     assert 30 <= clock.now < 40
     assert not any(b.mine for b in result.batches)
-    world.check()
+    pipeline.check()
 
 
 def test_the_runs_own_batch_is_carried_out_at_once() -> None:
     """A retry does not wait."""
-    world = World()
-    world.records(4)
-    world.dies_after_planning("first")
+    pipeline = Pipeline()
+    pipeline.records(4)
+    pipeline.dies_after_planning("first")
     clock = Clock()
-    Engine(world.bucket, world.kafka, sleep=clock.sleep, monotonic=clock.monotonic).run("first", adopt_wait=1000.0)
+    Engine(pipeline.bucket, pipeline.kafka, sleep=clock.sleep, monotonic=clock.monotonic).run(
+        "first", adopt_wait=1000.0
+    )
     assert clock.now == 0
 
 
 def test_a_batch_that_its_owner_decides_during_the_wait_is_not_executed_again() -> None:
     """Waiting saves the work: the waiting run uploads nothing."""
-    world = World()
-    world.records(4)
-    world.dies_after_planning("owner")
+    pipeline = Pipeline()
+    pipeline.records(4)
+    pipeline.dies_after_planning("owner")
     clock = Clock()
 
     def sleep(seconds: float) -> None:
         clock.sleep(seconds)
         if clock.now > 5:
-            world.run("owner")
+            pipeline.run("owner")
 
-    store = FaultyStore(world.bucket)
-    result = Engine(store, world.kafka, sleep=sleep, monotonic=clock.monotonic).run("second", adopt_wait=100.0)
+    store = FaultyStore(pipeline.bucket)
+    result = Engine(store, pipeline.kafka, sleep=sleep, monotonic=clock.monotonic).run("second", adopt_wait=100.0)
     assert result.status == "ok"
     assert [r.operation for r in store.writes()].count("create_upload") == 0
-    world.check()
+    pipeline.check()
 
 
 def test_a_backfill_does_not_block_an_incremental_run() -> None:
     """Its open plan is left to its run; recover lands it."""
-    world = World()
-    world.records(6, timestamp=10)
-    world.run("first", starting={0: 4})
-    world.dies_after_planning("backfill", "data_interval", window=(0, 20))
-    world.records(2, timestamp=30)
-    result = world.run("second")
+    pipeline = Pipeline()
+    pipeline.records(6, timestamp=10)
+    pipeline.run("first", starting={0: 4})
+    pipeline.dies_after_planning("backfill", "data_interval", window=(0, 20))
+    pipeline.records(2, timestamp=30)
+    result = pipeline.run("second")
     assert result.target == offsets((6, 8))
-    assert world.run("recovery", "recover").target == offsets((0, 4))
-    world.check()
+    assert pipeline.run("recovery", "recover").target == offsets((0, 4))
+    pipeline.check()
 
 
 def test_a_batch_keeps_the_layout_it_was_planned_with() -> None:
     """Whichever run completes it, with any later settings of the DAG."""
     import msgspec
 
-    world = World()
-    world.records(2)
-    world.dies_after_planning("first")
-    world.run("first", layout=msgspec.structs.replace(LAYOUT, naming=Naming(file_delim="-")))
-    assert [i.key for i in world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")] == [
+    pipeline = Pipeline()
+    pipeline.records(2)
+    pipeline.dies_after_planning("first")
+    pipeline.run("first", layout=msgspec.structs.replace(LAYOUT, naming=Naming(file_delim="-")))
+    assert [i.key for i in pipeline.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")] == [
         f"{TOPICS_DIR}/{TOPIC}/parity=0/{TOPIC}+0+0000000000.bin"
     ]
 
@@ -434,9 +436,9 @@ def test_a_topic_that_readers_skip_is_warned_about_once_in_a_run(caplog: pytest.
 
 def test_a_plan_is_handed_out_before_it_is_executed_and_never_executed_by_the_run_itself() -> None:
     """advance() returns the plan for the Spark job, and continues when called again."""
-    world = World()
-    world.records(4)
-    engine = Engine(world.bucket, world.kafka)
+    pipeline = Pipeline()
+    pipeline.records(4)
+    engine = Engine(pipeline.bucket, pipeline.kafka)
     request = engine.request("first")
     run = engine.topic_run(request)
     plan = run.advance()
@@ -451,29 +453,29 @@ def test_a_plan_is_handed_out_before_it_is_executed_and_never_executed_by_the_ru
 # -- retention --------------------------------------------------------------------------------------------------------
 
 
-def test_what_retention_deleted_fails_the_run_or_is_skipped_and_recorded() -> None:
+def test_deleted_offsets_fail_the_run_or_are_skipped_and_recorded() -> None:
     """The gap is in the plan, in the marker and in the result."""
-    world = World()
-    world.records(3)
-    world.run("first")
-    world.records(6)
-    world.kafka.delete_records(TOPIC, 0, 5)
+    pipeline = Pipeline()
+    pipeline.records(3)
+    pipeline.run("first")
+    pipeline.records(6)
+    pipeline.kafka.delete_records(TOPIC, 0, 5)
     with pytest.raises(DataLossError, match=r"0: \[3, 5\)"):
-        world.run("second")
-    result = world.run("second", on_data_loss="skip")
+        pipeline.run("second")
+    result = pipeline.run("second", on_data_loss="skip")
     assert (result.status, result.target, result.skipped) == ("ok", offsets((3, 9)), offsets((3, 5)))
     assert sum(b.records for b in result.batches) == 4
-    world.check()
+    pipeline.check()
 
 
-def test_a_target_that_is_gone_as_a_whole_is_skipped_without_a_job() -> None:
+def test_a_completely_deleted_target_is_skipped_without_a_job() -> None:
     """A plan without slices is not executed."""
-    world = World()
-    world.records(3)
-    world.run("first")
-    world.records(3)
-    world.kafka.delete_records(TOPIC, 0, 6)
-    run = Engine(world.bucket, world.kafka)
+    pipeline = Pipeline()
+    pipeline.records(3)
+    pipeline.run("first")
+    pipeline.records(3)
+    pipeline.kafka.delete_records(TOPIC, 0, 6)
+    run = Engine(pipeline.bucket, pipeline.kafka)
     result = run.topic_run(run.request("second", on_data_loss="skip")).advance()
     assert isinstance(result, TopicResult)
     assert (result.status, result.skipped) == ("ok", offsets((3, 6)))
@@ -481,16 +483,16 @@ def test_a_target_that_is_gone_as_a_whole_is_skipped_without_a_job() -> None:
 
 def test_a_batch_with_records_lost_after_planning_is_planned_again_without_them() -> None:
     """Policy skip: the stuck batch is abandoned, the rest of it is landed by the next one."""
-    world = World()
-    world.records(6)
-    world.dies_after_planning("first")
-    world.kafka.delete_records(TOPIC, 0, 2)
+    pipeline = Pipeline()
+    pipeline.records(6)
+    pipeline.dies_after_planning("first")
+    pipeline.kafka.delete_records(TOPIC, 0, 2)
     with pytest.raises(DataLossError):
-        world.run("first")
-    result = world.run("first", on_data_loss="skip")
+        pipeline.run("first")
+    result = pipeline.run("first", on_data_loss="skip")
     assert (result.status, result.skipped) == ("ok", offsets((0, 2)))
     assert sum(b.records for b in result.batches) == 4
-    world.check()
+    pipeline.check()
 
 
 # -- reruns -----------------------------------------------------------------------------------------------------------
@@ -498,61 +500,61 @@ def test_a_batch_with_records_lost_after_planning_is_planned_again_without_them(
 
 def test_a_rerun_of_an_intact_run_checks_every_object_and_writes_nothing() -> None:
     """Also after later runs; the result is the first one's."""
-    world = World(2)
+    pipeline = Pipeline(2)
     for p in (0, 1):
-        world.records(5, p)
-    first = world.run("first", limits={"records_per_batch": 4})
-    world.records(5)
-    world.run("second")
-    before = snapshot(world.bucket)
-    store = FaultyStore(world.bucket)
-    again = Engine(store, world.kafka).run("first")
+        pipeline.records(5, p)
+    first = pipeline.run("first", limits={"records_per_batch": 4})
+    pipeline.records(5)
+    pipeline.run("second")
+    before = snapshot(pipeline.bucket)
+    store = FaultyStore(pipeline.bucket)
+    again = Engine(store, pipeline.kafka).run("first")
     assert store.writes() == []
-    check_unchanged(before, snapshot(world.bucket))
+    check_unchanged(before, snapshot(pipeline.bucket))
     assert (again.batches, again.target, again.wrote) == (first.batches, first.target, False)
     assert again.verified == sum(b.objects for b in first.batches)
 
 
 def test_a_rerun_names_objects_that_are_gone_and_writes_nothing() -> None:
     """on_missing=fail: the missing objects, and both remedies."""
-    world = World()
-    world.records(3)
-    gone = world.a_user_deletes(world.run("first"))
-    store = FaultyStore(world.bucket)
+    pipeline = Pipeline()
+    pipeline.records(3)
+    gone = pipeline.a_user_deletes(pipeline.run("first"))
+    store = FaultyStore(pipeline.bucket)
     with pytest.raises(MissingObjectError, match=r"action='restore'.*on_missing='ignore'") as error:
-        Engine(store, world.kafka).run("first")
+        Engine(store, pipeline.kafka).run("first")
     assert all(key in str(error.value) for key in gone)
     assert store.writes() == []
 
 
 def test_a_rerun_restores_missing_objects_on_request() -> None:
     """The same records at the same keys; the marker is not changed."""
-    world = World()
-    world.records(3)
-    first = world.run("first")
-    data = {i.key: world.bucket.get(i.key) for i in world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")}
-    marker = world.bucket.get(keys.marker_key(CONTROL))
-    world.a_user_deletes(first)
-    world.deleted.clear()
-    assert world.run("first", on_missing="restore").verified == first.batches[0].objects
+    pipeline = Pipeline()
+    pipeline.records(3)
+    first = pipeline.run("first")
+    data = {i.key: pipeline.bucket.get(i.key) for i in pipeline.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")}
+    marker = pipeline.bucket.get(keys.marker_key(CONTROL))
+    pipeline.a_user_deletes(first)
+    pipeline.deleted.clear()
+    assert pipeline.run("first", on_missing="restore").verified == first.batches[0].objects
     for key, stored in data.items():
-        restored = world.bucket.get(key)
+        restored = pipeline.bucket.get(key)
         assert stored is not None
         assert restored is not None
         assert restored.body == stored.body
-    assert world.bucket.get(keys.marker_key(CONTROL)) == marker
-    world.check()
+    assert pipeline.bucket.get(keys.marker_key(CONTROL)) == marker
+    pipeline.check()
 
 
 def test_a_rerun_ignores_missing_objects_on_request() -> None:
     """It succeeds, and the objects stay gone."""
-    world = World()
-    world.records(3)
-    world.a_user_deletes(world.run("first"))
-    store = FaultyStore(world.bucket)
-    assert Engine(store, world.kafka).run("first", on_missing="ignore").verified == 0
+    pipeline = Pipeline()
+    pipeline.records(3)
+    pipeline.a_user_deletes(pipeline.run("first"))
+    store = FaultyStore(pipeline.bucket)
+    assert Engine(store, pipeline.kafka).run("first", on_missing="ignore").verified == 0
     assert store.writes() == []
-    world.check()
+    pipeline.check()
 
 
 # -- another incarnation ----------------------------------------------------------------------------------------------
@@ -560,166 +562,166 @@ def test_a_rerun_ignores_missing_objects_on_request() -> None:
 
 def test_a_recreated_topic_stops_every_run_until_it_is_reset() -> None:
     """Offsets that begin again are never taken for the old ones; after the reset all of the new topic is landed."""
-    world = World()
-    world.records(5)
-    world.run("first")
-    world.kafka.create_topic(TOPIC)
-    world.records(7)
-    before = snapshot(world.bucket)
+    pipeline = Pipeline()
+    pipeline.records(5)
+    pipeline.run("first")
+    pipeline.kafka.create_topic(TOPIC)
+    pipeline.records(7)
+    before = snapshot(pipeline.bucket)
     with pytest.raises(TopicRecreatedError, match="reset"):
-        world.run("second")
-    check_unchanged(before, snapshot(world.bucket))
-    assert reset(Engine(world.bucket, world.kafka).committer, operator="me")
-    assert world.run("second").target == offsets((0, 7))
-    assert world.run("first").target == offsets((0, 5))
-    world.check()
-    assert any("+g1" in i.key for i in world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/"))
+        pipeline.run("second")
+    check_unchanged(before, snapshot(pipeline.bucket))
+    assert reset(Engine(pipeline.bucket, pipeline.kafka).committer, operator="me")
+    assert pipeline.run("second").target == offsets((0, 7))
+    assert pipeline.run("first").target == offsets((0, 5))
+    pipeline.check()
+    assert any("+g1" in i.key for i in pipeline.bucket.list(f"{TOPICS_DIR}/{TOPIC}/"))
 
 
 def test_a_run_whose_topic_was_reset_before_it_landed_is_superseded() -> None:
     """Its offsets mean other records now: a new run is needed."""
-    world = World()
-    world.records(5)
-    world.dies_after("*/runs/*", "first")
-    world.kafka.create_topic(TOPIC)
-    world.records(2)
-    reset(Engine(world.bucket, world.kafka).committer, operator="me")
+    pipeline = Pipeline()
+    pipeline.records(5)
+    pipeline.dies_after("*/runs/*", "first")
+    pipeline.kafka.create_topic(TOPIC)
+    pipeline.records(2)
+    reset(Engine(pipeline.bucket, pipeline.kafka).committer, operator="me")
     with pytest.raises(RunSupersededError, match="Start a new run"):
-        world.run("first")
-    assert world.run("second").target == offsets((0, 2))
-    world.check()
+        pipeline.run("first")
+    assert pipeline.run("second").target == offsets((0, 2))
+    pipeline.check()
 
 
 def test_a_run_whose_batch_was_abandoned_by_a_reset_reports_the_gap() -> None:
     """It ends, and reports that none of its offsets was landed."""
-    world = World()
-    world.records(5)
-    world.dies_after_planning("first")
-    world.kafka.create_topic(TOPIC)
-    reset(Engine(world.bucket, world.kafka).committer, operator="me")
-    result = world.run("first")
+    pipeline = Pipeline()
+    pipeline.records(5)
+    pipeline.dies_after_planning("first")
+    pipeline.kafka.create_topic(TOPIC)
+    reset(Engine(pipeline.bucket, pipeline.kafka).committer, operator="me")
+    result = pipeline.run("first")
     assert (result.skipped, result.batches) == (offsets((0, 5)), ())
 
 
 def test_any_run_helps_an_open_reset_to_its_end() -> None:
     """The operator's process ended during it."""
-    world = World()
-    world.records(5)
-    world.run("first")
-    world.kafka.create_topic(TOPIC)
-    world.records(2)
-    store = FaultyStore(world.bucket)
+    pipeline = Pipeline()
+    pipeline.records(5)
+    pipeline.run("first")
+    pipeline.kafka.create_topic(TOPIC)
+    pipeline.records(2)
+    store = FaultyStore(pipeline.bucket)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
     with pytest.raises(SimulatedCrash):
-        reset(Engine(store, world.kafka).committer, operator="me")
-    assert world.run("second").target == offsets((0, 2))
-    world.check()
+        reset(Engine(store, pipeline.kafka).committer, operator="me")
+    assert pipeline.run("second").target == offsets((0, 2))
+    pipeline.check()
 
 
-# -- a log that ends before what is stored ----------------------------------------------------------------------------
+# -- a log that ends below the stored offsets -------------------------------------------------------------------------
 
 
 def test_a_shorter_topic_without_a_topic_id_is_a_recreated_one() -> None:
     """Otherwise its first records would get offsets that count as landed, and would never be read."""
-    world = World(topic_ids=False)
-    world.records(10)
-    world.run("first")
-    before = snapshot(world.bucket)
-    world.kafka.create_topic(TOPIC)
-    world.records(4)
+    pipeline = Pipeline(topic_ids=False)
+    pipeline.records(10)
+    pipeline.run("first")
+    before = snapshot(pipeline.bucket)
+    pipeline.kafka.create_topic(TOPIC)
+    pipeline.records(4)
     with pytest.raises(TopicRecreatedError, match=r"partition 0 ends at 4, stored is 10"):
-        world.run("second")
-    check_unchanged(before, snapshot(world.bucket))
+        pipeline.run("second")
+    check_unchanged(before, snapshot(pipeline.bucket))
 
 
 def test_a_truncated_log_is_data_loss_and_not_an_empty_run() -> None:
     """The topic is the same one; an unclean leader election took its end."""
-    world = World()
-    world.records(6)
-    world.run("first")
-    log = world.kafka._partition(TOPIC, 0)
+    pipeline = Pipeline()
+    pipeline.records(6)
+    pipeline.run("first")
+    log = pipeline.kafka._partition(TOPIC, 0)
     del log.log[4:]
     with pytest.raises(DataLossError, match=r"partition 0 ends at 4, stored is 6"):
-        world.run("second")
+        pipeline.run("second")
 
 
 def test_an_open_transaction_below_what_was_landed_uncommitted_is_no_truncation() -> None:
     """The last stable offset may lie below the stored offsets when the isolation level was changed."""
-    world = World()
-    world.records(2)
-    world.kafka.open_transaction(TOPIC, 0)
-    world.records(3)
-    assert world.run("first", isolation="read_uncommitted").status == "ok"
-    assert world.run("second").status == "empty"
+    pipeline = Pipeline()
+    pipeline.records(2)
+    pipeline.kafka.open_transaction(TOPIC, 0)
+    pipeline.records(3)
+    assert pipeline.run("first", isolation="read_uncommitted").status == "ok"
+    assert pipeline.run("second").status == "empty"
 
 
 @pytest.mark.parametrize("document", ["*runs/first.json", "*.plan.json"])
 def test_a_retry_keeps_the_isolation_that_the_run_was_pinned_with(
     document: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its target lies behind an open transaction: for a reader of committed records the log would seem truncated."""
-    world = World()
-    world.records(2)
-    world.kafka.open_transaction(TOPIC, 0)
-    world.records(3)
-    world.dies_after(document, "first", isolation="read_uncommitted", limits={"records_per_batch": 2})
+    """Its target is after an open transaction: for a reader of committed records the log would seem truncated."""
+    pipeline = Pipeline()
+    pipeline.records(2)
+    pipeline.kafka.open_transaction(TOPIC, 0)
+    pipeline.records(3)
+    pipeline.dies_after(document, "first", isolation="read_uncommitted", limits={"records_per_batch": 2})
     with caplog.at_level(logging.WARNING):
-        result = world.run("first", limits={"records_per_batch": 2})
+        result = pipeline.run("first", limits={"records_per_batch": 2})
     assert (result.status, result.target, len(result.batches)) == ("ok", offsets((0, 5)), 3)
-    log = Engine(world.bucket, world.kafka).log
+    log = Engine(pipeline.bucket, pipeline.kafka).log
     assert {log.require_plan(n)[0].isolation for n in (1, 2, 3)} == {"read_uncommitted"}
     assert "keeps that target; requested now, and ignored: incremental {}, read_committed" in caplog.text
-    world.check()
+    pipeline.check()
 
 
-def test_what_is_owed_behind_an_open_transaction_is_no_truncation() -> None:
+def test_debt_after_an_open_transaction_is_no_truncation() -> None:
     """It is debt of a run that reads uncommitted records; another run has to wait for the transaction."""
-    world = World()
-    world.records(2)
-    world.kafka.open_transaction(TOPIC, 0)
-    world.records(3)
-    world.dies_after_planning("first", isolation="read_uncommitted")
-    abandon(Engine(world.bucket, world.kafka).committer, 1, release="debt", reason="", operator="")
+    pipeline = Pipeline()
+    pipeline.records(2)
+    pipeline.kafka.open_transaction(TOPIC, 0)
+    pipeline.records(3)
+    pipeline.dies_after_planning("first", isolation="read_uncommitted")
+    abandon(Engine(pipeline.bucket, pipeline.kafka).committer, 1, release="debt", reason="", operator="")
     with pytest.raises(TransientError, match=r"offsets 0: \[2, 5\) are behind an open transaction"):
-        world.run("second")
-    world.kafka.commit_transaction(TOPIC, 0)
-    assert world.run("second").target == offsets((0, 5))
-    world.check(complete=False)
+        pipeline.run("second")
+    pipeline.kafka.commit_transaction(TOPIC, 0)
+    assert pipeline.run("second").target == offsets((0, 5))
+    pipeline.check(complete=False)
 
 
 def test_an_explicit_start_below_the_log_start_is_refused_before_it_is_pinned() -> None:
     """The corrected offset works at the next try: no marker has the wrong one."""
-    world = World()
-    world.records(9)
-    world.kafka.delete_records(TOPIC, 0, 5)
+    pipeline = Pipeline()
+    pipeline.records(9)
+    pipeline.kafka.delete_records(TOPIC, 0, 5)
     with pytest.raises(ConfigurationError, match="goes from 5 to 9"):
-        world.run("first", starting={0: 2})
-    assert world.run("first", starting={0: 7}).target == offsets((7, 9))
+        pipeline.run("first", starting={0: 2})
+    assert pipeline.run("first", starting={0: 7}).target == offsets((7, 9))
 
 
 def test_a_restored_older_marker_is_named_when_a_run_of_a_later_generation_goes_on() -> None:
     """Not an index error."""
-    world = World()
-    world.records(3)
-    world.run("first")
-    old = world.bucket.get(keys.marker_key(CONTROL))
+    pipeline = Pipeline()
+    pipeline.records(3)
+    pipeline.run("first")
+    old = pipeline.bucket.get(keys.marker_key(CONTROL))
     assert old is not None
-    world.kafka.create_topic(TOPIC)
-    world.records(3)
-    reset(Engine(world.bucket, world.kafka).committer, operator="me")
-    world.run("second")
-    world.bucket.delete(keys.marker_key(CONTROL))
-    world.bucket.put_new(keys.marker_key(CONTROL), old.body)
+    pipeline.kafka.create_topic(TOPIC)
+    pipeline.records(3)
+    reset(Engine(pipeline.bucket, pipeline.kafka).committer, operator="me")
+    pipeline.run("second")
+    pipeline.bucket.delete(keys.marker_key(CONTROL))
+    pipeline.bucket.put_new(keys.marker_key(CONTROL), old.body)
     with pytest.raises(LogTamperedError, match="older version of the marker"):
-        world.run("second")
+        pipeline.run("second")
 
 
 def test_a_rerun_with_another_layout_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Planned batches keep their layout."""
-    world = World()
-    world.records(3)
-    world.dies_after_planning("first")
+    pipeline = Pipeline()
+    pipeline.records(3)
+    pipeline.dies_after_planning("first")
     with caplog.at_level(logging.WARNING):
-        world.run("first", layout=msgspec.structs.replace(LAYOUT, naming=Naming(file_delim="-")))
+        pipeline.run("first", layout=msgspec.structs.replace(LAYOUT, naming=Naming(file_delim="-")))
     assert "the layout has changed" in caplog.text
-    world.check()
+    pipeline.check()

@@ -23,7 +23,7 @@ from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 from tests.protocol.engine import TOPIC, TOPICS_DIR
-from tests.unit.batch.test_decided_batches import ALL, World, key_of
+from tests.unit.batch.test_decided_batches import ALL, Pipeline, key_of
 
 BAD = key_of(1, 1)
 OTHERS = [key for key in ALL if key != BAD]
@@ -49,179 +49,183 @@ UNANSWERED = pytest.mark.parametrize("error", [UnknownOutcomeError, TransientErr
 
 
 @pytest.fixture
-def world() -> World:
+def pipeline() -> Pipeline:
     """Two decided batches of four objects each."""
-    made = World()
+    made = Pipeline()
     made.decide()
     made.decide()
     return made
 
 
-def check(world: World) -> None:
+def check(pipeline: Pipeline) -> None:
     """Once the other batch is complete as well, the bucket has all records of Kafka."""
-    decided.roll_forward(world.engine().committer)
-    world.check()
+    decided.roll_forward(pipeline.engine().committer)
+    pipeline.check()
 
 
 @UNANSWERED
-def test_one_upload_without_an_answer_keeps_no_other_object_from_being_completed(
-    world: World, error: type[KafkaS3Error]
+def test_one_upload_without_an_answer_does_not_block_other_objects(
+    pipeline: Pipeline, error: type[KafkaS3Error]
 ) -> None:
     """The uploads of the others would expire. Its own stays, and the error has its object and the remedy."""
     with pytest.raises(error) as caught:
-        world.carry_out(Failing(world.bucket, error))
-    assert (world.objects(), world.pending(), world.resolved()) == (OTHERS, 1 + 4, [])
+        pipeline.carry_out(Failing(pipeline.bucket, error))
+    assert (pipeline.objects(), pipeline.pending(), pipeline.resolved()) == (OTHERS, 1 + 4, [])
     assert BAD in message_of(caught.value) or str(caught.value) == "the answer"
     assert "`kafka-s3 accept-loss" in message_of(caught.value)
-    world.carry_out(FaultyStore(world.bucket))
-    assert world.resolved() == [1]
-    check(world)
+    pipeline.carry_out(FaultyStore(pipeline.bucket))
+    assert pipeline.resolved() == [1]
+    check(pipeline)
 
 
 @UNANSWERED
-def test_one_upload_without_an_answer_keeps_no_other_batch_from_being_completed(
-    world: World, error: type[KafkaS3Error]
+def test_one_upload_without_an_answer_does_not_block_other_batches(
+    pipeline: Pipeline, error: type[KafkaS3Error]
 ) -> None:
     """All batches are processed before the error is raised."""
     with pytest.raises(error):
-        decided.roll_forward(world.engine(Failing(world.bucket, error)).committer)
-    assert (world.objects(), world.resolved()) == (sorted([*OTHERS, *SECOND]), [2])
+        decided.roll_forward(pipeline.engine(Failing(pipeline.bucket, error)).committer)
+    assert (pipeline.objects(), pipeline.resolved()) == (sorted([*OTHERS, *SECOND]), [2])
 
 
 @UNANSWERED
 def test_an_upload_without_an_answer_is_written_again_from_kafka_when_a_person_accepts_losses(
-    world: World, error: type[KafkaS3Error]
+    pipeline: Pipeline, error: type[KafkaS3Error]
 ) -> None:
     """Nothing is lost, nothing is recorded; the upload is aborted when the object exists."""
-    store = Failing(world.bucket, error)
-    assert accept_loss(world.engine(store).committer, 1, reason="", operator="me") == ()
-    assert (world.objects(), world.pending(), world.resolved()) == (ALL, 4, [1])
-    check(world)
+    store = Failing(pipeline.bucket, error)
+    assert accept_loss(pipeline.engine(store).committer, 1, reason="", operator="me") == ()
+    assert (pipeline.objects(), pipeline.pending(), pipeline.resolved()) == (ALL, 4, [1])
+    check(pipeline)
 
 
 @UNANSWERED
 def test_an_upload_without_an_answer_can_be_accepted_as_lost_where_kafka_has_lost_its_records(
-    world: World, error: type[KafkaS3Error]
+    pipeline: Pipeline, error: type[KafkaS3Error]
 ) -> None:
     """The amend first, then the abort: it cannot become visible later. A run without a person never does that."""
-    world.kafka.delete_records(TOPIC, 0, 3)
-    store = Failing(world.bucket, error)
+    pipeline.kafka.delete_records(TOPIC, 0, 3)
+    store = Failing(pipeline.bucket, error)
     with pytest.raises(error):
-        world.carry_out(store)
-    assert world.pending() == 5
-    (lost,) = accept_loss(world.engine(store).committer, 1, reason="no answer", operator="me")
+        pipeline.carry_out(store)
+    assert pipeline.pending() == 5
+    (lost,) = accept_loss(pipeline.engine(store).committer, 1, reason="no answer", operator="me")
     assert lost.endswith(BAD)
     written = [r.operation for r in store.writes() if ".amend." in r.key or r.key == lost]
     assert written == ["put_new", "abort_upload"]
-    assert (world.objects(), world.pending(), world.resolved()) == (OTHERS, 4, [1])
-    check(world)
+    assert (pipeline.objects(), pipeline.pending(), pipeline.resolved()) == (OTHERS, 4, [1])
+    check(pipeline)
 
 
 @UNANSWERED
-def test_what_was_accepted_before_a_crash_is_ended_by_the_next_run(world: World, error: type[KafkaS3Error]) -> None:
+def test_losses_accepted_before_a_crash_are_completed_by_the_next_run(
+    pipeline: Pipeline, error: type[KafkaS3Error]
+) -> None:
     """The amend exists, the upload is still pending: it need not be accepted again."""
-    world.kafka.delete_records(TOPIC, 0, 3)
-    store = Failing(world.bucket, error)
+    pipeline.kafka.delete_records(TOPIC, 0, 3)
+    store = Failing(pipeline.bucket, error)
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.amend.*")
     with pytest.raises(SimulatedCrash):
-        accept_loss(world.engine(store).committer, 1, reason="", operator="me")
-    assert (world.pending(), world.resolved()) == (5, [])
-    world.carry_out(Failing(world.bucket, error))
-    assert (world.objects(), world.pending(), world.resolved()) == (OTHERS, 4, [1])
-    check(world)
+        accept_loss(pipeline.engine(store).committer, 1, reason="", operator="me")
+    assert (pipeline.pending(), pipeline.resolved()) == (5, [])
+    pipeline.carry_out(Failing(pipeline.bucket, error))
+    assert (pipeline.objects(), pipeline.pending(), pipeline.resolved()) == (OTHERS, 4, [1])
+    check(pipeline)
 
 
 @pytest.mark.parametrize("error", [AccessDeniedError, ThrottledError])
 def test_a_refused_login_or_a_busy_store_is_no_loss_that_can_be_accepted(
-    world: World, error: type[KafkaS3Error]
+    pipeline: Pipeline, error: type[KafkaS3Error]
 ) -> None:
     """The cause may pass: the upload stays, nothing is recorded."""
-    world.kafka.delete_records(TOPIC, 0, 3)
+    pipeline.kafka.delete_records(TOPIC, 0, 3)
     with pytest.raises(error):
-        accept_loss(world.engine(Failing(world.bucket, error)).committer, 1, reason="", operator="me")
-    assert (world.objects(), world.pending(), world.resolved()) == (OTHERS, 5, [])
-    assert not [info.key for info in world.bucket.list("") if ".amend." in info.key]
+        accept_loss(pipeline.engine(Failing(pipeline.bucket, error)).committer, 1, reason="", operator="me")
+    assert (pipeline.objects(), pipeline.pending(), pipeline.resolved()) == (OTHERS, 5, [])
+    assert not [info.key for info in pipeline.bucket.list("") if ".amend." in info.key]
 
 
-def test_a_store_that_answers_nothing_does_not_get_requests_for_every_object(
-    world: World, monkeypatch: pytest.MonkeyPatch
+def test_a_store_without_answers_does_not_get_requests_for_every_object(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An outage ends the try after the first objects, not after all of them."""
     monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 2)
-    store = Failing(world.bucket, UnknownOutcomeError, "")
+    store = Failing(pipeline.bucket, UnknownOutcomeError, "")
     with pytest.raises(UnknownOutcomeError):
-        world.carry_out(store)
+        pipeline.carry_out(store)
     assert len({r.key for r in store.requests if r.operation == "head"}) == 2
-    assert world.pending() == 8
+    assert pipeline.pending() == 8
 
 
-def test_what_an_outage_left_unseen_is_never_taken_for_complete(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_not_checked_in_an_outage_are_never_taken_for_complete(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A person accepts losses, then a run follows: no object is skipped because the first had no answer."""
     monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 1)
-    world.kafka.delete_records(TOPIC, 0, 3)
-    store = Failing(world.bucket, UnknownOutcomeError, ALL[0])
-    lost = accept_loss(world.engine(store).committer, 1, reason="", operator="me")
+    pipeline.kafka.delete_records(TOPIC, 0, 3)
+    store = Failing(pipeline.bucket, UnknownOutcomeError, ALL[0])
+    lost = accept_loss(pipeline.engine(store).committer, 1, reason="", operator="me")
     assert [key.endswith(ALL[0]) for key in lost] == [True]
-    assert (world.objects(), world.resolved()) == (ALL[1:], [1])
+    assert (pipeline.objects(), pipeline.resolved()) == (ALL[1:], [1])
 
 
 def test_a_run_that_gives_up_early_resolves_nothing_although_losses_were_accepted(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An accepted loss does not count for later objects."""
     monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 1)
-    world.kafka.delete_records(TOPIC, 0, 3)
-    store = Failing(world.bucket, UnknownOutcomeError, ALL[0])
+    pipeline.kafka.delete_records(TOPIC, 0, 3)
+    store = Failing(pipeline.bucket, UnknownOutcomeError, ALL[0])
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.amend.*")
     with pytest.raises(SimulatedCrash):
-        accept_loss(world.engine(store).committer, 1, reason="", operator="me")
-    world.bucket.delete(f"{TOPICS_DIR}/{TOPIC}/{ALL[1]}")
+        accept_loss(pipeline.engine(store).committer, 1, reason="", operator="me")
+    pipeline.bucket.delete(f"{TOPICS_DIR}/{TOPIC}/{ALL[1]}")
     with pytest.raises(UnknownOutcomeError):
-        world.carry_out(Failing(world.bucket, UnknownOutcomeError, ALL[0]))
-    assert world.resolved() == []
+        pipeline.carry_out(Failing(pipeline.bucket, UnknownOutcomeError, ALL[0]))
+    assert pipeline.resolved() == []
 
 
-def test_a_foreign_object_is_the_first_error_and_the_others_are_its_notes(world: World) -> None:
+def test_a_foreign_object_is_the_first_error_and_the_others_are_its_notes(pipeline: Pipeline) -> None:
     """A foreign object, a loss and an upload without an answer: one error, in the order of a person's actions."""
-    decision = world.engine().log.read_manifest(1)
+    decision = pipeline.engine().log.read_manifest(1)
     assert decision is not None
     stranger, unanswered, lost = (
         next(e for e in decision.objects if e.key.endswith(key)) for key in (key_of(0, 4), BAD, key_of(0, 0))
     )
-    world.bucket.put_new(stranger.key, b"a stranger")
-    world.bucket.abort_upload(lost.key, lost.upload_id)
-    world.kafka.delete_records(TOPIC, 0, 3)
+    pipeline.bucket.put_new(stranger.key, b"a stranger")
+    pipeline.bucket.abort_upload(lost.key, lost.upload_id)
+    pipeline.kafka.delete_records(TOPIC, 0, 3)
     with pytest.raises(ForeignObjectError) as caught:
-        world.carry_out(Failing(world.bucket, UnknownOutcomeError))
+        pipeline.carry_out(Failing(pipeline.bucket, UnknownOutcomeError))
     first, second = caught.value.__notes__
     assert "cannot be written again from Kafka" in first
     assert unanswered.key in second
-    world.bucket.delete(stranger.key)
+    pipeline.bucket.delete(stranger.key)
     with pytest.raises(BatchLossError):
-        world.carry_out(Failing(world.bucket, UnknownOutcomeError))
+        pipeline.carry_out(Failing(pipeline.bucket, UnknownOutcomeError))
 
 
-def test_one_object_that_cannot_be_put_keeps_no_other_from_being_written_again(world: World) -> None:
+def test_one_object_that_cannot_be_put_does_not_block_the_others(pipeline: Pipeline) -> None:
     """Kafka may delete the records while the store does not answer for one key."""
-    world.bucket.expire_uploads()
-    store = FaultyStore(world.bucket)
+    pipeline.bucket.expire_uploads()
+    store = FaultyStore(pipeline.bucket)
     store.inject(Fault.TIMEOUT, operation="put_new", key=f"*{key_of(0, 0)}", times=1_000)
     with pytest.raises(TransientError):
-        world.carry_out(store)
-    assert world.objects() == [key for key in ALL if key != key_of(0, 0)]
-    world.carry_out(FaultyStore(world.bucket))
-    assert world.resolved() == [1]
+        pipeline.carry_out(store)
+    assert pipeline.objects() == [key for key in ALL if key != key_of(0, 0)]
+    pipeline.carry_out(FaultyStore(pipeline.bucket))
+    assert pipeline.resolved() == [1]
 
 
-def test_a_transient_error_of_a_batch_follows_a_terminal_one(world: World) -> None:
+def test_a_transient_error_of_a_batch_follows_a_terminal_one(pipeline: Pipeline) -> None:
     """A person has to act: the error is terminal, although the first one was not."""
-    decision = world.engine().log.read_manifest(2)
+    decision = pipeline.engine().log.read_manifest(2)
     assert decision is not None
     for entry in decision.objects:
-        world.bucket.abort_upload(entry.key, entry.upload_id)
-    world.kafka.delete_records(TOPIC, 0, 12)
-    world.decide()
+        pipeline.bucket.abort_upload(entry.key, entry.upload_id)
+    pipeline.kafka.delete_records(TOPIC, 0, 12)
+    pipeline.decide()
     with pytest.raises(BatchLossError, match="batch 2") as caught:
-        decided.roll_forward(world.engine(Failing(world.bucket, UnknownOutcomeError)).committer)
+        decided.roll_forward(pipeline.engine(Failing(pipeline.bucket, UnknownOutcomeError)).committer)
     assert "batch 1, could not be completed" in message_of(caught.value)
-    assert world.resolved() == [3]
+    assert pipeline.resolved() == [3]

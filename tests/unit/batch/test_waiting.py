@@ -57,7 +57,7 @@ def store_offsets(log: TopicLog, kafka: SimulatedKafka, covered: dict[int, tuple
     )
 
 
-def test_without_stored_offsets_all_that_is_there_waits(log: TopicLog, kafka: SimulatedKafka) -> None:
+def test_without_stored_offsets_all_records_are_lag(log: TopicLog, kafka: SimulatedKafka) -> None:
     """Records that retention deleted before the first run do not count."""
     fill(kafka, 0, 5)
     fill(kafka, 1, 3)
@@ -66,7 +66,7 @@ def test_without_stored_offsets_all_that_is_there_waits(log: TopicLog, kafka: Si
     assert log.read_marker() is None
 
 
-def test_what_lies_beyond_the_stored_offsets_waits(log: TopicLog, kafka: SimulatedKafka) -> None:
+def test_records_after_the_stored_offsets_are_lag(log: TopicLog, kafka: SimulatedKafka) -> None:
     """Per partition from the highest landed offset on; a hole below it is for windows, not for incremental runs."""
     fill(kafka, 0, 10)
     fill(kafka, 1, 4)
@@ -77,15 +77,17 @@ def test_what_lies_beyond_the_stored_offsets_waits(log: TopicLog, kafka: Simulat
     assert lag(log, kafka, "read_committed") == 3 + 4 + 2
 
 
-def test_an_open_transaction_does_not_wait_for_a_committed_reader(log: TopicLog, kafka: SimulatedKafka) -> None:
-    """It would find nothing to read there."""
+def test_an_open_transaction_is_no_lag_for_a_committed_reader(log: TopicLog, kafka: SimulatedKafka) -> None:
+    """The reader could not read its records."""
     kafka.open_transaction("orders", 0)
     fill(kafka, 0, 5)
     assert lag(log, kafka, "read_committed") == 0
     assert lag(log, kafka, "read_uncommitted") == 5
 
 
-def test_records_that_retention_deleted_count_so_that_a_run_reports_them(log: TopicLog, kafka: SimulatedKafka) -> None:
+def test_records_that_retention_deleted_are_lag_so_that_a_run_reports_them(
+    log: TopicLog, kafka: SimulatedKafka
+) -> None:
     """Otherwise the sensor would wait while data is being lost."""
     store_offsets(log, kafka, {})
     fill(kafka, 0, 5)
@@ -93,7 +95,7 @@ def test_records_that_retention_deleted_count_so_that_a_run_reports_them(log: To
     assert lag(log, kafka, "read_committed") == 5
 
 
-def test_a_topic_that_a_run_would_refuse_is_an_error_here_too(log: TopicLog, kafka: SimulatedKafka) -> None:
+def test_a_topic_that_a_run_would_refuse_is_an_error_for_sensors_too(log: TopicLog, kafka: SimulatedKafka) -> None:
     """A sensor that waits forever would hide it: missing, created again, truncated."""
     with pytest.raises(TopicNotFoundError):
         window_state(kafka, "nowhere", 0, isolation="read_committed", overdue=True, now_ms=NOW)

@@ -1,4 +1,4 @@
-"""The authority of the tests: its certificates are those that strict clients and servers accept, and no others."""
+"""The authority of the tests: strict clients and servers accept its certificates, and no others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dev.certificates import Authority, Certificate, server_context
 
 
 def greet(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> bytes:
-    """Connect the two over a pair of sockets; the client reads what the server says behind TLS."""
+    """Connect the two over a pair of sockets; the client reads a message of the server through TLS."""
     here, there = socket.socketpair()
 
     def serve() -> None:
@@ -44,7 +44,7 @@ def trusting(authority: Authority, certificate: Certificate | None = None) -> ss
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 def test_a_server_is_trusted_by_its_authority_only(tmp_path: Path, name: str) -> None:
-    """By address and by name; who trusts another authority refuses it."""
+    """By address and by name; a client that trusts another authority refuses it."""
     ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")
     server = server_context(ours.server())
 
@@ -56,7 +56,7 @@ def test_a_server_is_trusted_by_its_authority_only(tmp_path: Path, name: str) ->
 
 
 def test_a_server_may_demand_certificates_of_its_clients(tmp_path: Path) -> None:
-    """One with a certificate of the authority is let in, its key encrypted or not; who has none, or another, is not."""
+    """A client with a certificate of the authority is accepted, its key encrypted or not; no other client is."""
     ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")
     server = server_context(ours.server(password="of the server"), clients=ours)
 
@@ -68,7 +68,7 @@ def test_a_server_may_demand_certificates_of_its_clients(tmp_path: Path) -> None
 
 
 def test_keys_are_files_that_only_their_owner_reads(tmp_path: Path) -> None:
-    """And the password of an encrypted one is not shown."""
+    """The password of an encrypted key is not shown."""
     issued = Authority(tmp_path).client("me", password="secret-word")
 
     assert issued.key.stat().st_mode & 0o077 == 0

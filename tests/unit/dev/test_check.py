@@ -1,4 +1,4 @@
-"""What a newcomer reads when the machine lacks something: one line with the fix."""
+"""`dev/check.sh`: one line with the remedy for whatever a machine lacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHECK = Path(__file__).parents[3] / "dev" / "check.sh"
 
 
 class Machine:
-    """A machine that has exactly the commands it was given."""
+    """A machine with these commands and no others."""
 
     def __init__(self, root: Path) -> None:
         self.bin = root / "bin"
@@ -31,14 +31,14 @@ class Machine:
         return command
 
     def has_python(self, name: str, *, version: tuple[int, int] = (3, 11), modules: bool = True) -> Path:
-        """Install a Python that answers the two questions of the check."""
+        """Install a Python that answers the two queries of the check."""
         suits, found = int(version < (3, 11)), int(not modules)
         label = ".".join(map(str, version))
         script = f'case "$*" in --version) echo Python {label};; *version_info*) exit {suits};; *) exit {found};; esac'
         return self.has(name, script)
 
     def has_java(self, version: str, directory: Path | None = None) -> Path:
-        """Install a Java that tells a version."""
+        """Install a Java that prints this version."""
         return self.has("java", f"echo 'openjdk version \"{version}\" 2025-04-15' >&2", directory)
 
     def check(self, *what: str) -> subprocess.CompletedProcess[str]:
@@ -55,15 +55,15 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def refused(result: subprocess.CompletedProcess[str]) -> str:
-    """The one line of a refusal."""
+    """The one line of a failed check."""
     assert result.returncode == 2
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
     return line
 
 
-def test_a_machine_with_everything_passes_without_a_word(machine: Machine) -> None:
-    """Python 3.11, Java 17 and Maven are all it takes."""
+def test_a_complete_machine_passes_without_output(machine: Machine) -> None:
+    """Python 3.11, Java 17 and Maven are sufficient."""
     machine.has_python("python3")
     machine.has_java("17.0.15")
     machine.has("mvn", "exit 0")
@@ -73,8 +73,8 @@ def test_a_machine_with_everything_passes_without_a_word(machine: Machine) -> No
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_no_python_is_named_with_the_package(machine: Machine) -> None:
-    """Even though Python cannot say it itself."""
+def test_a_missing_python_is_named_with_the_package(machine: Machine) -> None:
+    """The check itself needs no Python."""
     line = refused(machine.check("python"))
 
     assert "Python 3.11" in line
@@ -82,7 +82,7 @@ def test_no_python_is_named_with_the_package(machine: Machine) -> None:
 
 
 def test_an_old_python_is_named_with_its_version(machine: Machine) -> None:
-    """So that nobody wonders why the python3 that is there does not count."""
+    """The error explains why the installed python3 is not used."""
     machine.has_python("python3", version=(3, 9))
 
     assert "found: Python 3.9" in refused(machine.check("python"))
@@ -105,14 +105,14 @@ def test_the_python_of_the_lock_is_preferred(machine: Machine) -> None:
 
 
 def test_a_python_without_venv_is_named_with_the_package(machine: Machine) -> None:
-    """Debian splits it off."""
+    """Debian has it in a package of its own."""
     machine.has_python("python3", modules=False)
 
     assert "apt-get install python3-venv" in refused(machine.check("python"))
 
 
-def test_no_java_is_named_with_the_package(machine: Machine) -> None:
-    """And the way out if it is installed elsewhere."""
+def test_a_missing_java_is_named_with_the_package(machine: Machine) -> None:
+    """The error also has the variable to set if it is installed elsewhere."""
     line = refused(machine.check("java"))
 
     assert "openjdk-17-jre-headless" in line
@@ -120,21 +120,21 @@ def test_no_java_is_named_with_the_package(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [("11.0.22", "11"), ("1.8.0_402", "8"), ("25", "25"), ("rubbish", "unknown")]
+    ("version", "reported"), [("11.0.22", "11"), ("1.8.0_402", "8"), ("25", "25"), ("rubbish", "unknown")]
 )
-def test_a_wrong_java_is_named_with_its_version(machine: Machine, version: str, told: str) -> None:
+def test_a_wrong_java_is_named_with_its_version(machine: Machine, version: str, reported: str) -> None:
     """Spark 4 runs on 17 and 21 only."""
     machine.has_java(version)
 
     line = refused(machine.check("java"))
 
-    assert f"is version {told})" in line
+    assert f"is version {reported})" in line
     assert "openjdk-17-jre-headless" in line
 
 
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2", "21-ea"])
 def test_java_17_and_21_pass(machine: Machine, version: str) -> None:
-    """However their versions are written."""
+    """In any notation of the version."""
     machine.has_java(version)
 
     assert machine.check("java").returncode == 0
@@ -157,12 +157,12 @@ def test_a_java_home_without_java_is_named(machine: Machine) -> None:
     assert "JAVA_HOME=/nowhere" in refused(machine.check("java"))
 
 
-def test_no_maven_is_named_with_the_package(machine: Machine) -> None:
+def test_a_missing_maven_is_named_with_the_package(machine: Machine) -> None:
     """It fetches the jars."""
     assert "apt-get install maven" in refused(machine.check("maven"))
 
 
-def test_no_chromium_is_named_with_the_package(machine: Machine) -> None:
+def test_a_missing_chromium_is_named_with_the_package(machine: Machine) -> None:
     """The tests of the UI fail without it; none of them is skipped."""
     line = refused(machine.check("chromium"))
 
@@ -187,7 +187,7 @@ def test_a_chromium_that_cannot_be_run_is_named(machine: Machine) -> None:
 
 
 def test_help_lists_every_target(tmp_path: Path) -> None:
-    """`make help` needs nothing but make, and no target lacks its line."""
+    """`make help` needs nothing but make, and every target has a line."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     text = subprocess.run(
         ["make", "--no-print-directory", "-C", str(CHECK.parents[1]), "help"],

@@ -1,4 +1,4 @@
-"""The proxy that misbehaves: what the client sees, and what the server got."""
+"""The fault proxy: the result of each fault at the client and at the server."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ IMPATIENT = httpx.Timeout(10, read=0.1)
 ANSWER = b"<UploadId>u-1</UploadId>"
 
 
-Got = list[tuple[str, str, str, bytes]]
+Received = list[tuple[str, str, str, bytes]]
 
 
 @pytest.fixture
-def got() -> Got:
-    """The requests that the server got whole: method, path, Host and body."""
+def received() -> Received:
+    """The requests that the server received completely: method, path, Host and body."""
     return []
 
 
 @pytest.fixture
-def upstream(got: Got) -> Iterator[str]:
+def upstream(received: Received) -> Iterator[str]:
     """The server's address."""
 
     @Request.application
     def record(request: Request) -> Response:
-        got.append((request.method, request.environ["RAW_URI"], request.host, request.get_data()))
+        received.append((request.method, request.environ["RAW_URI"], request.host, request.get_data()))
         return Response(ANSWER)
 
     with WsgiServer(record) as server:
@@ -45,7 +45,7 @@ def upstream(got: Got) -> Iterator[str]:
 
 @pytest.fixture(params=["http", "https"])
 def proxy(request: pytest.FixtureRequest, upstream: str, tmp_path: Path) -> Iterator[FaultProxy]:
-    """The proxy before it."""
+    """The proxy in front of the server."""
     tls = Authority(tmp_path).server() if request.param == "https" else None
     with FaultProxy(upstream, tls=tls) as started:
         yield started
@@ -66,12 +66,14 @@ def put(client: httpx.Client, body: bytes = b"0123456789") -> tuple[int, bytes]:
     return response.status_code, response.content
 
 
-def test_requests_pass_unchanged_over_one_connection(proxy: FaultProxy, client: httpx.Client, got: Got) -> None:
+def test_requests_pass_unchanged_over_one_connection(
+    proxy: FaultProxy, client: httpx.Client, received: Received
+) -> None:
     """With the client's own Host, which is signed."""
     assert [put(client), put(client, b"")] == [(200, ANSWER)] * 2
     host = urlsplit(proxy.endpoint).netloc
     path = "/bucket/folder/key?partNumber=1&uploadId=u-1"
-    assert got == [("PUT", path, host, b"0123456789"), ("PUT", path, host, b"")]
+    assert received == [("PUT", path, host, b"0123456789"), ("PUT", path, host, b"")]
     assert [(c.operation, c.key, c.upload_id, c.status, c.answered) for c in proxy.calls] == [
         ("UploadPart", "folder/key", "u-1", 200, True)
     ] * 2
@@ -96,12 +98,12 @@ def test_requests_pass_unchanged_over_one_connection(proxy: FaultProxy, client: 
 def test_a_fault_hits_one_request_and_the_next_one_passes(
     proxy: FaultProxy,
     client: httpx.Client,
-    got: Got,
+    received: Received,
     fault: Fault,
     seen: tuple[int, bytes] | None,
     applied: int,
 ) -> None:
-    """The client sees what it should see, and the server gets what it should get."""
+    """The client gets the expected response, and the server the expected request."""
     rule = proxy.add(fault, operation="UploadPart", key="*/key", nth=2)
 
     put(client)
@@ -115,14 +117,14 @@ def test_a_fault_hits_one_request_and_the_next_one_passes(
         assert (body == ANSWER) == (type(fault) in (Twice, Delay))
     assert put(client) == (200, ANSWER)
 
-    assert len(got) == 2 + applied
-    assert {body for *_, body in got} == {b"0123456789"}
+    assert len(received) == 2 + applied
+    assert {body for *_, body in received} == {b"0123456789"}
     assert (rule.seen, rule.struck) == (3, 1)
     assert [c.fault for c in proxy.calls] == ["", type(fault).__name__, ""]
 
 
-def test_a_hang_lasts_until_the_client_has_had_enough(proxy: FaultProxy, client: httpx.Client, got: Got) -> None:
-    """The server has done what was asked."""
+def test_a_hang_lasts_until_the_client_times_out(proxy: FaultProxy, client: httpx.Client, received: Received) -> None:
+    """The server has applied the request."""
     proxy.add(Hang(), operation="UploadPart")
     client.timeout = IMPATIENT
 
@@ -130,46 +132,46 @@ def test_a_hang_lasts_until_the_client_has_had_enough(proxy: FaultProxy, client:
         put(client)
     proxy.wait_until_idle()
 
-    assert len(got) == 1
+    assert len(received) == 1
 
 
 @pytest.mark.parametrize("applied", [False, True])
-def test_a_held_request_goes_on_when_it_is_released(
-    proxy: FaultProxy, client: httpx.Client, got: Got, applied: bool
+def test_a_held_request_continues_when_it_is_released(
+    proxy: FaultProxy, client: httpx.Client, received: Received, applied: bool
 ) -> None:
-    """Until then the server has or has not got it, as asked for."""
+    """Whether the server has received it before then depends on the rule."""
     held = proxy.hold("UploadPart", applied=applied)
     answers: list[tuple[int, bytes]] = []
     thread = threading.Thread(target=lambda: answers.append(put(client)))
     thread.start()
 
     held.wait_until_held()
-    assert (len(got), answers) == (int(applied), [])
+    assert (len(received), answers) == (int(applied), [])
     held.release()
     thread.join(10)
 
-    assert (len(got), answers) == (1, [(200, ANSWER)])
+    assert (len(received), answers) == (1, [(200, ANSWER)])
 
 
-def test_a_late_request_arrives_when_nobody_waits_for_it_any_more(
-    proxy: FaultProxy, client: httpx.Client, got: Got
+def test_a_late_request_arrives_after_its_client_has_given_up(
+    proxy: FaultProxy, client: httpx.Client, received: Received
 ) -> None:
-    """The network may keep it for as long as it likes."""
+    """A network may delay it for any time."""
     proxy.add(Delay(1.0, applied=False), operation="UploadPart")
     client.timeout = IMPATIENT
 
     with pytest.raises(httpx.ReadTimeout):
         put(client)
 
-    assert got == []
+    assert received == []
     client.timeout = 10
     client.get("/bucket/folder/other")
     proxy.wait_until_idle()
-    assert [method for method, *_ in got] == ["GET", "PUT"]
+    assert [method for method, *_ in received] == ["GET", "PUT"]
 
 
-def test_a_held_request_outlives_its_client(proxy: FaultProxy, client: httpx.Client, got: Got) -> None:
-    """A request that a dead process has sent may still be applied."""
+def test_a_held_request_outlives_its_client(proxy: FaultProxy, client: httpx.Client, received: Received) -> None:
+    """A request may still be applied after its process has ended."""
     held = proxy.hold("UploadPart")
     client.timeout = IMPATIENT
     with pytest.raises(httpx.ReadTimeout):
@@ -177,18 +179,18 @@ def test_a_held_request_outlives_its_client(proxy: FaultProxy, client: httpx.Cli
 
     held.release()
 
-    assert len(got) == 1
+    assert len(received) == 1
 
 
-def test_a_dropped_request_never_arrives(proxy: FaultProxy, client: httpx.Client, got: Got) -> None:
-    """Its client learns nothing."""
+def test_a_dropped_request_never_arrives(proxy: FaultProxy, client: httpx.Client, received: Received) -> None:
+    """Its client gets no response."""
     held = proxy.hold("UploadPart")
     held.drop()
 
     with pytest.raises(httpx.TransportError):
         put(client)
 
-    assert got == []
+    assert received == []
 
 
 @pytest.mark.parametrize(
@@ -208,6 +210,6 @@ def test_a_dropped_request_never_arrives(proxy: FaultProxy, client: httpx.Client
         ("PUT", "/b", "CreateBucket", ""),
     ],
 )
-def test_requests_are_told_apart_by_their_names_in_s3(method: str, target: str, operation: str, key: str) -> None:
-    """So that rules read like the protocol."""
+def test_requests_have_their_names_in_s3(method: str, target: str, operation: str, key: str) -> None:
+    """Rules use the names of S3's operations."""
     assert operation_of(method, target)[:2] == (operation, key)

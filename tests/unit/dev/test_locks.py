@@ -1,4 +1,4 @@
-"""The locks: one for each generation of Airflow, and the same of all else that the package builds on."""
+"""The locks: one for each major version of Airflow, with the same versions of all other dependencies."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ VERSIONS = ("2.11", "3.3")
 
 
 def locked(version: str) -> dict[str, str]:
-    """What a lock holds: distribution -> version."""
+    """The content of a lock: distribution -> version."""
     lines = (REQUIREMENTS / f"airflow-{version}.lock").read_text().splitlines()
     return dict(line.split("==") for line in lines if "==" in line)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_lock_is_for_the_airflow_that_it_is_named_after(version: str) -> None:
-    """Its minor version, that is; which patch is newest is for `make lock` to find."""
+    """The minor version; `make lock` chooses the newest patch."""
     assert locked(version)["apache-airflow"].startswith(f"{version}.")
 
 
@@ -42,13 +42,13 @@ def test_pyspark_and_its_client_are_of_one_version(version: str) -> None:
         "pyspark",
     ],
 )
-def test_both_airflows_are_tested_with_the_same(distribution: str) -> None:
-    """One set of providers serves both, and what is only tested once counts for both."""
+def test_both_airflows_are_tested_with_the_same_version(distribution: str) -> None:
+    """So a test with one Airflow is valid for both."""
     assert len({locked(version)[distribution] for version in VERSIONS}) == 1
 
 
 def test_workers_of_spark_are_tested_with_the_oldest_versions_that_they_may_have() -> None:
-    """So that what spark_jobs/requirements.txt promises is true; neither Airflow nor pyspark is among them."""
+    """They are the lower bounds of spark_jobs/requirements.txt, without Airflow and pyspark."""
     required = (REQUIREMENTS.parent / "spark_jobs" / "requirements.txt").read_text()
     lines = (REQUIREMENTS / "spark-workers.lock").read_text().splitlines()
     workers = dict(line.split("==") for line in lines)

@@ -1,4 +1,4 @@
-"""Servers of the tests start whole or not at all, and end with the process that started them."""
+"""Servers of the tests start completely or leave nothing behind, and end with their parent process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ sys.stdin.read()
 
 
 class Server(Startable):
-    """Its starts fail with some errors, one after another, before one succeeds."""
+    """A server whose first starts fail with these errors."""
 
     def __init__(self, *errors: str) -> None:
         self.errors = list(errors)
@@ -40,7 +40,7 @@ class Server(Startable):
 
 
 def test_a_start_that_fails_leaves_nothing_behind() -> None:
-    """It is not tried again."""
+    """It is not retried."""
     server = Server("no such file", "no such file")
 
     with pytest.raises(RuntimeError, match="no such file"):
@@ -50,18 +50,18 @@ def test_a_start_that_fails_leaves_nothing_behind() -> None:
     assert len(server.errors) == 1
 
 
-@pytest.mark.parametrize("said", ["bind: address already in use", "Java:\n  BindException: Address already in use"])
-def test_a_server_whose_port_was_taken_is_started_again(said: str) -> None:
-    """Twice at most: then something else is wrong."""
-    with Server(said, said) as server:
+@pytest.mark.parametrize("error", ["bind: address already in use", "Java:\n  BindException: Address already in use"])
+def test_a_server_whose_port_was_taken_is_started_again(error: str) -> None:
+    """Twice at most, since another cause is likely then."""
+    with Server(error, error) as server:
         assert server.runs
     assert not server.runs
     with pytest.raises(RuntimeError, match="already in use"):
-        Server(said, said, said).start()
+        Server(error, error, error).start()
 
 
-def test_a_server_ends_and_its_folder_goes_when_its_starter_is_killed(tmp_path: Path) -> None:
-    """By SIGKILL, which nobody can prepare for."""
+def test_a_server_ends_and_its_folder_is_removed_when_its_parent_is_killed(tmp_path: Path) -> None:
+    """By SIGKILL, which no process can handle."""
     folder = tmp_path / "server"
     folder.mkdir()
     with subprocess.Popen(
@@ -85,7 +85,7 @@ def test_a_server_ends_and_its_folder_goes_when_its_starter_is_killed(tmp_path: 
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_server_that_ends_by_itself_keeps_its_folder_and_its_status(tmp_path: Path, status: int) -> None:
-    """Somebody wants to read its log."""
+    """Its log is in the folder."""
     command = supervised("server", tmp_path, ["/bin/sh", "-c", f"exit {status}"])
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.wait(10) == status

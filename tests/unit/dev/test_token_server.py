@@ -24,7 +24,7 @@ def server(tmp_path: Path) -> Iterator[TokenServer]:
 
 @pytest.mark.parametrize("in_header", [True, False])
 def test_a_token_is_verified_by_the_keys_of_the_file(server: TokenServer, in_header: bool) -> None:
-    """It is for Kafka, and for the client that asked, whether its secret was in the header or in the form."""
+    """It is for Kafka and for this client, whether its secret was in the header or in the form."""
     login = (ID, SECRET) if in_header else None
     form = GRANT if in_header else {**GRANT, "client_id": ID, "client_secret": SECRET}
     answer = httpx.post(server.url, data=form, auth=login, trust_env=False)
@@ -37,15 +37,15 @@ def test_a_token_is_verified_by_the_keys_of_the_file(server: TokenServer, in_hea
 
 
 @pytest.mark.parametrize(("client", "secret"), [(ID, "another"), (ID, ""), ("nobody", SECRET), ("", "")])
-def test_nobody_else_gets_a_token(server: TokenServer, client: str, secret: str) -> None:
-    """A wrong secret and an unknown client are told apart from other errors."""
+def test_wrong_credentials_get_no_token(server: TokenServer, client: str, secret: str) -> None:
+    """A wrong secret and an unknown client have errors of their own."""
     answer = httpx.post(server.url, data=GRANT, auth=(client, secret), trust_env=False)
 
     assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
 
 
-def test_there_is_one_grant(server: TokenServer) -> None:
-    """That of machines."""
+def test_other_grants_are_refused(server: TokenServer) -> None:
+    """Only the grant of client credentials is supported."""
     form = {"grant_type": "password"}
     answer = httpx.post(server.url, data=form, auth=(ID, SECRET), trust_env=False)
 

@@ -13,8 +13,8 @@ from dev.certificates import Authority
 from dev.versitygw import VersityGateway
 
 
-def test_it_serves_an_empty_store_over_tls_and_enforces_conditions(tmp_path: Path) -> None:
-    """What the protocol rests on does not hang on moto alone."""
+def test_versitygw_serves_an_empty_store_over_tls_and_enforces_conditions(tmp_path: Path) -> None:
+    """So conditional requests are tested on another server than moto."""
     authority, folder = Authority(tmp_path / "ca"), tmp_path / "objects"
     folder.mkdir()
     with VersityGateway(
@@ -43,14 +43,14 @@ def test_it_serves_an_empty_store_over_tls_and_enforces_conditions(tmp_path: Pat
 def test_without_a_binary_the_error_names_the_target_that_builds_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing takes its place: a test that means a second server has to have one."""
+    """Tests that need a second server fail without it."""
     monkeypatch.setattr(versitygw, "BINARY", tmp_path / "versitygw")
 
     with pytest.raises(RuntimeError, match="run make versitygw"):
         VersityGateway().start()
 
 
-def test_what_keeps_it_from_starting_is_told(tmp_path: Path) -> None:
-    """In its own words."""
+def test_the_cause_of_a_failed_start_is_in_the_error(tmp_path: Path) -> None:
+    """As its output has it."""
     with pytest.raises(RuntimeError, match=r"(?s)did not start \(exit status 1\); .*no such file"):
         VersityGateway(folder=tmp_path / "absent").start()

@@ -20,14 +20,14 @@ def server() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_the_value_of_the_condition_is_returned_once_it_is_true() -> None:
-    """However often it was false before."""
+    """After any number of false results."""
     values = iter([0, "", None, "ready"])
 
     assert wait_until(lambda: next(values), "a value", interval=0) == "ready"
 
 
-def test_a_state_that_does_not_come_is_named() -> None:
-    """With the time that was waited."""
+def test_a_timeout_names_the_awaited_state() -> None:
+    """With the time limit."""
     with pytest.raises(TimeoutError, match="waited 0 s in vain for the run to end"):
         wait_until(lambda: False, "the run to end", timeout=0)
 

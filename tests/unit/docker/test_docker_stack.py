@@ -1,4 +1,4 @@
-"""The files of docker/: no engine is at hand here, so what can be read in them is held against the rest of the tree."""
+"""The files of docker/: without an engine, their content is compared with the rest of the repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dev.airflow_home import SPARK_JARS
 ROOT = Path(__file__).resolve().parents[3]
 DOCKER = ROOT / "docker"
 ONCE = {"topics", "bucket"}
-"""Services that do something and end; the others stay."""
+"""Services that run once and end; the others keep running."""
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +52,17 @@ def locked(name: str) -> str:
     return str(version)
 
 
-def test_images_have_a_version_and_kafka_has_that_of_the_tests(services: dict[str, Any], pom: dict[str, str]) -> None:
-    """What is pulled is what was meant, tomorrow too."""
+def test_images_have_a_version_and_that_of_kafka_is_the_tested_one(
+    services: dict[str, Any], pom: dict[str, str]
+) -> None:
+    """So later pulls get the same image."""
     pulled = {service["image"] for service in services.values() if "build" not in service}
     assert all(re.fullmatch(r"[a-z0-9./-]+:v?\d+\.\d+\.\d+", image) for image in pulled), pulled
     assert {image for image in pulled if "kafka" in image} == {f"apache/kafka:{pom['kafka.version']}"}
 
 
 def test_the_image_is_built_from_the_lock_and_the_pom(dockerfile: list[list[str]], pom: dict[str, str]) -> None:
-    """The versions in the image are those that the tests run with: none is written down a second time."""
+    """The versions in the image are those that the tests run with: none is repeated."""
     assert locked("pyspark") == locked("pyspark-client") == pom["spark.version"]
     (install,) = [line for line in dockerfile if line[:3] == ["RUN", "pip", "install"]]
     assert install[install.index("--constraint") + 1] == "/src/requirements/airflow-3.3.lock"
@@ -85,34 +87,34 @@ def test_the_jars_of_the_image_are_those_of_the_connector(dockerfile: list[list[
 
 
 def test_what_is_copied_exists_and_is_in_the_build_context(dockerfile: list[list[str]]) -> None:
-    """And nothing else is sent to the engine."""
+    """Nothing else is sent to the engine."""
     lines = (DOCKER / "Dockerfile.dockerignore").read_text().splitlines()
     allowed = {line.removeprefix("!") for line in lines if line.startswith("!")}
     copied = {s for line in dockerfile if line[0] == "COPY" and "--from=jars" not in line for s in line[1:-1]}
     assert "*" in lines
     assert copied == allowed
     assert all((ROOT / source).exists() for source in copied)
-    # What the wheel is built from is there: hatchling wants all that pyproject.toml names.
+    # All files of the wheel are copied: hatchling needs each that pyproject.toml names.
     assert {"pyproject.toml", "README.md", "LICENSE", "airflow_provider_kafka_s3", "spark_jobs"} <= copied
 
 
 def test_nothing_in_the_image_runs_as_root(dockerfile: list[list[str]]) -> None:
-    """The last user is Airflow's, and it is there."""
+    """The last user is Airflow's, which the image has."""
     assert [line[1] for line in dockerfile if line[0] == "USER"] == ["airflow"]
     assert any("useradd" in line and "airflow" in line for line in dockerfile)
 
 
-def test_services_that_stay_are_watched_and_waited_for(services: dict[str, Any]) -> None:
-    """Who depends on a service waits until it is healthy, or has ended well."""
+def test_running_services_have_health_checks_and_dependents_wait_for_them(services: dict[str, Any]) -> None:
+    """A dependent service waits until the other is healthy, or has ended with success."""
     for name, service in services.items():
         assert ("healthcheck" in service) == (name not in ONCE), name
         for needed, how in service.get("depends_on", {}).items():
-            wanted = "service_completed_successfully" if needed in ONCE else "service_healthy"
-            assert how == {"condition": wanted}, (name, needed)
+            expected = "service_completed_successfully" if needed in ONCE else "service_healthy"
+            assert how == {"condition": expected}, (name, needed)
 
 
 def test_ports_are_open_to_this_machine_only(services: dict[str, Any]) -> None:
-    """There are no passwords worth the name."""
+    """The services have no real passwords."""
     ports = [port for service in services.values() for port in service.get("ports", [])]
     assert ports
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports)
@@ -120,7 +122,7 @@ def test_ports_are_open_to_this_machine_only(services: dict[str, Any]) -> None:
 
 
 def test_connections_lead_to_services_of_the_stack(services: dict[str, Any]) -> None:
-    """Airflow's connections are JSON, and name hosts and ports that are there."""
+    """Airflow's connections are JSON, and name hosts and ports of the stack."""
     environment = services["airflow"]["environment"]
     plain = {n: re.sub(r"\$\{\w+:-(.*?)\}", r"\1", v) for n, v in environment.items()}
     kafka, aws, spark = (json.loads(plain[f"AIRFLOW_CONN_{n}_DEFAULT"]) for n in ("KAFKA", "AWS", "SPARK"))
@@ -136,8 +138,8 @@ def test_connections_lead_to_services_of_the_stack(services: dict[str, Any]) -> 
     assert services["spark-worker"]["command"][-1] == f"spark://{spark['host']}:{spark['port']}"
 
 
-def test_what_the_services_run_is_code(services: dict[str, Any]) -> None:
-    """Python and shell inside the compose file are parsed by Python and the shell."""
+def test_python_and_shell_in_the_compose_file_are_valid(services: dict[str, Any]) -> None:
+    """Python and the shell parse them."""
     ast.parse(services["bucket"]["command"][-1])
     shell = services["topics"]["command"][0].replace("$$", "$")
     done = subprocess.run(["/bin/bash", "-n", "-c", shell], capture_output=True, text=True, check=False)
@@ -145,7 +147,7 @@ def test_what_the_services_run_is_code(services: dict[str, Any]) -> None:
 
 
 def test_the_topics_and_buckets_of_the_examples_are_made(services: dict[str, Any]) -> None:
-    """Every example can be switched on as it is."""
+    """Every example can be unpaused without changes."""
     (listed,) = re.findall(r"for topic in (.*?); do", services["topics"]["command"][0])
     made = set(listed.split())
     for file in (ROOT / "dags").glob("*.py"):
@@ -172,7 +174,7 @@ def topics_of(tree: ast.AST) -> list[str]:
 
 
 def test_volumes_are_declared_and_mounts_exist(services: dict[str, Any]) -> None:
-    """A typing error in a mount would make an empty folder."""
+    """A misspelt mount would be an empty folder."""
     declared = set(yaml.safe_load((DOCKER / "compose.yaml").read_text())["volumes"])
     sources = {v.split(":")[0] for service in services.values() for v in service.get("volumes", [])}
     assert {s for s in sources if "/" not in s} == declared

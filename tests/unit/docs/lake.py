@@ -1,4 +1,4 @@
-"""A small lake for the pages that show what is in one: topic ``orders``, two partitions, three hours, two batches."""
+"""A small lake for the examples of the pages: topic ``orders``, two partitions, three hours, two batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages show can be copied, and what they repeat of other files is the same. `make docs` checks links."""
+"""Snippets of the pages are valid, and facts repeated from other files are equal. `make docs` checks links."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.rel
 
 
 def test_every_page_and_example_is_found_from_the_contents() -> None:
-    """A reader on GitHub, where the navigation of the site is not there, begins at docs/index.md."""
+    """On GitHub, which has no navigation, readers begin at docs/index.md."""
     index = ROOT / "docs" / "index.md"
     found = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)\s#]+)", index.read_text())} | {index}
     assert set((ROOT / "docs").rglob("*.md")) <= found
@@ -41,7 +41,7 @@ def test_snippets_can_be_copied(page: Path) -> None:
 
 
 @each_page
-def test_snippets_import_what_there_is(page: Path) -> None:
+def test_snippets_import_public_names(page: Path) -> None:
     """Each name of the package that a snippet imports is public in its module."""
     for code in snippets(page, "python"):
         for node in ast.walk(ast.parse(code)):
@@ -61,8 +61,8 @@ def public_names(module: str) -> set[str]:
     return set(ast.literal_eval(names))
 
 
-def test_the_tutorial_gives_the_commands_of_the_readme() -> None:
-    """A test follows those of the README as a new user does."""
+def test_the_tutorial_has_the_commands_of_the_readme() -> None:
+    """Those of the README are run by a test."""
 
     def commands(page: Path) -> set[str]:
         text = "".join(snippets(page, "sh")).replace("\\\n", " ")
@@ -72,17 +72,17 @@ def test_the_tutorial_gives_the_commands_of_the_readme() -> None:
     assert commands(README) <= commands(tutorial)
 
 
-def test_the_registry_lists_what_the_provider_has() -> None:
-    """The metadata for the registry of providers name the classes of the modules that Airflow is told of."""
+def test_the_registry_lists_the_modules_of_the_provider() -> None:
+    """The registry's metadata name the classes of the modules in the provider's info."""
     listed = yaml.safe_load((ROOT / ".airflow-registry.yaml").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     info = get_provider_info()
     assert listed["package-name"] == project["name"] == info["package-name"]
     assert listed["description"] == info["description"]
     for section in ("operators", "sensors", "triggers"):
-        told = {module for integration in info.get(section, []) for module in integration["python-modules"]}
+        modules = {module for integration in info.get(section, []) for module in integration["python-modules"]}
         described = {entry["module"].rpartition(".")[0] for entry in listed.get(section, [])}
-        assert described == told, section
+        assert described == modules, section
         for entry in listed.get(section, []):
             module, _, name = entry["module"].rpartition(".")
             tree = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text())

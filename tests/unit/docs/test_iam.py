@@ -90,7 +90,7 @@ def test_the_worker_may_send_what_the_store_sends_except_to_list_uploads(rights:
 
 
 def test_executors_may_send_what_an_upload_sends(rights: dict[str, str]) -> None:
-    """Begin, send parts, abort; recorded at the store while one upload succeeds and another is given up."""
+    """Begin, send parts, abort; recorded at the store while one upload succeeds and another is aborted."""
     store = FaultyStore(MemoryStore())
     with uploads.UploadPool(DurableStore(store, Retrier()), part_size=5 * 1024 * 1024) as pool:
         done = pool.open("done")
@@ -104,7 +104,7 @@ def test_executors_may_send_what_an_upload_sends(rights: dict[str, str]) -> None
     assert policy("Executors") == needed(rights, sent)
 
 
-def test_whoever_only_reads_may_get_and_list(rights: dict[str, str]) -> None:
+def test_readers_may_get_and_list(rights: dict[str, str]) -> None:
     """Readers of objects and readers of the stored offsets."""
     reading = needed(rights, requests_of_store({"get", "head", "list"}))
     assert policy("Readers") == policy("Sensors and triggerer") == reading

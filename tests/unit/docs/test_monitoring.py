@@ -1,4 +1,4 @@
-"""The fields that docs/monitoring.md tells people to watch are those of ``kafka-s3 status --json``."""
+"""The fields in docs/monitoring.md are those of ``kafka-s3 status --json``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.documentation import ROOT
 from tests.unit.docs.lake import filled_lake
 
 
-def test_every_field_of_the_page_is_in_the_answer_of_status() -> None:
+def test_every_field_of_the_page_is_in_the_output_of_status() -> None:
     """Fields of a topic, of a batch and of a partition."""
     found = filled_lake().pipeline.status(last=2)
     assert found is not None

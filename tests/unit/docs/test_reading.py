@@ -15,7 +15,7 @@ from tests.unit.docs.lake import Lake, filled_lake
 
 @pytest.fixture
 def lake() -> Lake:
-    """Each test lands more, or nothing."""
+    """A lake for one test, which may land more."""
     return filled_lake()
 
 
@@ -40,10 +40,10 @@ def statements(section: str, lake: Lake, folder: Path) -> list[str]:
     return [code.replace("s3://lake/", f"{folder}/") for code in snippets(text, "sql")]
 
 
-def test_duckdb_reads_records_by_folder_and_tells_partition_and_offset(
+def test_duckdb_reads_records_by_folder_with_partition_and_offset(
     lake: Lake, database: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    """The view has every record once; the file names have where each object begins in Kafka."""
+    """The view has every record once; file names have the partition and the first offset of each object."""
     credentials, view, by_hour, by_object = statements("DuckDB", lake, tmp_path)
     assert "CREATE SECRET" in credentials
     database.execute(view)

@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.formats.registry import make_format
 from airflow_provider_kafka_s3.layout.split import Append, Event, Splitter
 from tests.unit.formats.preparing import prepare
 
-# Other test processes share the machine: how long an example takes says nothing.
+# Other test processes share the machine: so examples have no time limit.
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 

@@ -73,7 +73,7 @@ def applies(case: dict[str, Any]) -> bool:
         and settings.get("value.converter.schemas.enable", "false") == "false"
         and settings.get("timestamp.extractor", "Record") == "Record"
         and settings.get("behavior.on.null.values", "fail") in ("fail", "ignore")
-        # Connect does not know a locale with a region and writes the root locale's names, as this package does.
+        # For a locale with a region Connect uses the root locale's names, as this package does.
         and (language == "en" or "-" in language or "_" in language)
     )
 

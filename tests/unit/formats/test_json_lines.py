@@ -93,7 +93,7 @@ def test_valid_json_is_written_byte_for_byte(value: bytes, make_batch: Any) -> N
 
 
 @pytest.mark.parametrize(("value", "why"), INVALID, ids=lambda v: repr(v[:20]))
-def test_anything_else_is_refused_by_topic_partition_and_offset(value: bytes, why: str, make_batch: Any) -> None:
+def test_invalid_json_is_refused_with_topic_partition_and_offset(value: bytes, why: str, make_batch: Any) -> None:
     """The message names the record, the cause and what to do; it never quotes the record."""
     with pytest.raises(RecordError, match=rf"topic 'flights', partition 3, offset 43: .*JSON.*\(.*{why}") as e:
         prepare(FORMAT, make_batch([GOOD, value, GOOD], first=42))

@@ -83,7 +83,7 @@ def test_brokers_that_are_not_there_are_named_with_the_reason(monkeypatch: pytes
             question()
 
 
-def test_a_host_name_that_nobody_knows_is_transient() -> None:
+def test_an_unknown_host_name_is_transient() -> None:
     """Name servers fail too; the message names the host."""
     cluster = KafkaCluster({"bootstrap.servers": "kafka.invalid:9092"}, timeout=0.5, retrier=ONCE)
 
@@ -150,8 +150,8 @@ def test_a_client_that_gets_no_response_is_replaced(monkeypatch: pytest.MonkeyPa
     assert len(made) == len(set(map(id, made))) == 3
 
 
-@pytest.mark.parametrize("ask", ["earliest", "ends", "at_timestamp"])
-def test_a_result_without_an_offset_is_an_error(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+@pytest.mark.parametrize("method", ["earliest", "ends", "at_timestamp"])
+def test_a_result_without_an_offset_is_an_error(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     """The result for a leader that does not respond is not taken for the end of the partition."""
     from confluent_kafka.admin import ListOffsetsResultInfo
 
@@ -166,10 +166,10 @@ def test_a_result_without_an_offset_is_an_error(monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr("airflow_provider_kafka_s3.kafka.offsets.admin_client", lambda *_: SilentLeader())
     cluster = KafkaCluster(NOBODY, retrier=ONCE)
-    more = {"earliest": (), "ends": ("read_committed",), "at_timestamp": (1_000,)}[ask]
+    more = {"earliest": (), "ends": ("read_committed",), "at_timestamp": (1_000,)}[method]
     with pytest.raises(KafkaUnavailableError, match=r"^no response from the leaders of partition 1: .* 't' "):
-        getattr(cluster, ask)("t", [0, 1], *more)
-    assert getattr(cluster, ask)("t", [0], *more) == {0: (5, -1) if ask == "at_timestamp" else 5}
+        getattr(cluster, method)("t", [0, 1], *more)
+    assert getattr(cluster, method)("t", [0], *more) == {0: (5, -1) if method == "at_timestamp" else 5}
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_errors_are_grouped_by_what_to_do(name: str, kind: type[KafkaS3Error]) -
     """Terminal where a person has to act, transient where time helps; all are picklable and name the request."""
     from confluent_kafka import KafkaError
 
-    error = to_error(KafkaError(getattr(KafkaError, name)), ClientEvents(), what="ask 'x' at host:1")
+    error = to_error(KafkaError(getattr(KafkaError, name)), ClientEvents(), what="describe 'x' at host:1")
 
     assert type(error) is kind
-    assert "cannot ask 'x' at host:1" in str(error)
+    assert "cannot describe 'x' at host:1" in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
@@ -250,7 +250,7 @@ def test_refusals_by_tls_and_logins_are_distinguished_from_broken_connections(
     events = ClientEvents()
     events.on_error(KafkaError(getattr(KafkaError, name), reason))
 
-    assert type(to_error(events.denied or events.last, events, what="ask")) is kind
+    assert type(to_error(events.denied or events.last, events, what="describe")) is kind
     assert (events.denied is None) == (kind is KafkaUnavailableError and name == "_SSL")
 
 
@@ -262,7 +262,7 @@ def test_a_refusal_explains_every_later_failure() -> None:
     events.on_error(KafkaError(KafkaError._AUTHENTICATION, "Invalid username or password"))
     events.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
 
-    error = to_error(KafkaError(KafkaError._TIMED_OUT), events, what="ask")
+    error = to_error(KafkaError(KafkaError._TIMED_OUT), events, what="describe")
 
     assert isinstance(error, AccessDeniedError)
     assert "Invalid username or password" in str(error)

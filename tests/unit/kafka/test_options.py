@@ -297,7 +297,7 @@ def test_settings_for_others_are_left_out_with_a_log_line(caplog: pytest.LogCapt
     ],
 )
 def test_protected_settings_are_refused(setting: str, value: object, advice: str) -> None:
-    """In the connection, for both clients, and as an override; the message says what to do instead."""
+    """In the connection, for both clients, and as an override; the message has the alternative."""
     for function in (spark_options, client_config):
         with pytest.raises(ConfigurationError, match=rf"{setting}.*protected.*{advice}"):
             function({**SERVERS, setting: value})
@@ -344,7 +344,7 @@ def test_the_verification_of_certificates_may_be_set_explicitly() -> None:
     assert spark_options({**SERVERS, "enable.ssl.certificate.verification": True}) == spark_options(SERVERS)
 
 
-def test_overrides_win() -> None:
+def test_overrides_have_precedence() -> None:
     """Over the connection and the defaults; the names of the source's options are not case-sensitive."""
     options = spark_options(
         {**SERVERS, "client.id": "connection"},

@@ -72,7 +72,7 @@ def control_keys(topics_dir: str, pipeline: str, topic: str) -> set[str]:
 def test_no_two_topics_of_no_two_pipelines_share_a_control_document(
     topics_dir: str, pipeline: str, topic: str, other_pipeline: str, other_topic: str
 ) -> None:
-    """And none is an owner's or the doctor's, or is outside of its own folder."""
+    """No document is outside of its own folder, or at the key of an owner's or the doctor's."""
     mine, theirs = control_keys(topics_dir, pipeline, topic), control_keys(topics_dir, other_pipeline, other_topic)
     assert (mine == theirs) if (pipeline, topic) == (other_pipeline, other_topic) else not mine & theirs
     prefix = keys.control_prefix(topics_dir, pipeline, topic)

@@ -157,7 +157,7 @@ def test_no_name_leaves_its_prefix_or_enters_the_control_folder(topic: str, enco
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "a b", "t\n", "ü", "a" * 250, "../x", "%2E%2E"])
 def test_topics_that_kafka_does_not_allow_are_refused(topic: str) -> None:
-    """The message tells which names are legal."""
+    """The message describes the legal names."""
     with pytest.raises(ConfigurationError, match=r"is not a legal Kafka topic name: use 1 to 249"):
         keys.validate_topic(topic)
 
@@ -177,7 +177,7 @@ def test_legal_topics_pass_unchanged(topic: str) -> None:
 
 @pytest.mark.parametrize("pipeline", ["", "_owners", ".", "..", "a/b", "a b", "-x", "é", "a" * 129, "a\n"])
 def test_illegal_pipeline_names_are_refused(pipeline: str) -> None:
-    """The message tells which names are legal."""
+    """The message describes the legal names."""
     with pytest.raises(ConfigurationError, match=r"pipeline=.*is not a legal name: use 1 to 128"):
         keys.validate_pipeline(pipeline)
 

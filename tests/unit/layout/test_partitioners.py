@@ -190,7 +190,7 @@ shapes = st.sampled_from(
 @given(st.sampled_from(ZONES), shapes, st.lists(times, min_size=1, max_size=30), st.integers(1, 30))
 @example("Africa/Monrovia", (HOUR // 4, "YYYYMMdd/HH"), [63_593_070_000], 1)
 @example("Africa/Monrovia", (HOUR // 4, "YYYYMMdd/HH"), [63_593_070_000 + i * 60_000 for i in range(-30, 60)], 7)
-def test_every_record_gets_its_own_path_in_whatever_batch(
+def test_the_path_of_a_record_does_not_depend_on_its_batch(
     zone: str, shape: tuple[int, str], stamps: list[int], rows: int
 ) -> None:
     """Vectorised, cached or alone: the path is that of the standard library."""

@@ -62,7 +62,7 @@ LETTERS = "GCYyxweEDMdaKhHkmsS"
         ("SSSSS", "07800", "99900"),
     ],
 )
-def test_letters_mean_what_they_mean_in_joda(pattern: str, moment: str, evening: str) -> None:
+def test_letters_have_the_meaning_of_joda(pattern: str, moment: str, evening: str) -> None:
     """Not as in java.time: YYYY is the calendar year, DD the day of the year."""
     compiled = compile_pattern(pattern)
     assert compiled.format(MOMENT) == moment
@@ -133,7 +133,7 @@ def test_a_pattern_of_strftime_is_refused_with_the_same_in_joda_s_letters(strfti
 
 
 @pytest.mark.parametrize("pattern", ["%Y%z", "%", "YYYY/%", "%-d"])
-def test_what_joda_has_no_letters_for_is_refused_too(pattern: str) -> None:
+def test_strftime_codes_without_a_joda_letter_are_refused(pattern: str) -> None:
     """A per cent sign outside of quotes is never text."""
     with pytest.raises(ConfigurationError, match="is a pattern of strftime; write it in Joda's letters"):
         compile_pattern(pattern)

@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.zones import load_zone, package_requirement, zone_database_version
 
 
-def test_zones_come_from_the_package_whatever_the_machine_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_zones_come_from_the_package_and_not_from_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """With or without another database on the machine, local times are the same."""
     monkeypatch.setenv("PYTHONTZPATH", str(tmp_path))
     monkeypatch.setattr("zoneinfo.TZPATH", (str(tmp_path),))
@@ -36,7 +36,7 @@ def test_iana_names_are_supported(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["LLL", "", "Mars/Olympus", "../zones", "/etc/passwd", "America", "zone.tab", "iso3166.tab"]
 )
-def test_anything_else_is_refused(name: str) -> None:
+def test_other_names_are_refused(name: str) -> None:
     """TE4: neither unknown names nor other files of the package or the machine."""
     with pytest.raises(ConfigurationError, match=r"timezone=.* is not in the time zone database \d{4}[a-z].*IANA name"):
         load_zone(name)

@@ -46,13 +46,13 @@ def test_every_setting_of_the_job_is_the_sessions_or_the_servers() -> None:
     assert of_server({"spark.sql.x": "1", "spark.executor.memory": "9g"}) == ["spark.executor.memory"]
 
 
-def test_redaction_of_a_session_only_grows() -> None:
+def test_redaction_of_a_session_is_only_extended() -> None:
     """The user's pattern is added."""
     conf = session_conf({"spark.sql.redaction.options.regex": "mine"})
     assert conf["spark.sql.redaction.options.regex"] == f"{JOB_CONF['spark.sql.redaction.options.regex']}|mine"
 
 
-def test_what_a_server_shows_of_a_message_hides_secret_options() -> None:
+def test_messages_of_a_server_hide_secret_options() -> None:
     """The value of a secret option is hidden up to its end, quotes and line ends in it included; others stay."""
     shown = (
         'options {\n  key: "kafka.sasl.jaas.config"\n  value: "Login required password=\\"canary-1\\" x;"\n}\n'
@@ -111,28 +111,28 @@ def test_refusals_of_a_server_have_distinct_errors(
 
 def test_a_session_that_the_server_has_ended_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """The id of an ended session is never used again."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     def third(_server: object, session: str, *_: object) -> str:
-        asked.append(session)
-        if len(asked) < 3:
+        requested.append(session)
+        if len(requested) < 3:
             raise RuntimeError("[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid. Session was closed.")
         return session
 
     monkeypatch.setattr(connect_session, "_open", third)
-    assert open_session(ConnectServer(url="sc://h:1")) == asked[2]
-    assert len(set(asked)) == 3
+    assert open_session(ConnectServer(url="sc://h:1")) == requested[2]
+    assert len(set(requested)) == 3
 
 
 @pytest.mark.parametrize("collisions", [0, 1, 2])
 def test_code_that_another_run_adds_at_the_same_moment_is_added_again(collisions: int) -> None:
     """The second attempt decides."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     def add(path: str, *, pyfile: bool) -> None:
-        asked.append(path)
+        requested.append(path)
         assert pyfile
-        if len(asked) <= collisions:
+        if len(requested) <= collisions:
             raise RuntimeError("[ARTIFACT_ALREADY_EXISTS]")
 
     if collisions < 2:
@@ -140,7 +140,7 @@ def test_code_that_another_run_adds_at_the_same_moment_is_added_again(collisions
     else:
         with pytest.raises(RuntimeError, match="EXISTS"):
             connect_session._add(add, Path("package.zip"))
-    assert len(asked) == min(collisions, 1) + 1
+    assert len(requested) == min(collisions, 1) + 1
 
 
 def test_no_repr_shows_the_url_with_its_token() -> None:

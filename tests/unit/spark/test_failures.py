@@ -103,7 +103,7 @@ def test_a_failure_gets_the_error_of_its_text(text: str, kind: type[KafkaS3Error
     assert not str(error).endswith("SparkException")
 
 
-def test_errors_of_this_package_stay_what_they_are() -> None:
+def test_errors_of_this_package_are_not_changed() -> None:
     """The driver raises its own, too."""
     error = RecordError("offset 1")
     assert explain(error) is error

@@ -35,7 +35,7 @@ BYTES = Layout(format=RawBytes())
 Read = Callable[[Sequence[Plan]], list[Row]]
 
 
-class Landing:
+class JobHarness:
     """A topic with three records, and a job whose Spark is a function."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,11 +47,11 @@ class Landing:
         self._patch = monkeypatch
 
     def committer(self) -> Committer:
-        """Of the topic."""
+        """The committer of the topic."""
         return self.pipeline().committer
 
     def pipeline(self) -> TopicPipeline:
-        """Of the topic."""
+        """The pipeline of the topic."""
         return TopicPipeline(self.store, self.kafka, topics_dir="topics", pipeline="lake", topic="flights")
 
     def plan(self, layout: Layout) -> Plan:
@@ -75,9 +75,9 @@ class Landing:
 
 
 @pytest.fixture
-def landing(monkeypatch: pytest.MonkeyPatch) -> Landing:
-    """See the class."""
-    return Landing(monkeypatch)
+def harness(monkeypatch: pytest.MonkeyPatch) -> JobHarness:
+    """A new topic, store and job."""
+    return JobHarness(monkeypatch)
 
 
 def ends_with(error: TerminalError) -> Read:
@@ -86,30 +86,28 @@ def ends_with(error: TerminalError) -> Read:
 
 
 @pytest.mark.parametrize("error", [RecordError("offset 1 is no JSON"), ConfigurationError("the key is too long")])
-def test_a_plan_that_cannot_be_executed_comes_with_the_way_out_and_that_works(
-    landing: Landing, error: TerminalError
-) -> None:
+def test_the_error_of_an_impossible_plan_has_a_command_that_works(harness: JobHarness, error: TerminalError) -> None:
     """The plan would always fail; abandoned with the command in the message, its offsets are planned again."""
-    outcome = landing.job(landing.plan(JSON), ends_with(error))
+    outcome = harness.job(harness.plan(JSON), ends_with(error))
     assert outcome.kind == error.kind
     assert str(outcome.message).startswith(f"{error}; batch 1 keeps its planned offsets and layout.")
     options = "--topics-dir topics --pipeline lake --topic flights --batch 1 --release debt`"
     assert f"`kafka-s3 abandon --kafka-conn-id broker --bucket memory {options}" in str(outcome.message)
 
-    assert landing.plan(BYTES).layout == JSON
-    abandon(landing.committer(), 1, release="debt", reason="no JSON", operator="test")
-    again = landing.plan(BYTES)
+    assert harness.plan(BYTES).layout == JSON
+    abandon(harness.committer(), 1, release="debt", reason="no JSON", operator="test")
+    again = harness.plan(BYTES)
     assert (again.batch, again.layout) == (2, BYTES)
-    assert again.read == landing.committer().log.require_plan(1)[0].read
+    assert again.read == harness.committer().log.require_plan(1)[0].read
 
 
-def test_what_the_plan_has_nothing_to_do_with_is_no_reason_to_abandon_it(landing: Landing) -> None:
+def test_errors_unrelated_to_the_plan_do_not_suggest_to_abandon_it(harness: JobHarness) -> None:
     """Credentials can be corrected, and the batch continues."""
-    outcome = landing.job(landing.plan(JSON), ends_with(AccessDeniedError("PutObject on lake")))
+    outcome = harness.job(harness.plan(JSON), ends_with(AccessDeniedError("PutObject on lake")))
     assert (outcome.kind, outcome.message) == ("access_denied", "PutObject on lake")
 
 
-def test_more_rows_than_the_driver_takes_end_the_topic(landing: Landing) -> None:
+def test_more_rows_than_the_driver_accepts_are_terminal_for_the_topic(harness: JobHarness) -> None:
     """A retry would have as many."""
 
     def read(_: Sequence[Plan]) -> list[Row]:
@@ -117,21 +115,21 @@ def test_more_rows_than_the_driver_takes_end_the_topic(landing: Landing) -> None
             "Job aborted: Total size of serialized results of 9 tasks is bigger than spark.driver.maxResultSize 1 GiB."
         )
 
-    outcome = landing.job(landing.plan(JSON), read)
+    outcome = harness.job(harness.plan(JSON), read)
     assert outcome.kind == "terminal"
     assert "Raise spark.driver.maxResultSize" in str(outcome.message)
     assert "--batch 1 --release debt`" in str(outcome.message)
 
 
-def test_notes_of_the_error_of_a_task_are_in_the_outcome(landing: Landing) -> None:
+def test_notes_of_the_error_of_a_task_are_in_the_outcome(harness: JobHarness) -> None:
     """The executor returns them to the driver in the row of the task."""
     error = AccessDeniedError("PutObject on lake")
     error.add_note("the session of the role has ended")
-    outcome = landing.job(landing.plan(JSON), ends_with(error))
+    outcome = harness.job(harness.plan(JSON), ends_with(error))
     assert outcome.message == "PutObject on lake; the session of the role has ended"
 
 
-def test_notes_of_an_error_are_in_its_message(landing: Landing) -> None:
+def test_notes_of_an_error_are_in_its_message(harness: JobHarness) -> None:
     """How often a request was tried is a note of its error."""
 
     def read(_: Sequence[Plan]) -> list[Row]:
@@ -139,19 +137,19 @@ def test_notes_of_an_error_are_in_its_message(landing: Landing) -> None:
         error.add_note("gave up: GET, 4 tries in 1.0 s")
         raise error
 
-    outcome = landing.job(landing.plan(JSON), read)
+    outcome = harness.job(harness.plan(JSON), read)
     assert outcome.message == "503 of s3://lake/key; gave up: GET, 4 tries in 1.0 s"
 
 
-def test_offsets_that_are_gone_come_with_the_way_out(landing: Landing) -> None:
+def test_the_error_of_deleted_offsets_has_the_command(harness: JobHarness) -> None:
     """The policy may stay: a person can abandon this batch alone."""
-    plan = landing.plan(JSON)
-    landing.kafka.delete_records("flights", 0, 2)
+    plan = harness.plan(JSON)
+    harness.kafka.delete_records("flights", 0, 2)
 
     def read(_: Sequence[Plan]) -> list[Row]:
         raise RuntimeError("KAFKA_DATA_LOSS")
 
-    outcome = landing.job(plan, read)
+    outcome = harness.job(plan, read)
     assert outcome.kind == "data_loss"
     assert str(outcome.message).startswith("offsets are gone from Kafka: topic 'flights', 0: [0, 2) of batch 1 ")
     assert "--topic flights --on-data-loss skip`" in str(outcome.message)
@@ -159,27 +157,27 @@ def test_offsets_that_are_gone_come_with_the_way_out(landing: Landing) -> None:
 
 
 @pytest.mark.parametrize("in_a_task", [True, False])
-def test_a_timestamp_that_spark_cannot_tell_is_read_without_spark(landing: Landing, in_a_task: bool) -> None:
+def test_a_timestamp_that_spark_cannot_represent_is_read_without_spark(harness: JobHarness, in_a_task: bool) -> None:
     """Whether the task detected it or Spark failed: the driver lands the batch under the same plan."""
-    plan = landing.plan(DAILY)
+    plan = harness.plan(DAILY)
 
     def read(_: Sequence[Plan]) -> list[Row]:
         raise RuntimeError("java.lang.ArithmeticException: long overflow")
 
-    outcome = landing.job(plan, ends_with(SparkTimestampError("before 1900")) if in_a_task else read)
+    outcome = harness.job(plan, ends_with(SparkTimestampError("before 1900")) if in_a_task else read)
     assert (outcome.status, outcome.message) == ("decided", None)
-    manifest = landing.committer().log.read_manifest(1)
+    manifest = harness.committer().log.read_manifest(1)
     assert manifest is not None
     assert [(o.key, o.records) for o in manifest.objects] == [
         ("topics/flights/year=1970/month=01/day=01/flights+0+0000000000.bin", 3)
     ]
-    assert landing.committer().log.require_marker()[0].is_resolved(1)
+    assert harness.committer().log.require_marker()[0].is_resolved(1)
 
 
-def test_a_record_without_a_time_that_only_the_driver_could_read_comes_with_the_way_out(landing: Landing) -> None:
+def test_the_error_of_a_record_without_a_time_read_by_the_driver_has_the_command(harness: JobHarness) -> None:
     """The error is that of the record, exact, and it is terminal."""
-    landing.kafka.append("flights", 0, b"4", timestamp=2**63 - 1)
-    outcome = landing.job(landing.plan(DAILY), ends_with(SparkTimestampError("too large")))
+    harness.kafka.append("flights", 0, b"4", timestamp=2**63 - 1)
+    outcome = harness.job(harness.plan(DAILY), ends_with(SparkTimestampError("too large")))
     assert outcome.kind == "record"
     assert f"offset 3: the record's timestamp {2**63 - 1} " in str(outcome.message)
     assert "on_bad_timestamp=" in str(outcome.message)

@@ -59,8 +59,8 @@ def test_a_job_file_of_another_version_is_refused_without_its_content(tmp_path: 
 def test_a_job_file_of_another_version_is_answered(tmp_path: Path) -> None:
     """Its result has a terminal error for each of its topics."""
     path, result_path = tmp_path / "job.json", tmp_path / "result.json"
-    told = {"plans": [{"topic": "a", "shard": 1}, {"topic": "b"}], "result_path": str(result_path), "later": CANARY}
-    path.write_bytes(json.dumps(told).encode())
+    stored = {"plans": [{"topic": "a", "shard": 1}, {"topic": "b"}], "result_path": str(result_path), "later": CANARY}
+    path.write_bytes(json.dumps(stored).encode())
     assert main(["--job-file", str(path)]) == 1
     result = JobResult.read(result_path)
     assert result is not None
@@ -98,8 +98,8 @@ def test_a_job_needs_plans_of_different_topics() -> None:
             JobSpec(run="run", plans=plans, kafka={}, bucket="b", result_path="r")
 
 
-def test_upload_settings_say_the_fix() -> None:
-    """Numbers that make no sense are refused."""
+def test_impossible_upload_settings_are_refused() -> None:
+    """The error names the setting."""
     with pytest.raises(ConfigurationError, match="threads=0"):
         Upload(threads=0)
     with pytest.raises(ConfigurationError, match="memory=5 must be a whole number of bytes, 1,048,576 or more"):

@@ -77,7 +77,7 @@ def test_records_arrive_as_they_were(values: list[bytes | None], cuts: list[int]
     assert arrived(*batches) == [(offset, at // 1_000, value) for offset, at, value in records]
 
 
-def test_a_small_record_that_came_twice_stays_two() -> None:
+def test_a_repeated_small_record_is_not_joined() -> None:
     """It is not taken for two pieces of one value, so the check of the offsets detects it."""
     assert arrived(batch_of([(1, 0, b"x"), (1, 0, b"x")])) == [(1, 0, b"x"), (1, 0, b"x")]
 

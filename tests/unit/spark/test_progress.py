@@ -51,7 +51,7 @@ def test_without_records_a_line_has_no_rate(records: int, offsets: int) -> None:
     assert "left" not in line
 
 
-class Told:
+class ScriptedAction:
     """An action with scripted progress that counts its calls."""
 
     written = None
@@ -92,7 +92,7 @@ def plan() -> Plan:
 def test_the_log_shows_changes_and_counts_never_decrease(plan: Plan, caplog: pytest.LogCaptureFixture) -> None:
     """Spark resets its counts when a query ends; equal or lower counts are not logged."""
     caplog.set_level(logging.INFO)
-    action = Told(count(0), count(4), count(4), count(9), count(0, slices=0), count(3))
+    action = ScriptedAction(count(0), count(4), count(4), count(9), count(0, slices=0), count(3))
     with Progress(action, [plan], every=0.001):
         assert action.exhausted.wait(30)
     lines = [message for message in caplog.messages if " records (" in message]
@@ -104,7 +104,7 @@ def test_the_log_shows_changes_and_counts_never_decrease(plan: Plan, caplog: pyt
 def test_unavailable_progress_is_no_error(plan: Plan, caplog: pytest.LogCaptureFixture) -> None:
     """The action continues; the log has its start and its end."""
     caplog.set_level(logging.INFO)
-    action = Told(RuntimeError("the session is gone"))
+    action = ScriptedAction(RuntimeError("the session is gone"))
     with Progress(action, [plan], every=0.001):
         assert action.exhausted.wait(30)
     assert len(caplog.messages) - sum("offsets to land" in m or "claims" in m for m in caplog.messages) == 2

@@ -12,7 +12,7 @@ from airflow_provider_kafka_s3.spark import registration
 
 
 @pytest.mark.parametrize("address", ["a..b:7077", f"{'a' * 64}.b:7077", "127.0.0.1:65536"])
-def test_an_address_that_is_none_has_no_connection(address: str) -> None:
+def test_an_invalid_address_is_an_error_of_the_connection(address: str) -> None:
     """Python raises no OSError for a name that it cannot encode, or a port that is too large."""
     assert registration.connection_error(address)
 
@@ -43,7 +43,7 @@ def test_a_driver_that_waits_for_its_master_is_interrupted_and_the_master_named(
         driver()
 
 
-def test_a_driver_that_is_slow_for_another_reason_is_left_alone() -> None:
+def test_a_driver_that_is_slow_for_another_reason_is_not_interrupted() -> None:
     """Its machine may be busy; other errors are not changed."""
     jvm = Jvm("load", "start")
     with registration.registration(jvm, "spark://m:7077", patience=0.0, every=0.01):
@@ -55,8 +55,8 @@ def test_a_driver_that_is_slow_for_another_reason_is_left_alone() -> None:
         raise RuntimeError("another reason")
 
 
-def test_a_jvm_that_has_ended_is_left_to_the_driver() -> None:
-    """The thread that watches it ends without a traceback, which would stand above the driver's own error."""
+def test_the_end_of_the_jvm_ends_the_watching_thread_silently() -> None:
+    """Its traceback would be above the driver's own error."""
     jvm = Jvm()
     looked = threading.Event()
 

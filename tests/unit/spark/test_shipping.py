@@ -122,7 +122,7 @@ def test_the_script_is_found_in_a_checkout_and_in_an_installed_package(tmp_path:
     assert job_script(package) == installed
 
 
-def test_users_settings_win_and_redaction_only_grows() -> None:
+def test_users_settings_have_precedence_and_redaction_is_only_extended() -> None:
     """A user's pattern is added to ours."""
     assert with_job_conf({}) == dict(JOB_CONF)
     conf = with_job_conf({"spark.sql.adaptive.enabled": "true", "spark.redaction.regex": "mine"})

@@ -137,7 +137,7 @@ def test_a_terminal_error_is_a_row_and_leaves_no_upload(store: MemoryStore) -> N
 
 
 @pytest.mark.parametrize("error", [UnknownOutcomeError("no answer"), KeyboardInterrupt(), ZeroDivisionError()])
-def test_what_may_pass_is_raised_and_leaves_no_upload(
+def test_a_transient_error_is_raised_and_leaves_no_upload(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     """Spark tries the task again; the attempt cleans up after itself."""
@@ -185,7 +185,7 @@ def test_a_source_that_breaks_off_ends_the_attempt(store: MemoryStore) -> None:
     assert not list(store.pending_uploads(""))
 
 
-def test_a_task_travels_and_shows_no_secret() -> None:
+def test_a_task_can_be_pickled_and_shows_no_secret() -> None:
     """Credentials are in the pickle, for the executor, and nowhere a log would show them."""
     travelled = pickle.loads(pickle.dumps(make_task()))
     assert repr(travelled) == "SliceTask([('a', 1), ('b', 1)], bucket='bucket')"

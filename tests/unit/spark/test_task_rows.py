@@ -39,7 +39,7 @@ def slice_rows(number: int, end: int, *, objects: int = 1) -> SliceRows:
 A0, A1, B0 = slice_rows(0, 5, objects=2), slice_rows(1, 9), slice_rows(0, 5)
 
 
-def test_rows_come_back_as_what_the_slices_became() -> None:
+def test_rows_become_the_results_of_their_slices() -> None:
     """In any order of the tasks, through Arrow and JSON."""
     rows = [*rows_of_slice(1, "p", B0), *rows_of_slice(0, "q", A1), *rows_of_slice(0, "r", A0)]
     stored = [from_bytes(value) for value in to_batch(rows).column("row").to_pylist()]

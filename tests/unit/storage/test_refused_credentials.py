@@ -30,7 +30,7 @@ def server(authority: Authority) -> Iterator[VersityGateway]:
     ("credentials", "code"),
     [
         ({"access_key_id": KEY, "secret_access_key": "canary-not-this-one"}, "SignatureDoesNotMatch"),
-        # What other servers call InvalidAccessKeyId, with 403.
+        # Other servers respond InvalidAccessKeyId, with 403.
         ({"access_key_id": "AKIANOBODY", "secret_access_key": SECRET}, "XAdminUserNotFound"),
     ],
 )

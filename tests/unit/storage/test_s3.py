@@ -203,7 +203,7 @@ def without_conditions(
     return handler(app, environ, start_response)
 
 
-def test_complete_goes_without_a_condition_where_the_store_has_none(
+def test_complete_is_sent_without_a_condition_if_the_store_has_none(
     faulty: FaultyStore, key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If the store does not implement the condition of Complete, it is left out of all requests, with one warning."""

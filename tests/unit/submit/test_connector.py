@@ -38,9 +38,9 @@ def add_jars(folder: Path, *names: str) -> Path:
 JOB: Final = SparkSettings(conn_id="spark_default")
 
 
-def packages(home: Path, environment: dict[str, str] | None = None, **given: Any) -> str | None:
-    """For a job of that Spark with some settings."""
-    return connector_packages(str(home / "bin" / "spark-submit"), environment or {}, replace(JOB, **given))
+def packages(home: Path, environment: dict[str, str] | None = None, **settings: Any) -> str | None:
+    """The default packages for a job of that Spark."""
+    return connector_packages(str(home / "bin" / "spark-submit"), environment or {}, replace(JOB, **settings))
 
 
 def test_the_connector_is_of_the_version_of_the_spark_that_is_started(home: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_spark_of_this_environment_gets_the_connector_of_pyspark() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "settings",
     [
         {"jars": "/opt/connector.jar"},
         {"packages": "g:a:1"},
@@ -71,9 +71,9 @@ def test_the_spark_of_this_environment_gets_the_connector_of_pyspark() -> None:
         {"conf": {"spark.driver.extraClassPath": "/opt/*"}},
     ],
 )
-def test_settings_of_the_job_have_precedence(home: Path, given: dict[str, Any]) -> None:
+def test_settings_of_the_job_have_precedence(home: Path, settings: dict[str, Any]) -> None:
     """Jars, packages and class paths, as parameters and in the configuration."""
-    assert packages(home, **given) is None
+    assert packages(home, **settings) is None
 
 
 def test_empty_or_other_settings_are_ignored(home: Path) -> None:
@@ -85,7 +85,7 @@ def test_empty_or_other_settings_are_ignored(home: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["spark.jars /a.jar", "spark.jars.packages=g:a:1", " spark.driver.extraClassPath\t: /a/*"]
 )
-def test_settings_of_the_worker_win(home: Path, tmp_path: Path, line: str) -> None:
+def test_settings_of_the_worker_have_precedence(home: Path, tmp_path: Path, line: str) -> None:
     """Of Spark's own folder, of ``SPARK_CONF_DIR``, and a file of properties, which Spark reads in their place."""
     file = tmp_path / "settings" / "spark-defaults.conf"
     file.parent.mkdir()

@@ -1,4 +1,4 @@
-"""The output of a ``spark-submit`` that ended without a result; ``outputs`` holds real ones."""
+"""The output of a ``spark-submit`` that ended without a result; ``outputs`` has recorded ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ TRACE = ["\tat org.apache.spark.deploy.SparkSubmit$$anon$2.run(SparkSubmit.scala
         ("option", SparkJobError, "Error: Unrecognized option: --no-such-option. The Spark driver ended"),
     ],
 )
-def test_the_cause_comes_first_and_the_command_last_and_short(output: str, kind: type[KafkaS3Error], head: str) -> None:
+def test_the_message_begins_with_the_cause_and_ends_with_the_shortened_command(
+    output: str, kind: type[KafkaS3Error], head: str
+) -> None:
     """A user interface shows the start only; an error that a retry cannot fix is terminal."""
     error = explain_output(f"{CALLED}\n{(OUTPUTS / f'{output}.txt').read_text()}")
     assert type(error) is kind
@@ -48,7 +50,7 @@ def test_the_cause_comes_first_and_the_command_last_and_short(output: str, kind:
 
 
 @pytest.mark.parametrize(
-    ("said", "head"),
+    ("output", "head"),
     [
         ("", "it printed nothing. The Spark driver ended without a result."),
         ("exit status 1", "exit status 1. The Spark driver ended without a result."),
@@ -75,17 +77,17 @@ def test_the_cause_comes_first_and_the_command_last_and_short(output: str, kind:
         ),
     ],
 )
-def test_the_error_has_all_that_is_known_of_the_driver(said: str, head: str) -> None:
+def test_the_error_has_the_first_known_cause(output: str, head: str) -> None:
     """An exception, a logged error, the exit of the process: the first one that exists."""
-    error = explain_output(said)
+    error = explain_output(output)
     assert type(error) is SparkJobError
     assert str(error).startswith(head)
 
 
-def test_packages_that_no_repository_has_are_a_mistake() -> None:
+def test_packages_that_no_repository_has_are_a_terminal_error() -> None:
     """All of them were reached, so a retry cannot help."""
-    said = (OUTPUTS / "packages_not_found.txt").read_text()
-    error = explain_output("\n".join(line for line in said.splitlines() if "Host packages." not in line))
+    output = (OUTPUTS / "packages_not_found.txt").read_text()
+    error = explain_output("\n".join(line for line in output.splitlines() if "Host packages." not in line))
     assert type(error) is ConfigurationError
     assert str(error).startswith(
         "packages: org.nobody:nothing_2.13:1.0 is in none of the searched repositories (central."
@@ -95,19 +97,19 @@ def test_packages_that_no_repository_has_are_a_mistake() -> None:
 def test_an_unavailable_connector_is_an_error_with_both_remedies() -> None:
     """The package is the default one: the remedies are a reachable repository, or local jars."""
     for file in ("packages_unreachable", "packages_not_found"):
-        said = (OUTPUTS / f"{file}.txt").read_text()
+        output = (OUTPUTS / f"{file}.txt").read_text()
         for artifact in ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10"):
-            told = str(explain_output(said.replace("org.nobody#nothing", f"org.apache.spark#{artifact}")))
-            assert f"org.apache.spark:{artifact}_2.13:1.0" in told
-            assert "spark.jars.ivySettings in conf" in told
-            assert "on the worker by jars=" in told
-            assert "is fetched if neither jars nor packages" in told
-        assert "is fetched if" not in str(explain_output(said))
+            message = str(explain_output(output.replace("org.nobody#nothing", f"org.apache.spark#{artifact}")))
+            assert f"org.apache.spark:{artifact}_2.13:1.0" in message
+            assert "spark.jars.ivySettings in conf" in message
+            assert "on the worker by jars=" in message
+            assert "is fetched if neither jars nor packages" in message
+        assert "is fetched if" not in str(explain_output(output))
 
 
-def test_the_last_words_are_short_and_without_the_frames_of_java() -> None:
+def test_the_quoted_output_is_short_and_without_the_frames_of_java() -> None:
     """The message has the end of the output, up to a limit; it starts with the root cause of the last exception."""
-    said = "\n".join(
+    output = "\n".join(
         [
             CALLED,
             *(f"a line before it, {n}" for n in range(1000)),
@@ -117,7 +119,7 @@ def test_the_last_words_are_short_and_without_the_frames_of_java() -> None:
             *TRACE,
         ]
     )
-    text = str(explain_output(said))
+    text = str(explain_output(output))
     assert text.startswith(
         "IOException: No space left on device. The Spark driver ended without a result (exit code 1)."
     )
@@ -128,20 +130,20 @@ def test_the_last_words_are_short_and_without_the_frames_of_java() -> None:
 
 def test_a_java_that_is_too_old_is_named() -> None:
     """Spark 4 needs 17; the output has only the class file version."""
-    said = (
+    output = (
         'Exception in thread "main" java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main has been '
         "compiled by a more recent version of the Java Runtime (class file version 61.0), this version of the Java "
         "Runtime only recognizes class file versions up to 55.0"
     )
-    error = explain_output(f"{CALLED}\n{said}")
+    error = explain_output(f"{CALLED}\n{output}")
     assert type(error) is ConfigurationError
     assert str(error).startswith("Java is too old for this Spark, which needs Java 17 or 21: set JAVA_HOME")
 
 
-def test_a_driver_that_has_python_reads_the_same_reasons_from_its_exception() -> None:
+def test_the_driver_s_own_exception_has_the_same_explanation() -> None:
     """A master that cannot be parsed is found by the session, whose error is in the result."""
-    told = (OUTPUTS / "master_unparsable.txt").read_text()
-    raised = RuntimeError("An error occurred while calling" + told.rpartition("An error occurred while calling")[2])
+    output = (OUTPUTS / "master_unparsable.txt").read_text()
+    raised = RuntimeError("An error occurred while calling" + output.rpartition("An error occurred while calling")[2])
     error = explain(raised)
     assert type(error) is ConfigurationError
     assert str(error).startswith("'spark:127.0.0.1:7077' is no Spark master")

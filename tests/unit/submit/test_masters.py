@@ -56,7 +56,7 @@ def test_masters_that_refuse_are_named_with_the_reason_and_the_connection(refusi
         "k8s://https://",
     ],
 )
-def test_a_master_without_host_or_port_is_a_mistake_of_the_connection(master: str) -> None:
+def test_a_master_without_host_or_port_is_an_error_of_the_connection(master: str) -> None:
     """Spark would detect it after ten seconds, and its error has no connection."""
     with pytest.raises(ConfigurationError, match=r"is no Spark master: write .*'my_spark'"):
         masters.require_listening(master, "my_spark")

@@ -12,7 +12,7 @@ import psutil
 from airflow_provider_kafka_s3.submit.processes import kill_job
 
 
-def test_a_job_is_killed_with_all_it_started_and_nothing_else_is() -> None:
+def test_killing_a_job_kills_all_its_descendants_and_nothing_else() -> None:
     """A job is identified by its file; all descendants of its processes are killed, at once."""
     wait = "import sys; sys.stdin.read()"
     many = f"import subprocess, sys; [subprocess.Popen(['sleep', '600']) for _ in range(200)]; {wait}"

@@ -8,7 +8,7 @@ from airflow_provider_kafka_s3.submit.job import JobOutcome
 from airflow_provider_kafka_s3.submit.topic_errors import topic_errors
 
 
-def test_what_the_driver_wrote_counts_and_its_last_words_stand_in_for_what_it_did_not() -> None:
+def test_errors_come_from_the_result_file_or_else_from_the_driver_s_output() -> None:
     """Errors keep their kind; an unknown kind, or no result at all, is a transient SparkJobError."""
     result = JobResult(
         topics=(
@@ -26,7 +26,7 @@ def test_what_the_driver_wrote_counts_and_its_last_words_stand_in_for_what_it_di
     assert set(topic_errors(JobOutcome(None, ""), ["fine"])) == {"fine"}
 
 
-def test_credentials_that_end_during_a_job_come_with_the_ways_out() -> None:
+def test_credentials_that_expire_during_a_job_have_remedies() -> None:
     """Whether it is in the driver's result or its output; other errors are not changed."""
     answer = "UploadPart s3://lake/k: 400 ExpiredToken: The provided token has expired."
     outcomes = (

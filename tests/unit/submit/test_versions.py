@@ -21,7 +21,7 @@ PIP = "pip uninstall --yes pyspark pyspark-client && pip install 'pyspark=={0}' 
 
 
 @pytest.mark.parametrize("version", [*TESTED, "4.0.4", "4.1.2", "4.2.1"])
-def test_one_supported_version_of_both_has_no_flaw(version: str) -> None:
+def test_one_supported_version_of_both_is_accepted(version: str) -> None:
     """Also versions between the tested ones, and a patch of the newest; and the client alone, for Spark Connect."""
     assert pyspark_flaw({"pyspark": version, "pyspark-client": version}) is None
     assert pyspark_flaw({"pyspark-client": version}) is None
@@ -29,7 +29,7 @@ def test_one_supported_version_of_both_has_no_flaw(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pyspark", "client", "wanted"),
+    ("pyspark", "client", "expected"),
     [
         ("4.3.0", "4.2.0", "4.2.0"),
         ("4.0.0", "4.2.0", "4.0.0"),
@@ -38,18 +38,18 @@ def test_one_supported_version_of_both_has_no_flaw(version: str) -> None:
         ("3.5.9", "4.0.4", "4.2.0"),
     ],
 )
-def test_an_unequal_pair_is_refused_with_the_line_that_mends_it(pyspark: str, client: str, wanted: str) -> None:
+def test_unequal_versions_are_refused_with_the_command_to_run(pyspark: str, client: str, expected: str) -> None:
     """The command installs a tested version: an installed one, else the newest."""
     flaw = pyspark_flaw({"pyspark": pyspark, "pyspark-client": client})
     with pytest.raises(ConfigurationError) as refused:
         raise_flaw(flaw)
-    told = str(refused.value)
-    assert told.startswith(f"pyspark {pyspark} and pyspark-client {client} are incompatible")
-    assert told.endswith(f"`{PIP.format(wanted)}`")
+    message = str(refused.value)
+    assert message.startswith(f"pyspark {pyspark} and pyspark-client {client} are incompatible")
+    assert message.endswith(f"`{PIP.format(expected)}`")
 
 
 @pytest.mark.parametrize("version", ["3.5.9", "4.3.0", "4.10.0", "5.0.0.dev1"])
-def test_a_version_that_is_not_supported_is_refused_with_the_line_that_mends_it(version: str) -> None:
+def test_an_unsupported_version_is_refused_with_the_command_to_run(version: str) -> None:
     """Even if both are equal."""
     with pytest.raises(ConfigurationError) as refused:
         raise_flaw(pyspark_flaw({"pyspark": version, "pyspark-client": version}))
@@ -68,9 +68,9 @@ def test_a_connector_package_of_another_version_is_refused_with_the_right_one(wr
     """Of another Spark, or of another Scala."""
     with pytest.raises(ConfigurationError) as refused:
         raise_flaw(connector_flaw("4.2.0", packages=["g:b:1", wrong]))
-    told = str(refused.value)
-    assert told.startswith(f"packages='{wrong.rpartition(' ')[2]}' is the Kafka connector of another Spark")
-    assert told.endswith("use packages='org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0'")
+    message = str(refused.value)
+    assert message.startswith(f"packages='{wrong.rpartition(' ')[2]}' is the Kafka connector of another Spark")
+    assert message.endswith("use packages='org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0'")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_connector_jar_of_another_version_is_refused_by_name(wrong: str) -> No
             raise_flaw(connector_flaw("4.2.0", jars=[f"/opt/kafka-clients-3.9.2.jar,{place}{wrong}"]))
 
 
-def test_what_fits_or_has_no_version_in_its_name_is_not_refused() -> None:
+def test_compatible_jars_and_jars_without_a_version_are_accepted() -> None:
     """The token provider may be of an older Spark 4: not every registry has each version."""
     names = ("spark-sql-kafka-0-10_2.13-4.2.0", "spark-token-provider-kafka-0-10_2.13-4.0.0", "kafka-clients-3.9.2")
     jars = ",".join(f"/opt/{name}.jar" for name in names)
@@ -98,7 +98,7 @@ def test_what_fits_or_has_no_version_in_its_name_is_not_refused() -> None:
     assert connector_flaw("4.2.0") is None
 
 
-def test_looking_at_versions_does_not_import_pyspark() -> None:
+def test_reading_versions_does_not_import_pyspark() -> None:
     """It takes half a second, and a mixture of two versions may fail at it."""
     code = (
         "import sys; from airflow_provider_kafka_s3.submit import versions as v; "
@@ -108,12 +108,12 @@ def test_looking_at_versions_does_not_import_pyspark() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_the_line_removes_both_before_it_installs_both() -> None:
+def test_the_command_removes_both_before_it_installs_both() -> None:
     """Otherwise pip removes files of one distribution with the other."""
     assert reinstall({"pyspark": "4.3.0"}) == PIP.format("4.2.0")
 
 
-def test_what_a_vendor_appends_to_a_version_does_not_count() -> None:
+def test_a_vendor_s_suffix_of_a_version_is_ignored() -> None:
     """Connector and Spark are compared, and named, by their release numbers."""
     assert connector_flaw("4.0.1+vendor.1", packages=[coordinates("4.0.1")]) is None
     assert connector_flaw("4.0.1+vendor.1", jars=["spark-sql-kafka-0-10_2.13-4.0.1-vendor.7.jar"]) is None

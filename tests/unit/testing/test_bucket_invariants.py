@@ -29,7 +29,7 @@ MARKER = keys.marker_key(CONTROL)
 FOLDER = f"{TOPICS_DIR}/{TOPIC}/"
 
 
-class World:
+class Pipeline:
     """A valid bucket of two batches, to be damaged."""
 
     def __init__(self) -> None:
@@ -84,13 +84,13 @@ class World:
 
 def test_a_sound_bucket_passes_and_is_summed_up() -> None:
     """Batches, objects, records and bytes."""
-    world = World()
-    summary = world.check()
-    size = sum(info.size for info in world.bucket.list(FOLDER))
-    assert summary == BucketSummary(batches=2, objects=len(world.objects()), records=8, size=size)
+    pipeline = Pipeline()
+    summary = pipeline.check()
+    size = sum(info.size for info in pipeline.bucket.list(FOLDER))
+    assert summary == BucketSummary(batches=2, objects=len(pipeline.objects()), records=8, size=size)
 
 
-DAMAGES: dict[str, tuple[Callable[[World], object], str]] = {
+DAMAGES: dict[str, tuple[Callable[[Pipeline], object], str]] = {
     "object deleted": (lambda w: w.bucket.delete(w.objects()[0]), "I4 object .* is absent"),
     "stray object": (lambda w: w.put(f"{FOLDER}parity=0/stray", b"x\n"), "I2 object .*stray is in no manifest"),
     "object copied": (lambda w: w.put(f"{FOLDER}copy.bin", w.body(w.objects()[0])), "I2 object .*copy"),
@@ -136,78 +136,78 @@ DAMAGES: dict[str, tuple[Callable[[World], object], str]] = {
     ),
     "document broken": (lambda w: w.put(keys.plan_key(CONTROL, 2), b"{}"), "I4 control document .*cannot be trusted"),
     "stray document": (lambda w: w.put(f"{CONTROL}batches/lock", b""), "I4 control document .*lock"),
-    "plan left open": (World.plan_only, "I6 batch 3 is planned and not resolved"),
+    "plan left open": (Pipeline.plan_only, "I6 batch 3 is planned and not resolved"),
     "records not landed": (lambda w: w.kafka.append(TOPIC, 0, b"x"), r"I1 offsets 0: \[8, 9\) .* never landed"),
 }
 
 
 @pytest.mark.parametrize(("damage", "finding"), DAMAGES.values(), ids=DAMAGES)
-def test_damage_is_found_and_named(damage: Callable[[World], object], finding: str) -> None:
+def test_damage_is_found_and_named(damage: Callable[[Pipeline], object], finding: str) -> None:
     """Each invariant, broken on purpose."""
-    world = World()
-    damage(world)
+    pipeline = Pipeline()
+    damage(pipeline)
     with pytest.raises(InvariantViolation, match=finding):
-        world.check()
+        pipeline.check()
 
 
 def test_all_findings_are_reported_at_once() -> None:
     """All violations are reported together."""
-    world = World()
-    for key in world.objects():
-        world.bucket.delete(key)
+    pipeline = Pipeline()
+    for key in pipeline.objects():
+        pipeline.bucket.delete(key)
     with pytest.raises(InvariantViolation) as error:
-        world.check()
+        pipeline.check()
     assert len(error.value.findings) >= 4
     assert "findings:" in str(error.value)
 
 
 def test_debt_is_a_finding_only_after_recovery() -> None:
     """Before that it is normal."""
-    world = World()
-    world.plan_only()
-    abandon(Engine(world.bucket, world.kafka).committer, 3, release="debt", reason="", operator="me")
-    world.check(recovered=False, complete=False)
+    pipeline = Pipeline()
+    pipeline.plan_only()
+    abandon(Engine(pipeline.bucket, pipeline.kafka).committer, 3, release="debt", reason="", operator="me")
+    pipeline.check(recovered=False, complete=False)
     with pytest.raises(InvariantViolation, match=r"I6 offsets 0: \[8, 9\) are debt"):
-        world.check(complete=False)
+        pipeline.check(complete=False)
 
 
-def test_deleted_objects_have_to_stay_away() -> None:
+def test_a_deleted_object_that_is_back_is_a_finding() -> None:
     """An object that a user deleted is excused, and is a finding if it is back."""
-    world = World()
-    key = world.objects()[0]
-    stored = world.bucket.get(key)
+    pipeline = Pipeline()
+    key = pipeline.objects()[0]
+    stored = pipeline.bucket.get(key)
     assert stored is not None
-    world.bucket.delete(key)
-    world.check(deleted=[key])
-    world.put(key, stored.body, dict(stored.metadata))
+    pipeline.bucket.delete(key)
+    pipeline.check(deleted=[key])
+    pipeline.put(key, stored.body, dict(stored.metadata))
     with pytest.raises(InvariantViolation, match=r"I7 object .* came back"):
-        world.check(deleted=[key])
+        pipeline.check(deleted=[key])
 
 
 def test_records_that_were_compacted_may_be_absent() -> None:
     """They may also be there, if they were read before."""
-    world = World()
-    world.kafka.compact(TOPIC, 0, 7)
-    world.check()
-    world.kafka.append(TOPIC, 0, b"8", timestamp=8)
-    world.kafka.compact(TOPIC, 0, 8)
-    Engine(world.bucket, world.kafka).run("more")
-    world.check()
+    pipeline = Pipeline()
+    pipeline.kafka.compact(TOPIC, 0, 7)
+    pipeline.check()
+    pipeline.kafka.append(TOPIC, 0, b"8", timestamp=8)
+    pipeline.kafka.compact(TOPIC, 0, 8)
+    Engine(pipeline.bucket, pipeline.kafka).run("more")
+    pipeline.check()
 
 
 def test_contents_can_be_checked_without_kafka() -> None:
     """Against the manifests alone: number of records, bytes, names."""
-    world = World()
-    world.check(source=None, complete=False)
-    world.rewrite(world.objects()[0], b"0\n0\n")
+    pipeline = Pipeline()
+    pipeline.check(source=None, complete=False)
+    pipeline.rewrite(pipeline.objects()[0], b"0\n0\n")
     with pytest.raises(InvariantViolation, match=r"I1 object .* has 2 records, its manifest has 1"):
-        world.check(source=None, complete=False)
+        pipeline.check(source=None, complete=False)
 
 
-def test_what_kafka_holds_can_be_read_through_the_port() -> None:
+def test_the_records_of_kafka_can_be_read_through_the_port() -> None:
     """The same as the state of the simulated cluster."""
-    world = World()
-    assert read_source(world.kafka, TOPIC) == world.kafka.all_records()
+    pipeline = Pipeline()
+    assert read_source(pipeline.kafka, TOPIC) == pipeline.kafka.all_records()
 
 
 def test_lines_are_decoded_whole_or_not_at_all() -> None:
@@ -220,18 +220,18 @@ def test_lines_are_decoded_whole_or_not_at_all() -> None:
         decode_lines("k.bin", b"a\nb")
 
 
-def test_snapshots_tell_every_kind_of_write() -> None:
+def test_snapshots_show_every_kind_of_write() -> None:
     """New, gone, rewritten, and a pending upload."""
-    world = World()
-    before = snapshot(world.bucket)
-    check_unchanged(before, snapshot(world.bucket))
-    first, second = world.objects()[:2]
-    world.bucket.delete(first)
-    world.rewrite(second, b"other")
-    world.put("new", b"")
-    upload = world.bucket.create_upload("upload")
+    pipeline = Pipeline()
+    before = snapshot(pipeline.bucket)
+    check_unchanged(before, snapshot(pipeline.bucket))
+    first, second = pipeline.objects()[:2]
+    pipeline.bucket.delete(first)
+    pipeline.rewrite(second, b"other")
+    pipeline.put("new", b"")
+    upload = pipeline.bucket.create_upload("upload")
     with pytest.raises(InvariantViolation) as error:
-        check_unchanged(before, snapshot(world.bucket))
+        check_unchanged(before, snapshot(pipeline.bucket))
     assert set(error.value.findings) == {
         f"I5 {first} is gone",
         f"I5 {second} was written again",

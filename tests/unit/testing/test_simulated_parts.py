@@ -38,7 +38,7 @@ def offsets(kafka: SimulatedKafka, start: int, end: int) -> list[int]:
     return [o for batch in batches for o in batch.column("offset").to_pylist()]
 
 
-def test_a_read_brings_what_is_visible_of_its_range() -> None:
+def test_a_read_returns_the_visible_records_of_its_range() -> None:
     """Markers and compacted records leave holes."""
     kafka = cluster()
     kafka.append_marker("t", 0)
@@ -48,7 +48,7 @@ def test_a_read_brings_what_is_visible_of_its_range() -> None:
     assert [kafka.is_optional(kafka.topic_id("t"), 0, o) for o in (1, 2, 6)] == [False, True, True]
 
 
-def test_a_read_of_what_is_gone_or_not_there_yet_is_an_error() -> None:
+def test_a_read_of_deleted_or_future_offsets_is_an_error() -> None:
     """Never fewer records."""
     kafka = cluster()
     kafka.delete_records("t", 0, 2)
@@ -68,7 +68,7 @@ def test_retention_in_the_middle_of_a_read_is_noticed() -> None:
         next(reader)
 
 
-def test_an_open_transaction_ends_what_read_committed_may_read() -> None:
+def test_an_open_transaction_is_the_end_for_read_committed() -> None:
     """Until it is committed; its marker takes an offset."""
     kafka = cluster()
     kafka.open_transaction("t", 0)
@@ -169,7 +169,7 @@ def test_late_requests_are_applied_in_order_if_they_still_can_be() -> None:
     assert [store.get(k).body for k in ("a", "b")] == [b"1", b"2"]  # type: ignore[union-attr]
 
 
-def test_a_conflict_passes_by_what_has_no_condition() -> None:
+def test_a_conflict_affects_conditional_requests_only() -> None:
     """A store answers 409 to conditional requests only."""
     store = FaultyStore(MemoryStore())
     store.inject(Fault.CONFLICT)
@@ -194,7 +194,7 @@ def test_held_requests_wait_for_their_release() -> None:
     assert [i.key for i in bucket.list("")] == ["a", "b"]
 
 
-def test_every_operation_of_the_port_passes_through() -> None:
+def test_every_operation_of_the_port_is_forwarded() -> None:
     """Without faults the wrapped store answers."""
     store = FaultyStore(MemoryStore())
     etag = store.put_new("a", b"1", metadata={"m": "1"})

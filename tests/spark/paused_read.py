@@ -1,4 +1,4 @@
-"""A read by Spark that stands still in the middle, and what its topic has to leave in the bucket."""
+"""A read by Spark that is paused in the middle, and checks of its result."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
 from airflow_provider_kafka_s3.testing.invariants import SourceRecords, check_bucket
 from dev.kafka_broker import Message
 from tests.spark.pipeline import Pipeline
-from tests.spark.probes import Gate, held_still
+from tests.spark.probes import Gate, suspended_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JSON: Final = Layout(format=JsonLines(), part_size=5 * MIB)
 BATCH_SIZE: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-SIP: Final = {
-    # Spark has little more of the log than its worker took.
+SMALL_FETCHES: Final = {
+    # Small fetches, so that Spark reads little more than its worker has taken.
     "kafka.max.partition.fetch.bytes": "65536",
     "kafka.fetch.max.bytes": "65536",
     "kafka.receive.buffer.bytes": "65536",
@@ -37,7 +37,7 @@ def messages(count: int, *, label: str = "n", size: int = 0) -> list[Message]:
 
 
 def values(sent: Iterable[Message]) -> Counter[bytes]:
-    """What has to be landed."""
+    """The values that have to be landed."""
     return Counter(m.value for m in sent if m.value is not None)
 
 
@@ -55,14 +55,16 @@ def check(pipeline: Pipeline, topic: str, source: SourceRecords, *, complete: bo
 
 
 @contextlib.contextmanager
-def reading(pipeline: Pipeline, gate: Gate, spark: SparkSession, topic: str, **more: str) -> Iterator[list[JobResult]]:
-    """Plan and read a topic by Spark; inside the block the read stands still in the middle, after it it goes on.
+def paused_read(
+    pipeline: Pipeline, gate: Gate, spark: SparkSession, topic: str, **more: str
+) -> Iterator[list[JobResult]]:
+    """Plan and read a topic by Spark; inside the block the read is paused in the middle.
 
     Yields:
         A list that holds the job's result after the block.
     """
     plan = pipeline.plan(topic, "run")
-    spec = pipeline.spec({topic: plan}, "run", "unused", kafka_overrides=SIP | more)
+    spec = pipeline.spec({topic: plan}, "run", "unused", kafka_overrides=SMALL_FETCHES | more)
     done: list[JobResult] = []
     usual = spark.conf.get(BATCH_SIZE)
     spark.conf.set(BATCH_SIZE, "200")
@@ -70,7 +72,7 @@ def reading(pipeline: Pipeline, gate: Gate, spark: SparkSession, topic: str, **m
     try:
         job.start()
         assert gate.held.wait(60)
-        with held_still(os.getpid()):
+        with suspended_workers(os.getpid()):
             yield done
         gate.open()
         job.join()
@@ -80,6 +82,6 @@ def reading(pipeline: Pipeline, gate: Gate, spark: SparkSession, topic: str, **m
 
 
 def outcome_of(done: list[JobResult]) -> TopicOutcome:
-    """How the job ended for its one topic."""
+    """The outcome of the job for its one topic."""
     ((outcome,),) = [result.topics for result in done]
     return outcome

@@ -13,7 +13,7 @@ from tests.protocol.engine import LAYOUT, TOPIC, Engine, check_landed
 WEEK = 7 * 86_400.0
 
 
-class World:
+class Pipeline:
     """A topic with three landed records, in a bucket with a fixed clock."""
 
     def __init__(self) -> None:
@@ -62,34 +62,34 @@ class World:
 
 def test_a_batch_that_is_planned_and_decided_during_gc_keeps_its_uploads() -> None:
     """At any age of its uploads: it is completed with them after Kafka has lost the records."""
-    world = World()
-    world.fill(3)
+    pipeline = Pipeline()
+    pipeline.fill(3)
     began: list[Request] = []
 
     def choose(request: Request) -> None:
         if request.operation == "pending_uploads" and not began:
             began.append(request)
-            world.die_after("manifest")
+            pipeline.die_after("manifest")
 
-    found = world.collect(FaultyStore(world.bucket, choose=choose))
+    found = pipeline.collect(FaultyStore(pipeline.bucket, choose=choose))
     assert began
     assert (len(found.needed), found.garbage) == (1, ())
-    world.kafka.delete_records(TOPIC, 0, 6)
-    assert Engine(world.bucket, world.kafka).run("died").status == "ok"
-    check_landed(world.bucket, world.kafka, recovered=True, complete=True)
+    pipeline.kafka.delete_records(TOPIC, 0, 6)
+    assert Engine(pipeline.bucket, pipeline.kafka).run("died").status == "ok"
+    check_landed(pipeline.bucket, pipeline.kafka, recovered=True, complete=True)
 
 
 def test_an_open_batch_keeps_the_uploads_of_its_own_generation_only() -> None:
     """After a reset the same offsets are those of another topic: uploads of the old one are garbage."""
-    world = World()
-    world.kafka.create_topic(TOPIC)
-    world.fill(3)
-    assert reset(Engine(world.bucket, world.kafka).committer, operator="me")
-    world.die_after("plan")
-    world.upload(first_offset=0, generation=0)
-    mine = world.upload(first_offset=0, generation=1)
-    found = world.collect()
+    pipeline = Pipeline()
+    pipeline.kafka.create_topic(TOPIC)
+    pipeline.fill(3)
+    assert reset(Engine(pipeline.bucket, pipeline.kafka).committer, operator="me")
+    pipeline.die_after("plan")
+    pipeline.upload(first_offset=0, generation=0)
+    mine = pipeline.upload(first_offset=0, generation=1)
+    found = pipeline.collect()
     assert ([u.upload_id for u in found.needed], len(found.garbage)) == ([mine], 1)
-    assert world.pending() == [mine]
-    assert Engine(world.bucket, world.kafka).run("died").status == "ok"
-    check_landed(world.bucket, world.kafka, recovered=True)
+    assert pipeline.pending() == [mine]
+    assert Engine(pipeline.bucket, pipeline.kafka).run("died").status == "ok"
+    check_landed(pipeline.bucket, pipeline.kafka, recovered=True)

@@ -18,7 +18,7 @@ from tests.protocol.engine import TOPIC, TOPICS_DIR, Engine, check_landed
 ALL = Offsets({0: [(0, 6)]})
 
 
-class World:
+class Pipeline:
     """One topic with six records, and one run that ended early."""
 
     def __init__(self, *, dies_at: str) -> None:
@@ -40,21 +40,21 @@ class World:
 
 
 @pytest.fixture
-def planned() -> World:
+def planned() -> Pipeline:
     """The run ended after its plan."""
-    return World(dies_at="*.plan.json")
+    return Pipeline(dies_at="*.plan.json")
 
 
 @pytest.fixture
-def decided() -> World:
+def decided() -> Pipeline:
     """The run ended after its decision."""
-    return World(dies_at="*.manifest.json")
+    return Pipeline(dies_at="*.manifest.json")
 
 
 # -- abandon ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_abandoned_batch_is_planned_again_by_the_next_run(planned: World) -> None:
+def test_an_abandoned_batch_is_planned_again_by_the_next_run(planned: Pipeline) -> None:
     """Release as debt: an incremental run, or the run itself, picks it up."""
     abandon(planned.engine().committer, 1, release="debt", reason="stuck", operator="me")
     result = planned.engine().run("next")
@@ -63,7 +63,7 @@ def test_an_abandoned_batch_is_planned_again_by_the_next_run(planned: World) -> 
     planned.check()
 
 
-def test_a_batch_abandoned_as_lost_is_a_recorded_gap(planned: World) -> None:
+def test_a_batch_abandoned_as_lost_is_a_recorded_gap(planned: Pipeline) -> None:
     """It is not read again; runs over it succeed and report the gap."""
     decision = abandon(planned.engine().committer, 1, release="lost", reason="poison", operator="me")
     assert (decision.reason, decision.operator) == ("poison", "me")
@@ -73,7 +73,7 @@ def test_a_batch_abandoned_as_lost_is_a_recorded_gap(planned: World) -> None:
     planned.check()
 
 
-def test_abandon_can_be_repeated_and_the_first_decision_counts(planned: World) -> None:
+def test_abandon_can_be_repeated_and_the_first_decision_counts(planned: Pipeline) -> None:
     """Another release later changes nothing, as the returned decision shows."""
     abandon(planned.engine().committer, 1, release="debt", reason="first", operator="me")
     before = snapshot(planned.bucket)
@@ -82,7 +82,7 @@ def test_abandon_can_be_repeated_and_the_first_decision_counts(planned: World) -
     check_unchanged(before, snapshot(planned.bucket))
 
 
-def test_a_committed_batch_cannot_be_abandoned(decided: World) -> None:
+def test_a_committed_batch_cannot_be_abandoned(decided: Pipeline) -> None:
     """It can only be rolled forward; nothing is changed."""
     before = snapshot(decided.bucket)
     with pytest.raises(ConfigurationError, match="can only be rolled forward"):
@@ -92,7 +92,7 @@ def test_a_committed_batch_cannot_be_abandoned(decided: World) -> None:
     decided.check()
 
 
-def test_a_job_that_ends_after_its_batch_was_abandoned_makes_nothing_visible(planned: World) -> None:
+def test_a_job_that_ends_after_its_batch_was_abandoned_makes_nothing_visible(planned: Pipeline) -> None:
     """Its rows lose the decision, its uploads are aborted."""
     engine = planned.engine()
     plan = engine.log.read_plan(1)
@@ -109,14 +109,14 @@ def test_a_job_that_ends_after_its_batch_was_abandoned_makes_nothing_visible(pla
 # -- reset ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_reset_of_a_topic_that_was_not_recreated_does_nothing(planned: World) -> None:
+def test_a_reset_of_a_topic_that_was_not_recreated_does_nothing(planned: Pipeline) -> None:
     """No generation is closed by mistake."""
     before = snapshot(planned.bucket)
     assert not reset(planned.engine().committer, operator="me")
     check_unchanged(before, snapshot(planned.bucket))
 
 
-def test_a_reset_records_open_batches_as_lost(planned: World) -> None:
+def test_a_reset_records_open_batches_as_lost(planned: Pipeline) -> None:
     """Their topic is gone; the closed generation records them as lost."""
     planned.kafka.create_topic(TOPIC)
     assert reset(planned.engine().committer, operator="me")
@@ -126,7 +126,7 @@ def test_a_reset_records_open_batches_as_lost(planned: World) -> None:
     planned.check()
 
 
-def test_a_reset_carries_decided_batches_out_first(decided: World) -> None:
+def test_a_reset_completes_decided_batches_first(decided: Pipeline) -> None:
     """Committed objects become visible, although their topic is gone."""
     decided.kafka.create_topic(TOPIC)
     assert reset(decided.engine().committer, operator="me")
@@ -139,15 +139,15 @@ def test_a_reset_carries_decided_batches_out_first(decided: World) -> None:
 # -- accept loss ------------------------------------------------------------------------------------------------------
 
 
-def lose_half(world: World) -> None:
+def lose_half(pipeline: Pipeline) -> None:
     """Uploads expire and Kafka deletes the first slice."""
-    world.bucket.expire_uploads()
-    world.kafka.delete_records(TOPIC, 0, 3)
+    pipeline.bucket.expire_uploads()
+    pipeline.kafka.delete_records(TOPIC, 0, 3)
     with pytest.raises(BatchLossError):
-        world.engine().run("died")
+        pipeline.engine().run("died")
 
 
-def test_accepted_losses_end_a_batch_with_all_that_can_be_had(decided: World) -> None:
+def test_accepted_losses_complete_a_batch_with_all_other_objects(decided: Pipeline) -> None:
     """The objects of the second slice are written again, those of the first are recorded as lost, runs succeed."""
     lose_half(decided)
     lost = accept_loss(decided.engine().committer, 1, reason="expired", operator="me")
@@ -158,14 +158,14 @@ def test_accepted_losses_end_a_batch_with_all_that_can_be_had(decided: World) ->
     decided.check()
 
 
-def test_accepting_losses_where_nothing_is_lost_completes_the_batch(decided: World) -> None:
+def test_accepting_losses_where_nothing_is_lost_completes_the_batch(decided: Pipeline) -> None:
     """No amend is written."""
     assert accept_loss(decided.engine().committer, 1, reason="", operator="me") == ()
     assert not [i.key for i in decided.bucket.list("") if ".amend." in i.key]
     decided.check()
 
 
-def test_accepting_losses_of_a_complete_batch_neither_restores_nor_records_anything(decided: World) -> None:
+def test_accepting_losses_of_a_complete_batch_neither_restores_nor_records_anything(decided: Pipeline) -> None:
     """Objects that a user deleted since stay gone."""
     decided.engine().run("died")
     key = next(i.key for i in decided.bucket.list(f"{TOPICS_DIR}/{TOPIC}/"))
@@ -176,7 +176,7 @@ def test_accepting_losses_of_a_complete_batch_neither_restores_nor_records_anyth
     assert store.writes() == []
 
 
-def test_losses_of_an_undecided_batch_cannot_be_accepted(planned: World) -> None:
+def test_losses_of_an_undecided_batch_cannot_be_accepted(planned: Pipeline) -> None:
     """Nothing of it is lost: it can be abandoned."""
     with pytest.raises(ConfigurationError, match="abandon it instead"):
         accept_loss(planned.engine().committer, 1, reason="", operator="me")

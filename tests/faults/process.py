@@ -1,6 +1,6 @@
 """One pipeline over HTTP: the product's engine, formats, retries and S3 client; only Kafka and time are simulated.
 
-It knows nothing that a process would not know: a new :class:`Landing` on the same bucket and topic is another process.
+All shared state is in the bucket and in Kafka: a new :class:`Process` on the same bucket and topic is another process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-__all__ = ["LARGE", "SMALL", "Landing", "Size", "Topic"]
+__all__ = ["LARGE", "SMALL", "Process", "Size", "Topic"]
 
 TOPIC: Final = "events"
 PIPELINE: Final = "lake"
@@ -41,7 +41,7 @@ _NUMBERS = itertools.count(1)
 
 @dataclass
 class Topic:
-    """A topic, and where it is landed: a folder of its own in a bucket that many share.
+    """A topic, and the folder of the bucket in which it is landed.
 
     Attributes:
         format: of the objects.
@@ -80,7 +80,7 @@ class Topic:
             self.kafka.append(TOPIC, 0, json.dumps(record, separators=(",", ":")).encode(), timestamp=at)
 
 
-class Landing:
+class Process:
     """One process that lands a topic.
 
     Attributes:
@@ -98,7 +98,7 @@ class Landing:
         source: SimulatedKafka | None = None,
         sleep: Callable[[float], None] | None = None,
     ) -> None:
-        """Start a process; nothing is sent yet."""
+        """Create a process; no request is sent yet."""
         clock = [0.0]
 
         def pass_time(seconds: float) -> None:
@@ -124,14 +124,14 @@ class Landing:
 
     def attempt(self, run: str, **settings: Any) -> Run:
         """One attempt of a run."""
-        given: Mapping[str, Any] = {
+        defaults: Mapping[str, Any] = {
             "offsets": "incremental",
             "layout": self.topic.layout,
             "starting": "earliest",
             "limits": Limits(records_per_slice=2 if self.topic.size == SMALL else 100),
             "adopt_wait": 0.0,
         }
-        request = RunRequest(run=run, **{**given, **settings})
+        request = RunRequest(run=run, **{**defaults, **settings})
         return self.pipeline.run(request)
 
     def run(self, run: str, **settings: Any) -> TopicResult:

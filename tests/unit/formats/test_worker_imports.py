@@ -1,4 +1,4 @@
-"""The memory of a Python worker."""
+"""Modules that a Python worker imports."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class World:
+class Pipeline:
     """A decided batch of six records in two slices, whose uploads have expired."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    """See the class."""
-    return World()
+def pipeline() -> Pipeline:
+    """A decided batch whose uploads have expired."""
+    return Pipeline()
 
 
 def other_compressor(store: DurableStore) -> BuildObjects:
@@ -53,9 +53,9 @@ def other_compressor(store: DurableStore) -> BuildObjects:
     build = builder(store)
 
     def longer(
-        plan: Plan, s: Slice, wanted: Collection[str], batches: Iterator[pa.RecordBatch]
+        plan: Plan, s: Slice, requested: Collection[str], batches: Iterator[pa.RecordBatch]
     ) -> dict[str, BuiltObject]:
-        built = dict(build(plan, s, wanted, batches))
+        built = dict(build(plan, s, requested, batches))
         for one in built.values():
             one.lines.body += b"x"  # type: ignore[attr-defined]
         return built
@@ -64,23 +64,23 @@ def other_compressor(store: DurableStore) -> BuildObjects:
 
 
 @pytest.mark.parametrize("before", [0, 3], ids=["all", "with-a-loss"])
-def test_what_another_installation_can_write_is_not_accepted_as_lost(world: World, before: int) -> None:
+def test_what_another_installation_can_write_is_not_accepted_as_lost(pipeline: Pipeline, before: int) -> None:
     """Kafka has the records. Nothing is recorded, not even lost ones; the right installation writes all of them."""
-    world.kafka.delete_records(TOPIC, 0, before)
+    pipeline.kafka.delete_records(TOPIC, 0, before)
     with pytest.raises(
         BatchLossError, match=r"Nothing was recorded.*install the versions that planned the batch \(.*isal"
     ):
-        world.accept(Engine(world.bucket, world.kafka, build=other_compressor))
-    assert (world.amends(), world.is_resolved()) == ([], False)
-    lost = world.accept(Engine(world.bucket, world.kafka))
-    assert (len(lost), len(world.amends()), world.is_resolved()) == ((1, 1, True) if before else (0, 0, True))
-    check_landed(world.bucket, world.kafka, recovered=True)
+        pipeline.accept(Engine(pipeline.bucket, pipeline.kafka, build=other_compressor))
+    assert (pipeline.amends(), pipeline.is_resolved()) == ([], False)
+    lost = pipeline.accept(Engine(pipeline.bucket, pipeline.kafka))
+    assert (len(lost), len(pipeline.amends()), pipeline.is_resolved()) == ((1, 1, True) if before else (0, 0, True))
+    check_landed(pipeline.bucket, pipeline.kafka, recovered=True)
 
 
-def test_a_run_does_not_advise_to_accept_what_another_installation_can_write(world: World) -> None:
+def test_a_run_does_not_suggest_to_accept_what_another_installation_can_write(pipeline: Pipeline) -> None:
     """The error names what to install, and no command that would be refused."""
     with pytest.raises(BatchLossError, match="install the versions that planned the batch") as caught:
-        Engine(world.bucket, world.kafka, build=other_compressor).run("next")
+        Engine(pipeline.bucket, pipeline.kafka, build=other_compressor).run("next")
     assert "accept-loss" not in str(caught.value)
 
 
@@ -100,7 +100,7 @@ OTHER = pytest.mark.parametrize("has", [empty, recreated])
 
 @OTHER
 def test_what_another_cluster_does_not_have_is_not_accepted_as_lost(
-    world: World, has: Callable[[SimulatedKafka], None]
+    pipeline: Pipeline, has: Callable[[SimulatedKafka], None]
 ) -> None:
     """The connection is wrong: the error names both clusters, nothing is recorded, and nothing was lost."""
     other = SimulatedKafka(cluster_id="staging")
@@ -108,25 +108,25 @@ def test_what_another_cluster_does_not_have_is_not_accepted_as_lost(
     with pytest.raises(
         ConfigurationError, match=r"from another Kafka cluster, 'production'.*leads to 'staging'.*Nothing was recorded"
     ):
-        world.accept(Engine(world.bucket, other))
-    assert (world.amends(), world.is_resolved()) == ([], False)
-    assert world.accept(Engine(world.bucket, world.kafka)) == ()
-    check_landed(world.bucket, world.kafka, recovered=True, complete=True)
+        pipeline.accept(Engine(pipeline.bucket, other))
+    assert (pipeline.amends(), pipeline.is_resolved()) == ([], False)
+    assert pipeline.accept(Engine(pipeline.bucket, pipeline.kafka)) == ()
+    check_landed(pipeline.bucket, pipeline.kafka, recovered=True, complete=True)
 
 
 @OTHER
-def test_a_person_may_say_that_the_cluster_is_gone_for_good(
-    world: World, has: Callable[[SimulatedKafka], None]
+def test_losses_can_be_accepted_for_a_cluster_that_no_longer_exists(
+    pipeline: Pipeline, has: Callable[[SimulatedKafka], None]
 ) -> None:
     """Otherwise a batch of a cluster that was shut down could never be ended."""
     other = SimulatedKafka(cluster_id="staging")
     has(other)
-    assert len(world.accept(Engine(world.bucket, other), other_cluster=True)) == 2
-    assert (len(world.amends()), world.is_resolved()) == (1, True)
+    assert len(pipeline.accept(Engine(pipeline.bucket, other), other_cluster=True)) == 2
+    assert (len(pipeline.amends()), pipeline.is_resolved()) == (1, True)
 
 
-def test_a_topic_that_is_gone_from_its_own_cluster_is_lost(world: World) -> None:
+def test_a_topic_that_is_gone_from_its_own_cluster_is_lost(pipeline: Pipeline) -> None:
     """Nothing but the cluster's name has to be compared."""
-    world.kafka.delete_topic(TOPIC)
-    assert len(world.accept(Engine(world.bucket, world.kafka))) == 2
-    assert world.is_resolved()
+    pipeline.kafka.delete_topic(TOPIC)
+    assert len(pipeline.accept(Engine(pipeline.bucket, pipeline.kafka))) == 2
+    assert pipeline.is_resolved()

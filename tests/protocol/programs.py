@@ -1,4 +1,4 @@
-"""The processes of the simulation: operators submit Spark jobs, jobs start tasks, people run commands.
+"""The programs of simulated processes: operators submit Spark jobs, jobs start tasks, people run commands.
 
 This is a minimal version of the product's code that needs Airflow and Spark.
 """
