@@ -8,6 +8,8 @@ VENV_2 := .venv-2.11
 VENV_SPARK := .venv-spark-4.2
 BUILD := .build
 UV_VERSION := 0.13.9
+# The last one that runs on Java 17.
+APICURIO_VERSION := 3.0.9
 
 RUN := $(VENV)/bin/python
 UV := $(BUILD)/uv-$(UV_VERSION)/bin/uv
@@ -17,6 +19,7 @@ INSTALLED_SPARK := $(VENV_SPARK)/.installed
 SPARK_WORKERS := $(BUILD)/spark-workers/.installed
 JARS := $(BUILD)/jars/.copied
 VERSITYGW := $(BUILD)/bin/versitygw
+REGISTRY := $(BUILD)/registry/.unpacked-$(APICURIO_VERSION)
 
 # Downloads trust the certificates of the machine, which may include those of a company's network.
 UV_FLAGS := --quiet --system-certs
@@ -39,7 +42,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 # The mixed output of parallel installations is unreadable, and there are few steps.
 .NOTPARALLEL:
 .PHONY: help demo docs test unit test-3.3 test-2.11 test-spark lint format bench simulate mutants faults soak lock setup \
-  setup-3.3 setup-2.11 setup-spark jars browser versitygw check clean
+  setup-3.3 setup-2.11 setup-spark jars browser versitygw registry check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +55,7 @@ docs: setup-3.3 ## the documentation site in .build/site; a broken link or refer
 
 test: lint docs test-3.3 test-2.11 test-spark ## set up, lint and run every test (ARGS="-k offsets" for some of them)
 
-test-3.3: setup-3.3 browser versitygw ## every test but those of an older Airflow
+test-3.3: setup-3.3 browser versitygw registry ## every test but those of an older Airflow
 	@$(RUN) $(PYTEST) $(ARGS)
 
 unit: setup-3.3 versitygw ## the tests of tests/unit alone
@@ -105,7 +108,7 @@ lock: $(UV) ## resolve the dependencies again and write the locks
 	@$(UV) pip compile $(UV_FLAGS) spark_jobs/requirements.txt --resolution lowest-direct --python-version 3.11 \
 	  --no-annotate --no-header --output-file requirements/spark-workers.lock >/dev/null
 
-setup: setup-3.3 setup-2.11 setup-spark browser versitygw ## the virtual environments, the jars, the browser and the second S3 server
+setup: setup-3.3 setup-2.11 setup-spark browser versitygw registry ## the virtual environments, the jars, the browser, the second S3 server and the schema registry
 
 setup-3.3: check $(INSTALLED) $(JARS) $(SPARK_WORKERS) ## only the one with Airflow 3.3: .venv
 
@@ -116,6 +119,8 @@ setup-spark: check $(INSTALLED_SPARK) $(JARS) $(SPARK_WORKERS) ## only the one w
 jars: $(JARS) ## only the jars: Spark's Kafka connector and a Kafka broker
 
 versitygw: $(VERSITYGW) ## only the second S3 server: versitygw, built from source
+
+registry: $(REGISTRY) ## only the schema registry: Apicurio, which needs nothing but Java
 
 # Only root can install it; the check prints the instructions for other users.
 browser: ## only the browser: Chromium, for the tests of Airflow's UI
@@ -173,4 +178,20 @@ $(JARS): dev/pom.xml
 	    -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/$(@D)/$${jars%%=*}" >$(@D)/maven.log 2>&1 || \
 	    { grep ERROR $(@D)/maven.log || cat $(@D)/maven.log; exit 1; } >&2; \
 	done
+	@touch $@
+
+# The archive holds everything that it needs. So it is no dependency in dev/pom.xml, and the version of the plugin is an
+# old one: others read its parent POM as well, which not every registry of jars has. In a local repository of its own,
+# its path is known.
+$(REGISTRY):
+	@sh dev/check.sh java maven
+	@echo "Fetching the schema registry of the tests, Apicurio $(APICURIO_VERSION) (130 MB, once) ..."
+	@rm -rf $(@D)
+	@mkdir -p $(@D)
+	@mvn --batch-mode --strict-checksums -Dmaven.repo.local="$(CURDIR)/$(@D)/maven" \
+	  org.apache.maven.plugins:maven-dependency-plugin:2.8:get -Dtransitive=false \
+	  -Dartifact=io.apicurio:apicurio-registry-app:$(APICURIO_VERSION):tar.gz:all >$(@D)/maven.log 2>&1 || \
+	  { grep ERROR $(@D)/maven.log || cat $(@D)/maven.log; exit 1; } >&2
+	@tar -xzf $(@D)/maven/io/apicurio/apicurio-registry-app/$(APICURIO_VERSION)/*.tar.gz -C $(@D)
+	@rm -rf $(@D)/maven
 	@touch $@

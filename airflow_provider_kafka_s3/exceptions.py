@@ -11,6 +11,7 @@
     │   │   ├── UnsupportedStoreError     the store ignores conditional writes
     │   │   └── PipelineConflictError     another pipeline owns the topic
     │   ├── RecordError               one record cannot be written
+    │   │   ├── SchemaNotFoundError       the schema registry does not have its schema
     │   │   └── SparkTimestampError       Spark cannot represent its timestamp: it is read without Spark
     │   ├── DataLossError             offsets that have to be read are gone from Kafka
     │   ├── BatchLossError            a decided batch cannot be completed any more
@@ -27,6 +28,7 @@
         ├── ThrottledError            the server demands fewer requests
         ├── UnknownOutcomeError       the request may have been applied: read back before judging
         ├── KafkaUnavailableError
+        ├── RegistryUnavailableError  the schema registry gave no usable answer
         └── SparkJobError
 
     PreconditionFailed, ConditionalConflict, UploadGone, UploadRefused, KeyAbsent, RangeBeyondEnd
@@ -62,7 +64,9 @@ __all__ = [
     "PreconditionFailed",
     "RangeBeyondEnd",
     "RecordError",
+    "RegistryUnavailableError",
     "RunSupersededError",
+    "SchemaNotFoundError",
     "SparkJobError",
     "SparkTimestampError",
     "StoreResponse",
@@ -131,7 +135,7 @@ class BucketNotFoundError(ConfigurationError):
 
 
 class AccessDeniedError(ConfigurationError):
-    """The store refused the credentials or the action."""
+    """The store, Kafka or the schema registry refused the credentials or the action."""
 
     kind = "access_denied"
 
@@ -152,6 +156,12 @@ class RecordError(TerminalError):
     """One record cannot be written in the configured way; the message names topic, partition and offset."""
 
     kind = "record"
+
+
+class SchemaNotFoundError(RecordError):
+    """A record names a schema that the schema registry does not have: the record cannot be decoded."""
+
+    kind = "schema_not_found"
 
 
 class SparkTimestampError(RecordError):
@@ -265,6 +275,12 @@ class KafkaUnavailableError(TransientError):
     """No broker responded in time."""
 
     kind = "kafka_unavailable"
+
+
+class RegistryUnavailableError(TransientError):
+    """The schema registry gave no usable answer. This never decides what happens to a record."""
+
+    kind = "registry_unavailable"
 
 
 class SparkJobError(TransientError):

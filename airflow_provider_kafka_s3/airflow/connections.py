@@ -12,13 +12,17 @@ import logging
 import os
 import re
 import shlex
+import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook  # noqa: TID253 - light, and loaded
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
+from airflow_provider_kafka_s3.messages import or_nearest
+from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Credentials
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from airflow_provider_kafka_s3.submit.target import SparkTarget
@@ -32,6 +36,7 @@ __all__ = [
     "connection_options",
     "kafka_config",
     "mask_options",
+    "registry_access",
     "s3_access",
     "spark_target",
 ]
@@ -50,9 +55,13 @@ _SHORTEST_SECRET: Final = 5
 _ARGUMENTS_TO_ADD: Final = {
     "kafka_conn_id": """--conn-type kafka --conn-extra '{"bootstrap.servers": "broker:9092"}'""",
     "aws_conn_id": "--conn-type aws --conn-login ACCESS_KEY_ID --conn-password SECRET_ACCESS_KEY",
+    "registry_conn_id": "--conn-type http --conn-host https://registry:8081 --conn-login USER --conn-password PASSWORD",
     "spark_conn_id": "--conn-type spark --conn-host 'local[2]'",
 }
 """Arguments of ``airflow connections add`` for an example connection, by the parameter that names the connection."""
+
+_REGISTRY_EXTRA: Final = ("urls", "bearer_token", "ca", "certificate", "key", "key_password", "timeout")
+"""Names in the extra of a connection to a schema registry."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +144,97 @@ def s3_access(conn_id: str | None) -> S3Access:
         log.warning("connection %s: these config_kwargs are not used for S3: %s", conn_id, ", ".join(ignored))
     explicit = aws.aws_access_key_id or aws.role_arn or aws.profile_name or aws.assume_role_method
     return S3Access(S3Settings(**settings), _credentials(conn_id, hook) if explicit else None)
+
+
+def registry_access(conn_id: str) -> RegistrySettings:
+    """How to reach a schema registry: a connection of type ``http``. Its secrets are masked in logs from here on.
+
+    Host, port and schema are an address, or the host is one as a whole; login and password log in. The extra may have:
+
+    * ``urls``: further addresses of the same registry, as a list;
+    * ``bearer_token``: in place of login and password;
+    * ``ca``, ``certificate``, ``key``: PEM texts, or paths of PEM files on this machine, which travel with the job;
+    * ``key_password``: of an encrypted key;
+    * ``timeout``: seconds.
+
+    Raises:
+        ConfigurationError: there is no such connection, or it is not one of a schema registry.
+    """
+    parameter = "registry_conn_id"
+    connection = _require(conn_id, parameter)
+    where = f"{parameter}={conn_id!r}"
+    if connection.conn_type not in ("http", "https"):
+        raise ConfigurationError(
+            f"{where}: the connection has the type {connection.conn_type!r}; a schema registry needs the type 'http'"
+        )
+    extra = {name: value for name, value in _extra(connection, parameter).items() if value not in (None, "")}
+    for name in ("bearer_token", "key", "key_password"):
+        if isinstance(extra.get(name), str):
+            _mask(extra[name])
+    if connection.password:
+        _mask(connection.password)
+    for name in extra:
+        if name not in _REGISTRY_EXTRA:
+            known = or_nearest(name, _REGISTRY_EXTRA, f"it may have {', '.join(_REGISTRY_EXTRA)}")
+            raise ConfigurationError(f"{where}: the extra of a schema registry has no {name!r}{known}")
+    more, timeout = extra.pop("urls", []), extra.pop("timeout", 10.0)
+    if not isinstance(more, list) or not all(isinstance(url, str) for url in more):
+        raise ConfigurationError(f"{where}: urls of the extra must be a list of URLs")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise ConfigurationError(f"{where}: timeout of the extra must be a number of seconds")
+    for name, value in extra.items():
+        # The value is not quoted: it may be a secret.
+        if not isinstance(value, str):
+            raise ConfigurationError(f"{where}: {name} of the extra must be text")
+    urls = [*([_registry_url(connection)] if connection.host else []), *more]
+    if not urls:
+        raise ConfigurationError(
+            f"{where}: the connection names no schema registry; set its host, such as https://registry:8081"
+        )
+    try:
+        return RegistrySettings(
+            urls=tuple(dict.fromkeys(url.rstrip("/") for url in urls)),
+            user=connection.login or None,
+            password=connection.password or None,
+            bearer_token=extra.get("bearer_token"),
+            ca=_pem(where, extra, "ca"),
+            certificate=_pem(where, extra, "certificate"),
+            key=_pem(where, extra, "key"),
+            key_password=extra.get("key_password"),
+            timeout=float(timeout),
+        )
+    except ConfigurationError as e:
+        raise ConfigurationError(f"{where}: {e}") from None
+
+
+def _registry_url(connection: Connection) -> str:
+    """The address that host, port and schema are; the port goes behind the name of the host."""
+    host = connection.host or ""
+    if "://" not in host:
+        scheme = connection.schema or ("https" if connection.conn_type == "https" else "http")
+        host = f"{scheme}://{host}"
+    address = urllib.parse.urlsplit(host)
+    if connection.port and not re.search(r":[0-9]+\Z", address.netloc):
+        address = address._replace(netloc=f"{address.netloc}:{connection.port}")
+    return address.geturl()
+
+
+def _pem(where: str, extra: Mapping[str, str], name: str) -> str | None:
+    """A PEM text of the extra, or that of the file that it names."""
+    given = extra.get(name)
+    if given is None or "-----BEGIN" in given:
+        return given
+    try:
+        text = Path(given).read_text(encoding="utf-8")
+    except (OSError, ValueError) as e:
+        # The value is not quoted: a key without its first line would be a secret.
+        reason = e.strerror if isinstance(e, OSError) else "it is not text"
+        raise ConfigurationError(
+            f"{where}: {name} of the extra is neither a PEM text nor a file that can be read here ({reason})"
+        ) from None
+    if name == "key":
+        _mask(text)
+    return text
 
 
 def connection_options(kafka_conn_id: str, aws_conn_id: str | None) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ __all__ = [
     "probe_key",
     "run_key",
     "run_name",
+    "schema_key",
     "topic_of_folder",
     "validate_delimiters",
     "validate_key",
@@ -284,6 +285,11 @@ def amend_key(prefix: str, batch: int, number: int) -> str:
 def run_key(prefix: str, run: str) -> str:
     """The record of a run, below a :func:`control_prefix`; ``run`` may be any text, see :func:`run_name`."""
     return check_key(f"{prefix}runs/{encode_part(run)}.json")
+
+
+def schema_key(prefix: str, schema_id: int) -> str:
+    """The schema that records with this id are decoded with, below a :func:`control_prefix`."""
+    return f"{prefix}schemas/{schema_id}.json"
 
 
 def run_name(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1) -> str:

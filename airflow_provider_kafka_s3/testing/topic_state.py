@@ -12,11 +12,13 @@ from airflow_provider_kafka_s3.documents.codec import decode
 from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.pinned_schema import decode_pinned_schema
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.run import RunRecord
 
 __all__ = ["TopicState", "accounted_for", "check_documents", "landed_ends"]
 
+_SCHEMA_NAME: Final = re.compile(r"schemas/(\d{1,10})\.json")
 _CONTROL_NAME: Final = re.compile(r"batches/(\d{10})\.(plan|manifest|amend)(?:\.([1-9]\d*))?\.json")
 
 
@@ -56,6 +58,8 @@ class TopicState:
         elif name.startswith("runs/"):
             record, _ = decode(RunRecord, body, name)
             self.runs[record.run] = record
+        elif (schema := _SCHEMA_NAME.fullmatch(name)) is not None:
+            decode_pinned_schema(body, int(schema[1]), name)
         elif (match := _CONTROL_NAME.fullmatch(name)) is not None and (match[2] == "amend") == (match[3] is not None):
             batch = int(match[1])
             if match[2] == "plan":

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
+from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.storage.credentials import AssumedRole
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 from tests.unit.operators.conftest import CANARY, SECRETS
@@ -88,7 +90,7 @@ def test_a_spark_connection_without_a_master_is_refused(monkeypatch: pytest.Monk
         spark_target("spark_x")
 
 
-@pytest.mark.parametrize("resolve", ["kafka_config", "s3_access", "spark_target"])
+@pytest.mark.parametrize("resolve", ["kafka_config", "registry_access", "s3_access", "spark_target"])
 def test_a_missing_connection_is_named_with_its_parameter(resolve: str) -> None:
     """Neither YARN nor the machine's credentials are used; the printed command is valid for this Airflow."""
     from airflow.cli.cli_parser import get_parser
@@ -101,7 +103,7 @@ def test_a_missing_connection_is_named_with_its_parameter(resolve: str) -> None:
     command = shlex.split(str(missing.value).split("`")[1])
     parsed = get_parser().parse_args(command[1:])
     assert (command[0], parsed.conn_id) == ("airflow", "nowhere")
-    assert resolve.startswith({"aws": "s3"}.get(parsed.conn_type, parsed.conn_type))
+    assert resolve.startswith({"aws": "s3", "http": "registry"}.get(parsed.conn_type, parsed.conn_type))
 
 
 # Airflow 2.11 still passes such an extra on, and warns that Airflow 3 does not.
@@ -322,3 +324,128 @@ def test_a_password_is_masked_though_it_is_short_or_a_number(
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", json.dumps({"conn_type": "kafka", "extra": {name: value}}))
     assert kafka_config("kafka_x") == {name: value}
     assert found == masked
+
+
+def registry_connection(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    """Have the connection ``registry_x``."""
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY_X", json.dumps({"conn_type": "http", **fields}))
+
+
+@pytest.mark.parametrize(
+    ("connection", "urls"),
+    [
+        ('{"conn_type": "http", "host": "registry", "port": 8081}', ["http://registry:8081"]),
+        ('{"conn_type": "http", "host": "registry", "port": 8081, "schema": "https"}', ["https://registry:8081"]),
+        ('{"conn_type": "https", "host": "registry"}', ["https://registry"]),
+        ('{"conn_type": "http", "host": "https://registry/"}', ["https://registry"]),
+        ('{"conn_type": "http", "host": "https://registry/apis/v7", "port": 81}', ["https://registry:81/apis/v7"]),
+        ('{"conn_type": "http", "host": "registry/apis/v7", "port": 81}', ["http://registry:81/apis/v7"]),
+        ('{"conn_type": "http", "host": "http://registry:80/v7", "port": 80}', ["http://registry:80/v7"]),
+        ('{"conn_type": "http", "host": "http://[::1]", "port": 80}', ["http://[::1]:80"]),
+        ("http://registry:8081/https", ["https://registry:8081"]),
+        ('{"conn_type": "http", "extra": {"urls": ["http://a", "http://b"]}}', ["http://a", "http://b"]),
+        ('{"conn_type": "http", "host": "a", "extra": {"urls": ["http://b", "http://a/"]}}', ["http://a", "http://b"]),
+    ],
+)
+def test_a_registry_is_where_host_port_schema_and_urls_are(
+    monkeypatch: pytest.MonkeyPatch, connection: str, urls: list[str]
+) -> None:
+    """In any of the forms that connections of type http have; each address once."""
+    from airflow_provider_kafka_s3.airflow.connections import registry_access
+
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY_X", connection)
+    assert registry_access("registry_x") == RegistrySettings(urls=tuple(urls))
+
+
+def test_the_login_of_a_registry_travels_with_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Files are read here, so that executors need none; what is empty in Airflow's form is not there."""
+    from airflow_provider_kafka_s3.airflow.connections import registry_access
+
+    pem = "-----BEGIN CERTIFICATE-----\nMIIEvQIBADANBgkqhkiG9w0\n-----END CERTIFICATE-----\n"
+    for name in ("ca", "key"):
+        (tmp_path / name).write_text(f"{name}: {pem}")
+    extra = {
+        "ca": str(tmp_path / "ca"),
+        "certificate": pem,
+        "key": str(tmp_path / "key"),
+        "key_password": "p",
+        "timeout": 3,
+        "bearer_token": "",
+        "urls": None,
+    }
+    registry_connection(monkeypatch, host="https://r", login="u", password="pw", extra=extra)
+    assert registry_access("registry_x") == RegistrySettings(
+        urls=("https://r",),
+        user="u",
+        password="pw",
+        ca=f"ca: {pem}",
+        certificate=pem,
+        key=f"key: {pem}",
+        key_password="p",
+        timeout=3.0,
+    )
+    registry_connection(monkeypatch, host="https://r", extra={"bearer_token": "t"})
+    assert registry_access("registry_x") == RegistrySettings(urls=("https://r",), bearer_token="t")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "names no schema registry; set its host"),
+        ({"host": "r", "conn_type": "kafka"}, "has the type 'kafka'; a schema registry needs the type 'http'"),
+        ({"host": "r", "schema": "ftp"}, "must begin with http"),
+        ({"host": "r", "extra": {"bearertoken": CANARY}}, "has no 'bearertoken'.*'bearer_token'"),
+        ({"host": "r", "extra": {"schema.registry.url": "x"}}, "has no 'schema.registry.url'.*it may have urls, "),
+        ({"host": "r", "extra": {"urls": "http://a"}}, "urls of the extra must be a list of URLs"),
+        ({"host": "r", "extra": {"urls": [1]}}, "urls of the extra must be a list of URLs"),
+        ({"host": "r", "extra": {"timeout": "3"}}, "timeout of the extra must be a number of seconds"),
+        ({"host": "r", "extra": {"timeout": True}}, "timeout of the extra must be a number of seconds"),
+        ({"host": "r", "extra": {"timeout": -1}}, "must be positive"),
+        ({"host": "r", "extra": {"bearer_token": [CANARY]}}, "bearer_token of the extra must be text"),
+        (
+            {"host": "r", "extra": {"ca": "/no/such/file"}},
+            r"ca of the extra is neither a PEM text nor a file .*\(No such",
+        ),
+        (
+            {"host": "r", "extra": {"certificate": "c\0", "key": CANARY}},
+            "certificate of the extra is neither .*not text",
+        ),
+        ({"host": "r", "extra": {"key": CANARY}}, "key of the extra is neither"),
+        ({"host": "r", "login": "u"}, "give both or neither"),
+        ({"host": "r", "password": CANARY}, "give both or neither"),
+        ({"host": f"http://u:{CANARY}@r"}, "contains credentials"),
+    ],
+)
+def test_a_registry_connection_that_cannot_be_meant_is_refused(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], message: str
+) -> None:
+    """It is named, with the way out, and without what is secret."""
+    from airflow_provider_kafka_s3.airflow.connections import registry_access
+
+    registry_connection(monkeypatch, **fields)
+    with pytest.raises(ConfigurationError, match=rf"^registry_conn_id='registry_x': .*{message}") as error:
+        registry_access("registry_x")
+    assert CANARY not in str(error.value)
+
+
+def test_secrets_of_a_registry_connection_are_masked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Password, token, and the key with its password, wherever it is; addresses and certificates stay readable."""
+    from airflow.providers.common.compat import sdk
+
+    from airflow_provider_kafka_s3.airflow.connections import registry_access
+
+    masked: set[str] = set()
+    monkeypatch.setattr(sdk, "mask_secret", masked.add, raising=False)
+    (tmp_path / "key").write_text("-----BEGIN PRIVATE KEY-----\nZmlsZTpNSUlFdlFJQkFEQU5C\n-----END PRIVATE KEY-----\n")
+    extra = {
+        "key": str(tmp_path / "key"),
+        "key_password": "key-password",
+        "certificate": "-----BEGIN X-----\nlong-long",
+    }
+    registry_connection(monkeypatch, host="https://r", login="user-name", password="pass-word", extra=extra)
+    registry_access("registry_x")
+    key = "-----BEGIN PRIVATE KEY-----\nTUlJRXZRSUJBREFO\n-----END PRIVATE KEY-----"
+    registry_connection(monkeypatch, host="r", extra={**extra, "key": key, "bearer_token": "bearer-token"})
+    registry_access("registry_x")
+    assert {"pass-word", "bearer-token", "key-password", "ZmlsZTpNSUlFdlFJQkFEQU5C", "TUlJRXZRSUJBREFO"} <= masked
+    assert not {"https://r", "user-name", "long-long", "-----BEGIN PRIVATE KEY-----"} & masked

@@ -1,0 +1,1 @@
+"""Schemas of a registry with Confluent's API."""

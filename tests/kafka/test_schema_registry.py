@@ -1,0 +1,184 @@
+"""A real schema registry: what it returns is read whole, and what it does when it is down changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_provider_kafka_s3.batch.pinned_schemas import PinnedSchemas
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
+    RegistryUnavailableError,
+    SchemaNotFoundError,
+)
+from airflow_provider_kafka_s3.registry.client import RegistryClient
+from airflow_provider_kafka_s3.registry.schemas import SchemaReference
+from airflow_provider_kafka_s3.registry.settings import RegistrySettings
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from dev.certificates import Authority
+from dev.schema_registry import SchemaRegistry
+
+USER, PASSWORD = "reader", "p a$s\\w:{o}rd#=ü"
+PREFIX = "topics/_kafka_s3/pipeline/events/"
+
+ADDRESS = {"type": "record", "name": "Address", "namespace": "a.b", "fields": [{"name": "city", "type": "string"}]}
+PERSON = {
+    "type": "record",
+    "name": "Person",
+    "namespace": "a.b",
+    "fields": [{"name": "address", "type": "a.b.Address"}],
+}
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "a.b",
+    "fields": [{"name": "buyer", "type": "a.b.Person"}, {"name": "to", "type": "a.b.Address"}],
+}
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[SchemaRegistry]:
+    """One that anybody may read."""
+    with SchemaRegistry() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SchemaRegistry, Authority]]:
+    """One that speaks TLS, with an authority of its own, and demands a password."""
+    authority = Authority(tmp_path_factory.mktemp("registry"))
+    with SchemaRegistry(users={USER: PASSWORD}, authority=authority) as started:
+        yield started, authority
+
+
+def client(*urls: str, **more: Any) -> RegistryClient:
+    """A client that gives up at once."""
+    return RegistryClient(RegistrySettings(urls=urls, **more), Retrier(RetryPolicy(max_retries=0)))
+
+
+def reference(name: str, subject: str) -> dict[str, Any]:
+    """A reference to the first version of a subject."""
+    return {"name": name, "subject": subject, "version": 1}
+
+
+def test_an_avro_schema_comes_with_all_that_it_refers_to(registry: SchemaRegistry) -> None:
+    """In the order in which a parser needs them, and with the version that its subject gave it."""
+    address, person = "address/ü", "person"
+    registry.register(address, json.dumps(ADDRESS))
+    registry.register(person, json.dumps(PERSON), references=[reference("a.b.Address", address)])
+    references = [reference("a.b.Person", person), reference("a.b.Address", address)]
+    schema_id = registry.register("order-value", json.dumps(ORDER), references=references)
+    found = client(registry.url).schema(schema_id)
+    assert (found.id, found.type, json.loads(found.text)) == (schema_id, "AVRO", ORDER)
+    assert found.versions == {"order-value": 1}
+    assert [(r.name, r.subject, r.version, json.loads(r.text)) for r in found.references] == [
+        ("a.b.Address", address, 1, ADDRESS),
+        ("a.b.Person", person, 1, PERSON),
+    ]
+
+
+def test_protobuf_and_json_schemas_keep_their_types(registry: SchemaRegistry) -> None:
+    """Imports of Protobuf are references, named by the path of the file."""
+    base = 'syntax = "proto3";\npackage p;\nmessage Base { string a = 1; }\n'
+    text = 'syntax = "proto3";\npackage p;\nimport "p/base.proto";\nmessage M { Base base = 1; }\n'
+    registry.register("p/base.proto", base, "PROTOBUF")
+    proto = registry.register("m-value", text, "PROTOBUF", [reference("p/base.proto", "p/base.proto")])
+    found = client(registry.url).schema(proto)
+    assert (found.type, "message M" in found.text) == ("PROTOBUF", True)
+    (imported,) = found.references
+    assert isinstance(imported, SchemaReference)
+    assert (imported.name, "message Base" in imported.text) == ("p/base.proto", True)
+    schema = registry.register("j-value", '{"type": "object", "properties": {"a": {"type": "string"}}}', "JSON")
+    assert client(registry.url).schema(schema).type == "JSON"
+
+
+def test_the_latest_version_of_a_subject_is_the_last_that_was_registered(registry: SchemaRegistry) -> None:
+    """Compatible changes alone are accepted, as by Confluent's registry."""
+    wider = {**ADDRESS, "name": "Growing", "fields": [{"name": "a", "type": "string"}]}
+    first = registry.register("growing", json.dumps(wider))
+    wider["fields"] = [*wider["fields"], {"name": "b", "type": ["null", "string"], "default": None}]  # type: ignore[misc]
+    second = registry.register("growing", json.dumps(wider))
+    found = client(registry.url).latest("growing")
+    assert (found.id, found.versions, json.loads(found.text)) == (second, {"growing": 2}, wider)
+    assert second != first
+    wider["fields"] = [{"name": "c", "type": "string"}]
+    refused = registry.request("POST", "/subjects/growing/versions", {"schema": json.dumps(wider)})
+    assert refused.status_code == 409
+    with pytest.raises(ConfigurationError, match="no subject 'absent'"):
+        client(registry.url).latest("absent")
+
+
+def test_a_schema_whose_versions_were_deleted_is_still_read_by_its_id(registry: SchemaRegistry) -> None:
+    """It has no version then. One that it refers to may have been deleted, too."""
+    registry.register("deleted-base", json.dumps({**ADDRESS, "name": "Deleted"}))
+    fields = [{"name": "x", "type": "a.b.Deleted"}]
+    text = json.dumps({**PERSON, "name": "Deleting", "fields": fields})
+    schema_id = registry.register("deleted", text, references=[reference("a.b.Deleted", "deleted-base")])
+    registry.request("DELETE", "/subjects/deleted").raise_for_status()
+    found = client(registry.url).schema(schema_id)
+    assert (found.versions, [r.name for r in found.references]) == ({}, ["a.b.Deleted"])
+
+
+def test_an_unknown_id_is_an_error_of_the_record_and_a_wrong_path_is_not(registry: SchemaRegistry) -> None:
+    """The same status, and another meaning."""
+    with pytest.raises(SchemaNotFoundError, match="schema 2147483647 is not in the schema registry"):
+        client(registry.url).schema(2**31 - 1)
+    with pytest.raises(RegistryUnavailableError, match=r"status 404.*below a path, such as /apis/ccompat/v7"):
+        client(registry.url.removesuffix("/apis/ccompat/v7")).schema(1)
+
+
+def test_a_password_is_shown_over_tls(secured: tuple[SchemaRegistry, Authority]) -> None:
+    """A wrong one and an unknown authority are told apart, and neither is a registry without the schema."""
+    registry, authority = secured
+    schema_id = registry.register("t-value", json.dumps(ADDRESS))
+    ca = authority.certificate_pem
+    login = {"user": USER, "password": PASSWORD}
+    assert client(registry.url, ca=ca, **login).schema(schema_id).versions == {"t-value": 1}
+    with pytest.raises(AccessDeniedError, match="status 401; check the credentials"):
+        client(registry.url, ca=ca).schema(schema_id)
+    with pytest.raises(AccessDeniedError, match="status 401; check the credentials"):
+        client(registry.url, ca=ca, user=USER, password="not-this-one").schema(schema_id)
+    with pytest.raises(ConfigurationError, match="is not trusted"):
+        client(registry.url, **login).schema(schema_id)
+
+
+def test_a_registry_that_is_down_delays_new_schemas_and_no_others() -> None:
+    """It stands still, dies and comes back: nothing is concluded, and what is pinned needs no registry."""
+    store = DurableStore(MemoryStore(), Retrier())
+    with SchemaRegistry() as registry:
+        first = registry.register("one", '"string"')
+        second = registry.register("two", '"long"')
+        quick = client(registry.url, timeout=1.0)
+        pinned = PinnedSchemas(store, PREFIX, quick)
+        assert pinned.schema(first).text == '"string"'
+
+        with registry.paused(), pytest.raises(RegistryUnavailableError, match="TimeoutError"):
+            pinned.schema(second)
+        registry.kill()
+        with pytest.raises(RegistryUnavailableError, match="does not answer"):
+            pinned.schema(second)
+        assert PinnedSchemas(store, PREFIX, quick).schema(first).text == '"string"'
+
+        # Its schemas were in memory, so the ids name others now.
+        registry.restart()
+        assert [registry.register("two", '"long"'), registry.register("three", '"bytes"')] == [first, second]
+        assert pinned.schema(second).text == '"bytes"'
+        assert PinnedSchemas(store, PREFIX, quick).schema(first).text == '"string"'
+        tree = psutil.Process(registry.pid)
+        processes = [tree, *tree.children(recursive=True)]
+    assert len(processes) > 1
+    assert not any(process.is_running() for process in processes)
+
+
+def test_without_a_registry_the_error_names_the_target_that_fetches_it(tmp_path: Path) -> None:
+    """`make registry`."""
+    with pytest.raises(RuntimeError, match="run make registry"):
+        SchemaRegistry(folder=tmp_path).start()
