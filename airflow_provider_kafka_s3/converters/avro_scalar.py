@@ -148,7 +148,8 @@ def _between(low: int, high: int) -> Check:
 
 
 def _bytes(datum: Datum) -> None:
-    datum.position += _length(datum)
+    length = _length(datum)
+    datum.position += length
 
 
 def _string(datum: Datum) -> None:
