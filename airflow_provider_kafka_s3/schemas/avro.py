@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 import pyarrow as pa
 
@@ -38,6 +38,9 @@ PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_DEFAULT: Final = object()
 _LARGEST_128: Final = 38
+_MOST_COLUMNS: Final = 10_000
+_DEEPEST: Final = 100
+_MOST_DIGITS: Final = 76
 
 
 @dataclass(frozen=True)
@@ -156,40 +159,69 @@ def nullable_branch(node: Union) -> Node | None:
 
 
 def branch_names(node: Union) -> list[str]:
-    """Names of the branches that are not null, in their order, as they name the fields of a struct."""
-    return [_branch_name(branch) for branch in node.branches if branch != Primitive("null")]
+    """Names of the branches that are not null, in their order, as they name the fields of a struct.
+
+    A named type has its name without the namespace, unless another branch has the same one.
+    """
+    names: list[str] = []
+    for branch in _without_null(node):
+        choices = [_branch_name(branch), _union_name(branch).replace(".", "_")]
+        choices += [f"{choices[1]}_{number}" for number in range(2, len(node.branches) + 2)]
+        names.append(next(name for name in choices if name not in names))
+    return names
 
 
 def is_recursive(node: Node) -> bool:
     """Whether a record contains itself."""
+    finished: dict[int, bool] = {}
 
-    def inside(current: Node, above: tuple[Record, ...]) -> bool:
+    def inside(current: Node) -> bool:
         match current:
             case ArrayOf(items=item):
-                return inside(item, above)
+                return inside(item)
             case MapOf(values=value):
-                return inside(value, above)
+                return inside(value)
             case Union(branches=branches):
-                return any(inside(branch, above) for branch in branches)
+                return any(inside(branch) for branch in branches)
             case Record():
-                return current in above or any(inside(f.type, (*above, current)) for f in current.fields)
+                if id(current) not in finished:
+                    finished[id(current)] = True  # while it is looked into
+                    finished[id(current)] = any(inside(f.type) for f in current.fields)
+                return finished[id(current)]
         return False
 
-    return inside(node, ())
+    return inside(node)
 
 
 def arrow_type(node: Node) -> pa.DataType:
     """The Arrow type of a schema.
 
-    A union of null and one type is that type. Any other union is a struct with one field per branch that is not null;
-    one of them is set.
+    A union of null and one type is that type, one of null alone is null. Any other union is a struct with one field per
+    branch that is not null; one of them is set.
 
     Raises:
-        ConfigurationError: the schema is recursive: columns have no such type.
+        ConfigurationError: the schema is recursive, which no column type can express, or has more than 10,000 columns.
     """
     if is_recursive(node):
         raise ConfigurationError("the schema is recursive: a record contains itself, which no column type can express")
+    columns = _columns(node, {})
+    if columns > _MOST_COLUMNS:
+        raise ConfigurationError(f"the schema has {columns:,} columns with those of its nested types, more than 10,000")
     return _arrow(node)
+
+
+def _columns(node: Node, known: dict[int, int]) -> int:
+    """Columns of a type that is not recursive, with those that contain others."""
+    match node:
+        case ArrayOf(items=part) | MapOf(values=part):
+            return 1 + _columns(part, known)
+        case Union(branches=branches):
+            return 1 + sum(_columns(branch, known) for branch in branches)
+        case Record():
+            if id(node) not in known:
+                known[id(node)] = 1 + sum(_columns(f.type, known) for f in node.fields)
+            return known[id(node)]
+    return 1
 
 
 def arrow_field(name: str, node: Node, number: int | None = None) -> pa.Field[Any]:
@@ -241,6 +273,8 @@ def _arrow(node: Node) -> pa.DataType:
             branch = nullable_branch(node)
             if branch is not None:
                 return _arrow(branch)
+            if node.branches == (Primitive("null"),):
+                return pa.null()
             return pa.struct(
                 [pa.field(name, _arrow(b)) for name, b in zip(branch_names(node), _without_null(node), strict=True)]
             )
@@ -264,6 +298,11 @@ def _branch_name(node: Node) -> str:
             raise ConfigurationError("a union directly inside a union is no Avro schema")
 
 
+def _union_name(node: Node) -> str:
+    """The name that a union may have once."""
+    return node.name if isinstance(node, Fixed | Enum | Record) else _branch_name(node)
+
+
 def _loaded(text: str) -> Any:
     if text.strip() in PRIMITIVES:
         return text.strip()
@@ -273,17 +312,28 @@ def _loaded(text: str) -> Any:
         raise ConfigurationError(f"the Avro schema is not JSON: {e}") from None
 
 
+_TOO_DEEP: Final = f"the Avro schema is nested too deeply: it has more than {_DEEPEST} types inside each other"
+
+
+def _short(value: object) -> str:
+    """A value for a message."""
+    return repr(value if isinstance(value, str | int | float | None) else type(value).__name__)[:100]
+
+
 class _Parser:
     """Parses schemas that share their named types."""
 
     def __init__(self) -> None:
         self._named: dict[str, Node] = {}
+        self._heights: dict[int, int] = {}
 
     def parse(self, schema: Any, namespace: str) -> Node:
         try:
-            return self._parse(schema, namespace)
+            node = self._parse(schema, namespace)
+            self._check_height(node)
         except RecursionError:
-            raise ConfigurationError("the Avro schema is nested too deeply") from None
+            raise ConfigurationError(_TOO_DEEP) from None
+        return node
 
     def _parse(self, schema: Any, namespace: str) -> Node:
         if isinstance(schema, str):
@@ -291,7 +341,7 @@ class _Parser:
         if isinstance(schema, list):
             return self._union(schema, namespace)
         if not isinstance(schema, dict) or "type" not in schema:
-            raise ConfigurationError(f"{str(schema)[:100]!r} is no Avro schema: it has no type")
+            raise ConfigurationError(f"{_short(schema)} is no Avro schema: it has no type")
         kind = schema["type"]
         if isinstance(kind, dict | list):
             return self._parse(kind, namespace)
@@ -310,21 +360,37 @@ class _Parser:
             return Primitive(str(kind), _logical(schema, str(kind)))
         return self._by_name(kind, namespace)
 
-    def _by_name(self, name: Any, namespace: str) -> Node:
-        if name in PRIMITIVES:
-            return Primitive(name)
-        full = name if "." in str(name) or not namespace else f"{namespace}.{name}"
-        found = self._named.get(full, self._named.get(name))
-        if found is None:
-            raise ConfigurationError(f"the Avro schema uses the type {str(name)[:100]!r}, which nothing defines")
-        return found
+    def _by_name(self, name: object, namespace: str) -> Node:
+        if isinstance(name, str):
+            if name in PRIMITIVES:
+                return Primitive(name)
+            found = self._named.get(f"{namespace}.{name}") if namespace and "." not in name else None
+            found = found or self._named.get(name)
+            if found is not None:
+                return found
+        raise ConfigurationError(f"the Avro schema uses the type {_short(name)}, which nothing defines")
 
     def _union(self, schema: list[Any], namespace: str) -> Union:
         branches = tuple(self._parse(branch, namespace) for branch in schema)
-        names = [_branch_name(b) if not isinstance(b, Fixed | Enum | Record) else b.name for b in branches]
+        names = [_union_name(branch) for branch in branches]
         if not branches or len(set(names)) != len(names):
             raise ConfigurationError(f"a union of the Avro schema has no branch, or one of them twice: {names[:10]}")
         return Union(branches)
+
+    def _check_height(self, node: Node) -> int:
+        """Types inside each other. Those of a record that is being parsed are counted later."""
+        match node:
+            case ArrayOf(items=part) | MapOf(values=part):
+                height = 1 + self._check_height(part)
+            case Union(branches=branches):
+                height = 1 + max(self._check_height(branch) for branch in branches)
+            case Record():
+                height = self._heights.get(id(node), 0)
+            case _:
+                height = 1
+        if height > _DEEPEST:
+            raise ConfigurationError(_TOO_DEEP)
+        return height
 
     def _record(self, schema: Mapping[str, Any], namespace: str) -> Record:
         name, inner = self._name(schema, namespace)
@@ -342,28 +408,35 @@ class _Parser:
                     self._parse(_part(given, "type", object), inner),
                     default=None if default is _NO_DEFAULT else default,
                     has_default=default is not _NO_DEFAULT,
-                    number=number if isinstance(number, int) else None,
+                    number=number if _is_int(number) and 0 <= number < 2**31 else None,
                 )
             )
         if len({f.name for f in fields}) != len(fields):
             raise ConfigurationError(f"record {name!r} of the Avro schema has a field twice")
         object.__setattr__(record, "fields", tuple(fields))
+        self._heights[id(record)] = 1 + max((self._check_height(f.type) for f in fields), default=0)
+        self._check_height(record)
         return record
 
     def _enum(self, schema: Mapping[str, Any], namespace: str) -> Enum:
         name, _ = self._name(schema, namespace)
         symbols = _part(schema, "symbols", list)
-        if not symbols or not all(isinstance(s, str) for s in symbols) or len(set(symbols)) != len(symbols):
+        for symbol in symbols:
+            _simple_name(symbol, f"a symbol of {name!r}")
+        if not symbols or len(set(symbols)) != len(symbols):
             raise ConfigurationError(f"enum {name!r} of the Avro schema has no symbols, or one of them twice")
-        node = Enum(name, tuple(symbols), schema.get("default"))
+        default = schema.get("default")
+        if default is not None and default not in symbols:
+            raise ConfigurationError(f"enum {name!r} of the Avro schema has a default that is none of its symbols")
+        node = Enum(name, tuple(symbols), default)
         self._named[name] = node
         return node
 
     def _fixed(self, schema: Mapping[str, Any], namespace: str) -> Fixed:
         name, _ = self._name(schema, namespace)
         size = schema.get("size")
-        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**31:
-            raise ConfigurationError(f"fixed {name!r} of the Avro schema has the size {size!r}")
+        if not _is_int(size) or not 0 <= size < 2**31:
+            raise ConfigurationError(f"fixed {name!r} of the Avro schema has the size {_short(size)}")
         node = Fixed(name, size, _logical(schema, "fixed", size))
         self._named[name] = node
         return node
@@ -374,24 +447,26 @@ class _Parser:
         if isinstance(name, str) and "." in name:
             own, _, name = name.rpartition(".")
         simple = _simple_name(name, "a named type")
-        inner = namespace if own is None else str(own)
+        inner = namespace if own is None else own
+        if not isinstance(inner, str) or (inner and not all(map(_NAME.fullmatch, inner.split(".")))):
+            raise ConfigurationError(f"{simple!r} of the Avro schema has the namespace {_short(inner)}")
+        if simple in PRIMITIVES:
+            raise ConfigurationError(f"the Avro schema defines a type with the name of a primitive one: {simple!r}")
         full = f"{inner}.{simple}" if inner else simple
-        if full in self._named or full in PRIMITIVES:
+        if full in self._named:
             raise ConfigurationError(f"the Avro schema defines the type {full!r} twice")
         return full, inner
 
 
 def _simple_name(name: object, what: str) -> str:
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        raise ConfigurationError(
-            f"{what} of the Avro schema has the name {str(name)[:100]!r}, which Avro does not allow"
-        )
+        raise ConfigurationError(f"{what} of the Avro schema has the name {_short(name)}, which Avro does not allow")
     return name
 
 
 def _part(schema: Mapping[str, Any], name: str, kind: type = object) -> Any:
     if name not in schema or not isinstance(schema[name], kind):
-        raise ConfigurationError(f"the Avro schema of type {schema.get('type')!r} has no {name!r}")
+        raise ConfigurationError(f"the Avro schema of type {_short(schema.get('type'))} has no {name!r}")
     return schema[name]
 
 
@@ -403,13 +478,19 @@ _LOGICAL: Final = frozenset(
 def _logical(schema: Mapping[str, Any], kind: str, size: int = 0) -> Logical:
     """The logical type; None if it is not known or does not fit its type, as the specification says."""
     logical = schema.get("logicalType")
+    if not isinstance(logical, str):
+        return None
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision"), schema.get("scale", 0)
-        numbers = isinstance(precision, int) and isinstance(scale, int)
-        most = 76 if kind == "bytes" else len(str(2 ** max(8 * size - 1, 0) - 1)) - 1
-        if numbers and 0 < cast("int", precision) <= min(most, 76) and 0 <= scale <= cast("int", precision):
-            return Decimal(cast("int", precision), scale)
+        # 2.4 digits a byte: sizes of more than 32 bytes hold every precision that Arrow has.
+        most = _MOST_DIGITS if kind == "bytes" or size > 32 else len(str(2 ** max(8 * size - 1, 0) - 1)) - 1
+        if _is_int(precision) and _is_int(scale) and 0 < precision <= min(most, _MOST_DIGITS):
+            return Decimal(precision, scale) if 0 <= scale <= precision else None
         return None
     if logical == "duration" and size != 12:
         return None
-    return str(logical) if (kind, logical) in _LOGICAL else None
+    return logical if (kind, logical) in _LOGICAL else None
+
+
+def _is_int(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

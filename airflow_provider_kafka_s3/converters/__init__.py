@@ -1,0 +1,1 @@
+"""Values of records to Arrow arrays."""

@@ -1,0 +1,920 @@
+"""Avro datums to Arrow arrays, all records of a batch at once.
+
+The records are read field by field: each step reads one field of every record, with NumPy over one buffer. The state is
+a position per record, which only grows. So a read beyond the end of a record need not be noticed at once: the position
+is behind the end afterwards, and at the end of the schema it has to be equal to it. Until then such a record yields
+values without a meaning, which are null in the end.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array
+from airflow_provider_kafka_s3.converters.avro_scalar import (
+    MOST_EMPTY_ITEMS,
+    TIMES_OF_DAY,
+    Check,
+    Datum,
+    InvalidDatumError,
+    block_count,
+    least_bytes,
+    scalar_check,
+)
+from airflow_provider_kafka_s3.schemas.avro import (
+    ArrayOf,
+    Decimal,
+    Enum,
+    Fixed,
+    MapOf,
+    Node,
+    Primitive,
+    Record,
+    Union,
+    arrow_type,
+    is_recursive,
+    nullable_branch,
+)
+
+__all__ = ["AvroDecoder", "Decoded"]
+
+_PADDING: Final = 16
+_LARGEST_BATCH: Final = 2**31 - 1
+_FEW: Final = 16
+"""Rows for which a step over arrays takes longer than Python for each row."""
+
+_Bools: TypeAlias = npt.NDArray[np.bool_]
+_Bytes: TypeAlias = npt.NDArray[np.uint8]
+_Words: TypeAlias = npt.NDArray[np.uint64]
+_Rows: TypeAlias = "Int64Array | None"  # numbers of rows, ascending; None: all
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A column of decoded values.
+
+    Attributes:
+        values: of the Arrow type of the schema; null where the row is null or bad.
+        bad: per row, whether its bytes are not a datum of the schema.
+    """
+
+    values: Array
+    bad: _Bools
+
+
+class AvroDecoder:
+    """Decodes datums of one schema.
+
+    A row is bad if its bytes are cut off or go on behind the datum; the index of a union or an enum, an int, a time of
+    day or a decimal is out of its range; a varint has more than 64 bits; a boolean is neither 0 nor 1; a length is
+    negative; a string is not UTF-8; or its arrays have more than 1,000 items without bytes.
+
+    The keys of a map stay as they are, also if a key is there twice.
+    """
+
+    def __init__(self, node: Node) -> None:
+        """Prepare the decoder.
+
+        Args:
+            node: the schema with which the datums were written. A recursive one can only be checked.
+        """
+        self._node = node
+        self._scalar: Check | None = None
+        if is_recursive(node):
+            self._scalar = scalar_check(node)
+        else:
+            self._type = arrow_type(node)
+            self._reader = _reader(node, self._type)
+
+    def decode(self, values: Array, starts: int | Int64Array = 0) -> Decoded:
+        """Decode a batch.
+
+        Args:
+            values: binary or large_binary, at most 2 GiB of data; null rows are null in the result, and not bad.
+            starts: bytes before the datum in each value.
+
+        Raises:
+            ConfigurationError: the schema is recursive.
+            ValueError: the data is larger than 2 GiB.
+        """
+        if self._scalar is not None:
+            arrow_type(self._node)
+        cursor, rows = _cursor(values, starts)
+        if len(cursor.data) > _LARGEST_BATCH:
+            raise ValueError("a batch of Avro values has more than 2 GiB: decode it in parts")
+        column = self._reader.read(cursor, rows, build=True)
+        bad = cursor.finish(rows)
+        usable = ~bad
+        if rows is not None:
+            usable &= _mask(len(values), rows)
+        return Decoded(_built(column).array(None if usable.all() else usable), bad)
+
+    def check(self, values: Array, starts: int | Int64Array = 0) -> _Bools:
+        """The rows that are bad, as :meth:`decode` returns them; also for recursive schemas."""
+        cursor, rows = _cursor(values, starts)
+        if self._scalar is None:
+            self._reader.read(cursor, rows, build=False)
+            return cursor.finish(rows)
+        for row in range(len(values)) if rows is None else rows.tolist():
+            datum = cursor.datum(row)
+            try:
+                self._scalar(datum)
+            except (InvalidDatumError, IndexError):
+                cursor.refuse(row)
+            else:
+                cursor.pos[row] += datum.position
+        return cursor.finish(rows)
+
+
+@dataclass
+class _Cursor:
+    """Where each row is read.
+
+    Attributes:
+        data: bytes of all rows, and padding.
+        words: the 8 bytes from each position, as little-endian numbers.
+        pos: per row, the next byte. Never less than the start of the row.
+        end: per row. The rows follow each other in ``data``.
+        bad: per row, whether it was found invalid.
+        root: per row, the row of the batch that contains it.
+        empty_items: per row of the batch, items without bytes that may still follow.
+        count: number of rows.
+    """
+
+    data: _Bytes
+    words: _Words
+    pos: Int64Array
+    end: Int64Array
+    bad: _Bools
+    root: Int64Array
+    empty_items: Int64Array
+    count: int
+
+    def at(self, rows: _Rows) -> Int64Array:
+        return self.pos if rows is None else self.pos[rows]
+
+    def move(self, rows: _Rows, positions: Int64Array) -> None:
+        if rows is None:
+            self.pos = positions
+        else:
+            self.pos[rows] = positions
+
+    def mark(self, rows: _Rows, wrong: _Bools) -> bool:
+        """Mark rows as bad; whether there were any."""
+        if not wrong.any():
+            return False
+        self.bad[np.flatnonzero(wrong) if rows is None else rows[wrong]] = True
+        return True
+
+    def refuse(self, row: int) -> None:
+        """Mark a row as bad, and read nothing more of it."""
+        self.bad[row] = True
+        self.pos[row] = self.end[row] + 1
+
+    def finish(self, rows: _Rows) -> _Bools:
+        self.mark(rows, self.at(rows) != (self.end if rows is None else self.end[rows]))
+        return self.bad
+
+    def datum(self, row: int) -> Datum:
+        return Datum(self.data[self.pos[row] : max(self.pos[row], self.end[row])].tobytes())
+
+    def inside(self, parents: Int64Array, starts: Int64Array) -> _Cursor:
+        """Values inside the rows ``parents``, which are ascending.
+
+        A value ends where the next one of its row starts: values of a bad row do not overlap either.
+        """
+        bad = np.zeros(len(parents), np.bool_)
+        end, root = self.end[parents], self.root[parents]
+        end[:-1] = np.where(parents[1:] == parents[:-1], starts[1:], end[:-1])
+        return _Cursor(self.data, self.words, starts, end, bad, root, self.empty_items, len(parents))
+
+    def longs(self, rows: _Rows) -> Int64Array:
+        """The next long of the rows."""
+        start = self.at(rows)
+        first = self.data.take(start, mode="clip")
+        if not first.size or first.max() < 0x80:
+            self.move(rows, start + 1)
+            values = first.astype(np.int64)
+            return (values >> 1) ^ -(values & 1)
+        word = self.words[np.minimum(start, len(self.words) - 1)]
+        stops = ~word & _CONTINUES
+        lowest = stops & (~stops + _ONE)
+        length = (((lowest >> np.uint64(7)) * _LENGTHS) >> np.uint64(56)).view(np.int64)
+        word &= (lowest ^ (lowest - _ONE)) & ~_CONTINUES
+        for keep, shift in _MERGES:
+            word = (word & keep) | ((word & ~keep) >> shift)
+        long = np.flatnonzero(lowest == 0)
+        if long.size:
+            self._long_varints(rows, start, word, length, long)
+        self.move(rows, start + length)
+        return cast("Int64Array", ((word >> _ONE) ^ (~(word & _ONE) + _ONE)).view(np.int64))
+
+    def _long_varints(self, rows: _Rows, start: Int64Array, word: _Words, length: Int64Array, long: Int64Array) -> None:
+        """The ninth and the tenth byte of those that have them."""
+        ninth = self.data.take(start[long] + 8, mode="clip")
+        tenth = self.data.take(start[long] + 9, mode="clip")
+        more = ninth >= 0x80
+        length[long] = np.where(more, 10, 9)
+        top = np.where(more, tenth, 0).astype(np.uint64)
+        word[long] |= ((ninth & 0x7F).astype(np.uint64) << np.uint64(56)) | (top << np.uint64(63))
+        self.mark(long if rows is None else rows[long], more & (tenth > 1))
+
+    def lengths(self, rows: _Rows) -> Int64Array:
+        """The next lengths; 0 where one is longer than everything."""
+        length = self.longs(rows)
+        wrong = length.view(np.uint64) > np.uint64(len(self.data))
+        if self.mark(rows, wrong):
+            length[wrong] = 0
+        return length
+
+
+_ONE: Final = np.uint64(1)
+_CONTINUES: Final = np.uint64(0x8080808080808080)
+_LENGTHS: Final = np.uint64(0x0102030405060708)  # times 256**k, its highest byte is k + 1
+_MERGES: Final = (
+    (np.uint64(0x007F007F007F007F), np.uint64(1)),
+    (np.uint64(0x00003FFF00003FFF), np.uint64(2)),
+    (np.uint64(0x000000000FFFFFFF), np.uint64(4)),
+)
+
+
+def _cursor(values: Array, starts: int | Int64Array) -> tuple[_Cursor, _Rows]:
+    """The cursor of a batch, and the rows that have a datum."""
+    count = len(values)
+    validity, offsets_buffer, data_buffer = values.buffers()
+    kind = np.dtype(np.int64 if pa.types.is_large_binary(values.type) else np.int32)
+    offsets = np.zeros(count + 1, np.int64)
+    if offsets_buffer is not None and count:
+        whole = np.frombuffer(memoryview(offsets_buffer), kind)
+        offsets = whole[values.offset : values.offset + count + 1].astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    offsets -= first
+    data = np.zeros(last - first + _PADDING, np.uint8)
+    if data_buffer is not None and last > first:
+        data[:-_PADDING] = np.frombuffer(memoryview(data_buffer), np.uint8)[first:last]
+    words = np.ndarray((len(data) - 7,), "<u8", data.data, strides=(1,))
+    pos, end = offsets[:-1] + starts, offsets[1:].copy()
+    usable = pos <= end
+    bad = ~usable
+    if values.null_count and validity is not None:
+        bits = np.frombuffer(memoryview(validity), np.uint8)
+        valid = np.unpackbits(bits, bitorder="little")[values.offset : values.offset + count].view(np.bool_)
+        usable &= valid
+        bad &= valid
+    rows = None if usable.all() else np.flatnonzero(usable)
+    if rows is not None:
+        pos = np.where(usable, pos, offsets[:-1])
+    budget = np.full(count, MOST_EMPTY_ITEMS, np.int64)
+    root = np.arange(count, dtype=np.int64)
+    return _Cursor(data, cast("_Words", words), pos, end, bad, root, budget, count), rows
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Parts of an array."""
+
+    type: pa.DataType
+    count: int
+    buffers: list[pa.Buffer | None] = field(default_factory=list)
+    children: list[Array] = field(default_factory=list)
+    valid: _Bools | None = None
+
+    def array(self, valid: _Bools | None = None) -> Array:
+        if pa.types.is_null(self.type):
+            return cast("Array", pa.nulls(self.count))
+        if valid is None:
+            valid = self.valid
+        elif self.valid is not None:
+            valid = valid & self.valid
+        bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little").data)
+        buffers = [bits, *self.buffers]
+        children = self.children or None
+        return cast("Array", pa.Array.from_buffers(self.type, self.count, cast("Any", buffers), children=children))
+
+
+def _built(column: _Column | None) -> _Column:
+    assert column is not None
+    return column
+
+
+def _mask(count: int, rows: Int64Array) -> _Bools:
+    mask = np.zeros(count, np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def _spread(values: npt.NDArray[Any], rows: _Rows, count: int) -> npt.NDArray[Any]:
+    """Values of some rows as values of all: zero elsewhere."""
+    if rows is None:
+        return values
+    spread = np.zeros((count, *values.shape[1:]), values.dtype)
+    spread[rows] = values
+    return spread
+
+
+def _buffer(values: npt.NDArray[Any]) -> pa.Buffer:
+    return pa.py_buffer(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+
+
+class _Reader(ABC):
+    """Reads values of one type.
+
+    Attributes:
+        least: bytes of the shortest value.
+        size: bytes of every value; None if they differ.
+        skip_checks: whether :meth:`skip` notices every fault.
+    """
+
+    least: int
+    size: int | None
+    skip_checks: bool
+
+    @abstractmethod
+    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+        """Move behind the values. They need not be checked."""
+
+    @abstractmethod
+    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+        """Move behind the values, and mark the bad ones.
+
+        Returns:
+            With ``build``, values of all rows of the cursor; those not in ``rows`` are zero or empty.
+        """
+
+
+class _Null(_Reader):
+    least, size, skip_checks = 0, 0, True
+
+    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+        pass
+
+    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+        del rows, build
+        return _Column(pa.null(), cursor.count)
+
+
+class _Boolean(_Reader):
+    least, size, skip_checks = 1, 1, False
+
+    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+        cursor.move(rows, cursor.at(rows) + 1)
+
+    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+        start = cursor.at(rows)
+        cursor.move(rows, start + 1)
+        byte = cursor.data.take(start, mode="clip")
+        cursor.mark(rows, byte > 1)
+        if not build:
+            return None
+        bits = np.packbits(_spread(byte == 1, rows, cursor.count), bitorder="little")
+        return _Column(pa.bool_(), cursor.count, [_buffer(bits)])
+
+
+class _Varint(_Reader):
+    """int and long."""
+
+    least, size = 1, None
+
+    def __init__(self, node: Primitive, kind: pa.DataType) -> None:
+        self._type = kind
+        self._stored: type[np.int32 | np.int64] = np.int32 if node.name == "int" else np.int64
+        self._times = TIMES_OF_DAY.get(node.logical) if isinstance(node.logical, str) else None
+        self.skip_checks = node.name == "long" and self._times is None
+
+    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+        cursor.longs(rows)
+
+    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+        values = cursor.longs(rows)
+        if self._times is not None:
+            wrong = values.view(np.uint64) >= np.uint64(self._times)
+            if cursor.mark(rows, wrong):
+                values[wrong] = 0
+        elif self._stored is np.int32:
+            cursor.mark(rows, values != values.astype(np.int32))
+        if not build:
+            return None
+        return _Column(self._type, cursor.count, [_buffer(_spread(values.astype(self._stored), rows, cursor.count))])
+
+
+class _Fixed(_Reader):
+    """float, double, fixed."""
+
+    skip_checks = True
+
+    def __init__(self, size: int, kind: pa.DataType) -> None:
+        self.size = self.least = size
+        self._type = kind
+
+    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+        if self.size:
+            cursor.move(rows, cursor.at(rows) + self.size)
+
+    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+        if not self.size:
+            return _Column(self._type, cursor.count, [pa.py_buffer(b"")]) if build else None
+        start = cursor.at(rows)
+        cursor.move(rows, start + self.size)
+        if not build:
+            return None
+        end = cursor.end if rows is None else cursor.end[rows]
+        if rows is not None or (start + self.size > end).any():
+            inside = np.flatnonzero(start + self.size <= end)
+            start, rows = start[inside], inside if rows is None else rows[inside]
+        if self.size in (4, 8):
+            # A word for each row takes less than half the time of its bytes.
+            taken: npt.NDArray[Any] = cursor.words[start].astype("<u4" if self.size == 4 else "<u8", copy=False)
+        elif len(cursor.data) < self.size:
+            taken = np.zeros((0, self.size), np.uint8)
+        else:
+            shape = (len(cursor.data) - self.size + 1, self.size)
+            taken = np.lib.stride_tricks.as_strided(cursor.data, shape, (1, 1), writeable=False)[start]
+        return _Column(self._type, cursor.count, [_buffer(_spread(taken, rows, cursor.count))])
+
+
+class _Varying(_Reader):
+    """bytes and string."""
+
+    least, size = 1, None
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._type = kind
+        self._text = pa.types.is_string(kind)
+        self.skip_checks = not self._text
+
+    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+        length = cursor.lengths(rows)
+        cursor.move(rows, cursor.at(rows) + length)
+
+    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+        length = cursor.lengths(rows)
+        start = cursor.at(rows)
+        end = start + length
+        if self._text or build:
+            if rows is None:
+                begins, ends = np.minimum(start, cursor.end), np.minimum(end, cursor.end)
+            else:
+                begins = np.minimum(cursor.pos, cursor.end)
+                ends = begins.copy()
+                ends[rows] = np.minimum(end, cursor.end[rows])
+        cursor.move(rows, end)
+        if self._text:
+            self._check(cursor, begins, ends)
+        if not build:
+            return None
+        spans = _spans(cursor, self._type, begins, ends)
+        taken = spans.take(_int32_array(np.arange(0, 2 * cursor.count, 2, dtype=np.int32)))
+        return _Column(self._type, cursor.count, taken.buffers()[1:])
+
+    @staticmethod
+    def _check(cursor: _Cursor, begins: Int64Array, ends: Int64Array) -> None:
+        """Mark the rows that are not UTF-8, and make their spans empty."""
+        kind = pa.string() if len(cursor.data) <= _LARGEST_BATCH else pa.large_string()
+        try:
+            _spans(cursor, kind, begins, ends, hide=True).validate(full=True)
+        except pa.ArrowInvalid:
+            for row, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+                try:
+                    cursor.data[begin:end].tobytes().decode()
+                except UnicodeDecodeError:
+                    cursor.bad[row] = True
+                    ends[row] = begin
+
+
+def _int32_array(values: npt.NDArray[np.int32]) -> Array:
+    return cast("Array", pa.Array.from_buffers(pa.int32(), len(values), [None, _buffer(values)]))
+
+
+def _spans(cursor: _Cursor, kind: pa.DataType, begins: Int64Array, ends: Int64Array, *, hide: bool = False) -> Array:
+    """An array over the data of the cursor: spans at even indices, and what is between them at odd ones.
+
+    Args:
+        cursor: of the data.
+        kind: of the array.
+        begins: of the spans, ascending.
+        ends: of the spans; none behind the begin of the next one.
+        hide: make what is between them null.
+    """
+    count = 2 * len(begins)
+    offsets = np.empty(count + 1, np.int64 if pa.types.is_large_string(kind) else np.int32)
+    offsets[0:-1:2] = begins
+    offsets[1::2] = ends
+    offsets[-1] = len(cursor.data)
+    bits = pa.py_buffer(b"\x55" * ((count + 7) // 8)) if hide else None
+    buffers = [bits, _buffer(offsets), pa.py_buffer(cursor.data.data)]
+    return cast("Array", pa.Array.from_buffers(kind, count, cast("Any", buffers)))
+
+
+class _Decimal(_Reader):
+    """decimal of bytes or of a fixed."""
+
+    skip_checks = False
+
+    def __init__(self, decimal: Decimal, size: int | None, kind: pa.DataType) -> None:
+        self.size = size
+        self.least = 1 if size is None else size
+        self._type = kind
+        self._bound = 10**decimal.precision
+        self._width = 16 if pa.types.is_decimal128(kind) else 32
+
+    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+        length = cursor.lengths(rows) if self.size is None else self.size
+        cursor.move(rows, cursor.at(rows) + length)
+
+    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+        length = cursor.lengths(rows) if self.size is None else np.full(len(cursor.at(rows)), self.size, np.int64)
+        start = cursor.at(rows)
+        end = start + length
+        cursor.move(rows, end)
+        length = np.where(end <= (cursor.end if rows is None else cursor.end[rows]), length, 0)
+        widest = int(length.max(initial=0))
+        if not build and not self._exceeds(widest):
+            return None
+        values, wrong = self._values(cursor.data, end, length, min(widest, self._width))
+        cursor.mark(rows, wrong)
+        if not build:
+            return None
+        return _Column(self._type, cursor.count, [_buffer(_spread(values, rows, cursor.count))])
+
+    def _exceeds(self, widest: int) -> bool:
+        """Whether numbers of so many bytes can be out of range."""
+        return widest > self._width or 1 << max(8 * widest - 1, 0) >= self._bound
+
+    def _values(self, data: _Bytes, end: Int64Array, length: Int64Array, widest: int) -> tuple[_Bytes, _Bools]:
+        """Little-endian numbers, and which are out of range; those are 0."""
+        negative = (data.take(end - length, mode="clip") >= 0x80) & (length > 0)
+        fill = np.where(negative, np.uint8(255), np.uint8(0))
+        values = np.empty((len(end), self._width), np.uint8)
+        values[:, widest:] = fill[:, None]
+        for place in range(widest):
+            byte = data.take(end - 1 - place, mode="clip")
+            values[:, place] = np.where(length > place, byte, fill)
+        wrong = np.zeros(len(end), np.bool_)
+        if self._exceeds(widest):
+            limbs = values.view("<u8")
+            wrong = ~(_less(limbs, self._bound) & _less(~limbs, self._bound - 1))
+        for row in np.flatnonzero(length > self._width).tolist():
+            number = int.from_bytes(data[end[row] - length[row] : end[row]].tobytes(), signed=True)
+            wrong[row] = not -self._bound < number < self._bound
+        values[wrong] = 0
+        return values, wrong
+
+
+def _less(limbs: npt.NDArray[np.uint64], bound: int) -> _Bools:
+    """Whether numbers in two's complement, lowest limb first, are less than a bound that is not negative."""
+    result = np.zeros(len(limbs), np.bool_)
+    for place in range(limbs.shape[1]):
+        limb = np.uint64(bound >> 64 * place & 0xFFFFFFFFFFFFFFFF)
+        result = (limbs[:, place] < limb) | ((limbs[:, place] == limb) & result)
+    return result | (limbs[:, -1] >= np.uint64(1 << 63))
+
+
+class _Enum(_Reader):
+    least, size, skip_checks = 1, None, False
+
+    def __init__(self, node: Enum) -> None:
+        self._count = len(node.symbols)
+        texts = binary_array([*(s.encode() for s in node.symbols), b""], large=False)
+        self._symbols = cast("Array", texts.cast(pa.string()))
+
+    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+        cursor.longs(rows)
+
+    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+        values = cursor.longs(rows)
+        wrong = values.view(np.uint64) >= np.uint64(self._count)
+        if cursor.mark(rows, wrong):
+            values[wrong] = self._count
+        if not build:
+            return None
+        indices = np.full(cursor.count, self._count, np.int32)
+        indices[slice(None) if rows is None else rows] = values
+        return _Column(pa.string(), cursor.count, self._symbols.take(_int32_array(indices)).buffers()[1:])
+
+
+class _Record(_Reader):
+    def __init__(self, fields: list[_Reader], node: Record, kind: pa.DataType) -> None:
+        self._fields = fields
+        self._type = kind
+        self.least = least_bytes(node)
+        sizes = [f.size for f in fields]
+        self.size = None if None in sizes else sum(s for s in sizes if s is not None)
+        self.skip_checks = all(f.skip_checks for f in fields)
+
+    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+        for part in self._fields:
+            part.skip(cursor, rows)
+
+    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+        columns = [part.read(cursor, rows, build=build) for part in self._fields]
+        if not build:
+            return None
+        return _Column(self._type, cursor.count, [], [_built(c).array() for c in columns])
+
+
+class _Union(_Reader):
+    least, size = 1, None
+
+    def __init__(self, branches: list[_Reader], node: Union, kind: pa.DataType) -> None:
+        self._branches = branches
+        self._nodes = node.branches
+        self._checks: list[Check | None] = [None] * len(branches)
+        self._type = kind
+        self._null = node.branches.index(Primitive("null")) if Primitive("null") in node.branches else None
+        self._single = nullable_branch(node) is not None
+        self.skip_checks = all(b.skip_checks for b in branches)
+
+    def _parts(self, cursor: _Cursor, rows: _Rows) -> list[Int64Array]:
+        """The rows of each branch."""
+        index = cursor.longs(rows)
+        cursor.mark(rows, index.view(np.uint64) >= np.uint64(len(self._branches)))
+        found = (np.flatnonzero(index == number) for number in range(len(self._branches)))
+        return [f if rows is None else rows[f] for f in found]
+
+    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+        for number, part in enumerate(self._parts(cursor, rows)):
+            if number == self._null or not part.size:
+                continue
+            if part.size < _FEW:
+                self._skip_few(cursor, part, number)
+            else:
+                self._branches[number].skip(cursor, part)
+
+    def _skip_few(self, cursor: _Cursor, rows: Int64Array, number: int) -> None:
+        check = self._checks[number]
+        if check is None:
+            check = self._checks[number] = scalar_check(self._nodes[number])
+        for row in rows.tolist():
+            datum = cursor.datum(row)
+            try:
+                check(datum)
+            except (InvalidDatumError, IndexError):
+                cursor.refuse(row)
+            else:
+                cursor.pos[row] += datum.position
+
+    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+        parts = self._parts(cursor, rows)
+        count = cursor.count
+        columns: list[tuple[Int64Array, _Column | None]] = []
+        for number, (branch, part) in enumerate(zip(self._branches, parts, strict=True)):
+            if number != self._null and (build or part.size):
+                every = rows is None and len(part) == count
+                columns.append((part, branch.read(cursor, None if every else part, build=build)))
+        if not build:
+            return None
+        if self._null is not None and len(self._branches) == 1:
+            return _Column(pa.null(), count)
+        if self._single:
+            part, column = columns[0]
+            one = _built(column)
+            valid = None if len(part) == count else _mask(count, part)
+            return _Column(one.type, count, one.buffers, one.children, valid)
+        children = [_built(c).array(_mask(count, part)) for part, c in columns]
+        some = None
+        if self._null is not None:
+            some = _mask(count, np.concatenate([part for part, _ in columns]))
+        return _Column(self._type, count, [], children, some)
+
+
+@dataclass
+class _Runs:
+    """Items of arrays as they are found: runs of items of one row each, in the order in which a row has them."""
+
+    rows: list[Int64Array] = field(default_factory=list)
+    firsts: list[Int64Array] = field(default_factory=list)
+    lengths: list[Int64Array] = field(default_factory=list)
+    starts: list[Int64Array] = field(default_factory=list)
+
+    def add(self, rows: Int64Array, firsts: Int64Array, lengths: Int64Array, starts: Int64Array) -> None:
+        """Add runs.
+
+        Args:
+            rows: of the runs.
+            firsts: number of the first item of each, in its row.
+            lengths: items of each run.
+            starts: position of the first item of each.
+        """
+        self.rows.append(rows)
+        self.firsts.append(firsts)
+        self.lengths.append(lengths)
+        self.starts.append(starts)
+
+    def flat(self, offsets: Int64Array, size: int) -> Int64Array:
+        """Starts of all items, row by row, if the rows have the items from ``offsets``."""
+        starts = np.zeros(offsets[-1], np.int64)
+        if not self.rows:
+            return starts
+        rows, firsts = np.concatenate(self.rows), np.concatenate(self.firsts)
+        lengths, begins = np.concatenate(self.lengths), np.concatenate(self.starts)
+        targets = offsets[rows] + firsts
+        if not lengths.size or lengths.max() == 1:
+            starts[targets] = begins
+            return starts
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        starts[np.repeat(targets, lengths) + within] = np.repeat(begins, lengths) + within * size
+        return starts
+
+
+class _Items(_Reader):
+    """Arrays and maps: blocks of items, which end with an empty block."""
+
+    least, size = 1, None
+
+    def __init__(self, parts: list[_Reader], node: ArrayOf | MapOf, kind: pa.DataType) -> None:
+        self._parts = parts
+        self._type = kind
+        self._item_least = sum(p.least for p in parts)
+        sizes = [p.size for p in parts]
+        self._item_size = None if None in sizes else sum(s for s in sizes if s is not None)
+        self._items_skip_checks = all(p.skip_checks for p in parts)
+        self.skip_checks = self._items_skip_checks and self._item_size != 0
+        self._checks = (
+            [scalar_check(node.items)]
+            if isinstance(node, ArrayOf)
+            else [scalar_check(Primitive("string")), scalar_check(node.values)]
+        )
+
+    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+        self._find(cursor, rows, None)
+
+    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+        if not build and self._items_skip_checks and self._item_size != 0:
+            self._find(cursor, rows, None)
+            return None
+        runs = _Runs()
+        counts = self._find(cursor, rows, runs)
+        if self._item_size == 0:
+            self._bound_empty_items(cursor, counts)
+        offsets = np.zeros(cursor.count + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        if self._item_size == 0:
+            nothing = np.zeros(0, np.int64)
+            items = cursor.inside(nothing, nothing)
+            items.count = int(offsets[-1])
+        else:
+            parents = np.repeat(np.arange(cursor.count, dtype=np.int64), counts)
+            items = cursor.inside(parents, runs.flat(offsets, self._item_size or 0))
+        columns = [part.read(items, None, build=build) for part in self._parts]
+        if items.bad.any():
+            cursor.bad[parents[items.bad]] = True
+        if not build:
+            return None
+        children = [_built(c).array() for c in columns]
+        if isinstance(self._type, pa.MapType):
+            entry = pa.struct([self._type.key_field, self._type.item_field])
+            children = [_Column(entry, items.count, [], children).array()]
+        return _Column(self._type, cursor.count, [_buffer(offsets.astype(np.int32))], children)
+
+    @staticmethod
+    def _bound_empty_items(cursor: _Cursor, counts: Int64Array) -> None:
+        """Mark the rows whose record has too many items without bytes, and let them have none."""
+        np.subtract.at(cursor.empty_items, cursor.root, counts)
+        wrong = cursor.empty_items[cursor.root] < 0
+        if cursor.mark(None, wrong):
+            counts[wrong] = 0
+
+    def _find(self, cursor: _Cursor, rows: _Rows, runs: _Runs | None) -> Int64Array:
+        """Move behind the arrays; the number of items of each row."""
+        counts = np.zeros(cursor.count, np.int64)
+        rows = np.arange(cursor.count, dtype=np.int64) if rows is None else rows
+        if self._item_size is None:
+            self._find_items(cursor, rows, runs, counts)
+        else:
+            self._find_blocks(cursor, rows, runs, counts, self._item_size)
+        return counts
+
+    def _block_counts(self, cursor: _Cursor, rows: Int64Array) -> Int64Array:
+        """Items of the next blocks; 0 at the end of an array, and for a count that cannot be."""
+        counts = cursor.longs(rows)
+        negative = np.flatnonzero(counts < 0)
+        if negative.size:
+            counts[negative] = -counts[negative]
+            some = rows[negative]
+            cursor.mark(some, cursor.longs(some) < 0)
+        if self._item_least:
+            most = (cursor.end[rows] - cursor.pos[rows]) // self._item_least
+        else:
+            most = np.full(len(rows), MOST_EMPTY_ITEMS, np.int64)
+        wrong = (counts < 0) | (counts > most)
+        if cursor.mark(rows, wrong):
+            counts[wrong] = 0
+        return counts
+
+    def _find_blocks(
+        self, cursor: _Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array, size: int
+    ) -> None:
+        """Items of the same size: one step for each block."""
+        while rows.size >= _FEW:
+            block = self._block_counts(cursor, rows)
+            more = block > 0
+            rows, block = rows[more], block[more]
+            if runs is not None:
+                runs.add(rows, counts[rows], block, cursor.pos[rows])
+            counts[rows] += block
+            cursor.pos[rows] += block * size
+        for row in rows.tolist():
+            self._finish_row(cursor, row, 0, runs, counts)
+
+    def _find_items(self, cursor: _Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array) -> None:
+        """Items of different sizes: one step for each item of the longest array."""
+        left = np.zeros(len(rows), np.int64)
+        while rows.size >= _FEW:
+            empty = np.flatnonzero(left == 0)
+            if empty.size:
+                left[empty] = self._block_counts(cursor, rows[empty])
+                more = left > 0
+                rows, left = rows[more], left[more]
+            if runs is not None:
+                runs.add(rows, counts[rows], np.ones(len(rows), np.int64), cursor.pos[rows])
+            counts[rows] += 1
+            for part in self._parts:
+                part.skip(cursor, rows)
+            left -= 1
+            beyond = cursor.pos[rows] > cursor.end[rows]
+            if cursor.mark(rows, beyond):
+                rows, left = rows[~beyond], left[~beyond]
+        for row, remaining in zip(rows.tolist(), left.tolist(), strict=True):
+            self._finish_row(cursor, row, remaining, runs, counts)
+
+    def _finish_row(self, cursor: _Cursor, row: int, left: int, runs: _Runs | None, counts: Int64Array) -> None:
+        """The rest of one array, item by item."""
+        datum = cursor.datum(row)
+        begin = int(cursor.pos[row])
+        starts: list[int] = []
+        lengths: list[int] = []
+        total = 0
+        try:
+            while left or (left := block_count(datum, self._item_least)):
+                if self._item_size is not None:
+                    starts.append(datum.position)
+                    lengths.append(left)
+                    datum.position += left * self._item_size
+                    total += left
+                else:
+                    for _ in range(left):
+                        starts.append(datum.position)
+                        total += 1
+                        for check in self._checks:
+                            check(datum)
+                left = 0
+            cursor.pos[row] = begin + datum.position
+        except (InvalidDatumError, IndexError):
+            cursor.refuse(row)
+        if runs is not None and starts:
+            runs_lengths = np.array(lengths, np.int64) if lengths else np.ones(len(starts), np.int64)
+            firsts = counts[row] + np.cumsum(runs_lengths) - runs_lengths
+            runs.add(np.full(len(starts), row), firsts, runs_lengths, np.array(starts, np.int64) + begin)
+        counts[row] += total
+
+
+def _reader(node: Node, kind: pa.DataType) -> _Reader:
+    match node:
+        case Primitive(logical=Decimal() as decimal):
+            return _Decimal(decimal, None, kind)
+        case Fixed(size=size, logical=Decimal() as decimal):
+            return _Decimal(decimal, size, kind)
+        case Fixed(size=size):
+            return _Fixed(size, kind)
+        case Enum():
+            return _Enum(node)
+        case ArrayOf(items=items):
+            return _Items([_reader(items, cast("pa.ListType[Any]", kind).value_type)], node, kind)
+        case MapOf(values=values):
+            value = _reader(values, cast("pa.MapType[Any, Any]", kind).item_type)
+            return _Items([_Varying(pa.string()), value], node, kind)
+        case Record(fields=fields):
+            parts = [_reader(f.type, kind.field(i).type) for i, f in enumerate(fields)]
+            return _Record(parts, node, kind)
+        case Union():
+            return _union_reader(node, kind)
+        case Primitive(name=name):
+            return _primitive_reader(node, name, kind)
+
+
+def _union_reader(node: Union, kind: pa.DataType) -> _Reader:
+    single = nullable_branch(node)
+    kinds = iter([kind] if single is not None else [kind.field(i).type for i in range(kind.num_fields)])
+    readers: list[_Reader] = [
+        _Null() if branch == Primitive("null") else _reader(branch, next(kinds)) for branch in node.branches
+    ]
+    return _Union(readers, node, kind)
+
+
+def _primitive_reader(node: Primitive, name: str, kind: pa.DataType) -> _Reader:
+    match name:
+        case "null":
+            return _Null()
+        case "boolean":
+            return _Boolean()
+        case "int" | "long":
+            return _Varint(node, kind)
+        case "float" | "double":
+            return _Fixed(4 if name == "float" else 8, kind)
+    return _Varying(kind)
