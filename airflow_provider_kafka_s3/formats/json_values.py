@@ -56,7 +56,7 @@ def encode_json(values: Array, *, decimal_format: DecimalFormat = "BASE64") -> A
     The documents are those of Kafka Connect's JsonConverter with ``schemas.enable=false``:
 
     - struct: an object with all fields in their order; a null field is ``null``
-    - map: an object with the entries in their order; a key that occurs twice is written twice
+    - map: an object with the entries in their order, all of them: also those whose key is there already
     - list: an array
     - string: a string; control characters, quotes and backslashes are escaped, all else is written as it is
     - binary, of any or of fixed length: base64 as a string
@@ -87,9 +87,8 @@ def _parts(values: Array, decimal_format: DecimalFormat) -> _Parts:
     nulls = values.null_count
     if nulls == 0 or pa.types.is_null(values.type):
         return parts
-    match parts:
-        case [pa.Array() as texts] if texts.null_count == nulls:
-            return parts
+    if len(parts) == 1 and isinstance(parts[0], pa.Array) and parts[0].null_count == nulls:
+        return parts
     return [_with_nulls_of(values, _join(parts, len(values)))]
 
 
@@ -282,7 +281,7 @@ def _fixed_width(values: Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 def _plain(values: Array) -> Array:
     """The texts of decimals: all digits of the scale, no exponent; null where they are."""
     scale = values.type.scale
-    if 0 <= scale <= 6:  # Arrow writes exponents below 1e-6 only
+    if scale <= 6:  # Arrow writes exponents below 1e-6, and for negative scales, which Avro does not have
         return _texts(values)
     whole_type = pa.decimal128(38, 0) if values.type.byte_width == 16 else pa.decimal256(76, 0)
     whole = pa.Array.from_buffers(whole_type, len(values), values.buffers(), offset=values.offset)
@@ -298,9 +297,9 @@ def _float_texts(values: Array) -> Array:
     texts = _texts(values)
     numbers = _fixed_width(values, np.dtype(f"<f{values.type.byte_width}"))
     finite = np.isfinite(numbers)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # signalling NaN
         whole = finite & (np.trunc(numbers) == numbers)
-    if whole.any():  # Arrow writes small ones as integers, great ones with an exponent
+    if whole.any():  # Arrow writes small ones as integers, large ones with an exponent
         data = np.frombuffer(contents(texts), np.uint8)
         marks = _running_total((data == ord(".")) | (data == ord("e")))
         whole &= np.diff(marks[bounds(texts) - bounds(texts)[0]]) == 0

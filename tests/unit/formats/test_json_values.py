@@ -126,12 +126,12 @@ def test_doubles_are_shortest_numbers_of_floating_point(value: float, expected: 
     ],
 )
 def test_floats_are_shortest_for_32_bits(value: float, expected: str) -> None:
-    """Not the longer text of the double that is as great."""
+    """Not the longer text of the equal double."""
     assert one(value, pa.float32()) == expected
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
-def test_numbers_of_any_size_are_told_from_integers(kind: pa.DataType) -> None:
+def test_floating_point_of_any_size_is_not_read_as_integer(kind: pa.DataType) -> None:
     """Powers of ten, up and down, with a fraction or an exponent; read back, they are the same."""
     values = pa.array([sign * float(f"1e{power}") for power in range(-37, 38) for sign in (1, -1)], kind)
     documents = texts(values)
@@ -410,7 +410,7 @@ def _makers() -> st.SearchStrategy[MakeArray]:
 
 @st.composite
 def any_arrays(draw: Any) -> pa.Array:
-    """Arrays of nested types, with values below nulls, as slices of greater ones."""
+    """Arrays of nested types, with values below nulls, as slices of larger ones."""
     make = draw(_makers())
     rows = draw(st.integers(0, 12))
     before, after = draw(st.integers(0, rows)), draw(st.integers(0, rows))
