@@ -21,6 +21,7 @@ from airflow_provider_kafka_s3.batch.dead_letters import dead_letters, too_many_
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
 from airflow_provider_kafka_s3.config import MIB, ByTime, Layout, Upload
+from airflow_provider_kafka_s3.converters.avro import Schemas
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
@@ -68,6 +69,7 @@ def write_slice(
     open_object: OpenObject,
     *,
     max_dead_letters: int | None = None,
+    schemas: Schemas | None = None,
 ) -> SliceRows:
     """Write all records of a slice to objects.
 
@@ -81,6 +83,7 @@ def write_slice(
             if the layout needs them.
         open_object: opens an object for writing, such as ``UploadPool.open``.
         max_dead_letters: of the slice at most; None: no limit.
+        schemas: of the registry, by id; None: the layout needs none.
 
     Returns:
         The result of the slice, and its objects in the order of their first records. All their bytes are stored.
@@ -102,7 +105,7 @@ def write_slice(
         opened.append((stats, nonce, sink))
         return stats
 
-    result = _encode(plan, slice_, batches, begin, max_dead_letters)
+    result = _encode(plan, slice_, batches, begin, schemas=schemas, max_dead_letters=max_dead_letters)
     opened.sort(key=lambda item: item[0].min_offset)
     return SliceRows(result=result, objects=tuple(_entry(slice_, *item) for item in opened))
 
@@ -160,12 +163,14 @@ def _encode(
     slice_: Slice,
     batches: Iterable[pa.RecordBatch],
     begin: Callable[[str], _ObjectStats | None],
+    *,
+    schemas: Schemas | None,
     max_dead_letters: int | None = None,
 ) -> SliceResult:
     """Encode the objects of a slice, except those for which ``begin`` returns None."""
     layout, topic, partition = _layout(plan), plan.topic, slice_.partition
     _require_zone_database(plan, layout)
-    record_format = make_format(layout.format)
+    record_format = make_format(layout.format, layout.value_converter, schemas)
     splitter = Splitter(layout, topic=topic, partition=partition, generation=plan.generation)
     open_objects: dict[str, tuple[_ObjectStats, ObjectWriter] | None] = {}
     dead = _DeadLetters(plan, layout, slice_, begin, max_dead_letters)
@@ -186,18 +191,18 @@ def _encode(
             dead.add(batch, prepared.rejected)
         records += prepared.records.num_rows
         ignored += prepared.ignored
-        for event in splitter.feed(prepared.records, prepared.sizes):
+        for event in splitter.feed(prepared.records, prepared.sizes, prepared.schemas):
             key = event.object.key
             if not isinstance(event, Append):
                 close(key)
                 continue
             if key not in open_objects:
                 new = begin(key)
-                open_objects[key] = None if new is None else (new, record_format.open())
+                open_objects[key] = None if new is None else (new, record_format.open(key, event.object.schema))
             if (opened := open_objects[key]) is not None:
                 stats, writer = opened
                 stats.add(event.offsets)
-                for piece in writer.write(prepared.take(event.rows)):
+                for piece in writer.write(prepared.take(event.rows, event.object.schema)):
                     stats.write(piece)
     for event in splitter.finish():
         close(event.object.key)
@@ -294,7 +299,7 @@ def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> It
 # -- writing a lost object again --------------------------------------------------------------------------------------
 
 
-def object_builder(store: DurableStore, upload: Upload | None = None) -> BuildObjects:
+def object_builder(store: DurableStore, upload: Upload | None = None, schemas: Schemas | None = None) -> BuildObjects:
     """Make a function that builds objects again from the records of their slice.
 
     The bytes of each are kept in memory up to the layout's part size, then in an unlinked temporary file. They are
@@ -304,6 +309,7 @@ def object_builder(store: DurableStore, upload: Upload | None = None) -> BuildOb
         store: the bucket.
         upload: settings for objects of several parts, and the folder of temporary files; None: the defaults. Parts have
             the size in the plan.
+        schemas: of the registry, by id; None: the layouts need none.
     """
     how = upload or Upload()
 
@@ -327,7 +333,7 @@ def object_builder(store: DurableStore, upload: Upload | None = None) -> BuildOb
             return rebuilt.stats
 
         try:
-            _encode(plan, slice_, records, begin)
+            _encode(plan, slice_, records, begin, schemas=schemas)
         except BaseException:
             for rebuilt in built.values():
                 rebuilt.file.close()

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Meta, structs
 
+from airflow_provider_kafka_s3.config.sizes import MIB
 from airflow_provider_kafka_s3.config.values import (
     TAG,
     Value,
@@ -16,7 +17,19 @@ from airflow_provider_kafka_s3.config.values import (
     require_type,
 )
 
-__all__ = ["CompressionName", "Format", "JsonLines", "OnNull", "RawBytes", "default_level", "parse_format"]
+__all__ = [
+    "AvroCodec",
+    "AvroContainer",
+    "CompressionName",
+    "Format",
+    "JsonLines",
+    "OnNull",
+    "Parquet",
+    "ParquetCompression",
+    "RawBytes",
+    "default_level",
+    "parse_format",
+]
 
 CompressionName = Literal["none", "gzip", "zstd", "bzip2"]
 OnNull = Literal["fail", "ignore"]
@@ -31,6 +44,13 @@ _LEVELS: Final[Mapping[CompressionName, tuple[Any, int]]] = {
     "gzip": (_ISAL, 1),
     "zstd": (_ZSTD, 3),
     "bzip2": (_BZIP2, 9),
+}
+
+
+_PARQUET_LEVELS: Final[Mapping[str, tuple[int, int, int | None]]] = {
+    "gzip": (1, 9, 6),
+    "brotli": (0, 11, 5),
+    "zstd": (1, 19, 3),
 }
 
 
@@ -104,7 +124,71 @@ class RawBytes(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, t
         return self._compressed(self.extension)
 
 
-Format: TypeAlias = JsonLines | RawBytes
+AvroCodec = Literal["null", "deflate", "snappy", "bzip2", "xz", "zstandard"]
+ParquetCompression = Literal["none", "snappy", "gzip", "brotli", "lz4", "zstd"]
+
+
+class AvroContainer(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="avro"):
+    """Avro object container files, one schema in each.
+
+    Attributes:
+        codec: compression of blocks.
+        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it.
+    """
+
+    codec: AvroCodec = "null"
+    on_null: OnNull = "fail"
+
+    @property
+    def object_extension(self) -> str:
+        """What object keys end in."""
+        return ".avro"
+
+
+class Parquet(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="parquet"):
+    """Parquet files, one schema in each.
+
+    An open object needs memory for one row group, and for about three times as much while it is encoded.
+
+    Attributes:
+        compression: of pages; its name is part of the extension: ``.zstd.parquet``.
+        compression_level: of gzip 1 to 9, of brotli 0 to 11, of zstd 1 to 19; None: 6, 5 and 3.
+        row_group_records: rows of a row group at most.
+        row_group_bytes: bytes of a row group at which it ends, as Arrow holds them.
+        page_bytes: bytes of a data page before compression, about.
+        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it.
+    """
+
+    compression: ParquetCompression = "zstd"
+    compression_level: int | None = None
+    row_group_records: Annotated[int, Meta(ge=1, le=1_048_576, description="rows")] = 1_048_576
+    row_group_bytes: Annotated[int, Meta(ge=1, le=1024 * MIB, description="bytes")] = 16 * MIB
+    page_bytes: Annotated[int, Meta(ge=1, le=1024 * MIB, description="bytes")] = MIB
+    on_null: OnNull = "fail"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        least, most, default = _PARQUET_LEVELS.get(self.compression, (0, 0, None))
+        if self.compression_level is None:
+            structs.force_setattr(self, "compression_level", default)
+        require(
+            default is None or least <= (self.compression_level or 0) <= most,
+            f"compression_level={self.compression_level} of {self.compression!r} must be a whole number from {least} "
+            f"to {most}",
+        )
+        require(
+            default is not None or self.compression_level is None,
+            f"compression_level={self.compression_level} does not apply to compression={self.compression!r}; remove it",
+        )
+
+    @property
+    def object_extension(self) -> str:
+        """What object keys end in, such as ``.snappy.parquet``, as Kafka Connect names them."""
+        names = {"none": "", "gzip": ".gz", "brotli": ".br", "lz4": ".lz4raw"}
+        return f"{names.get(self.compression, f'.{self.compression}')}.parquet"
+
+
+Format: TypeAlias = JsonLines | RawBytes | AvroContainer | Parquet
 """All formats; :func:`airflow_provider_kafka_s3.formats.registry.make_format` encodes them."""
 
 _FORMATS: Final[tuple[type[Format], ...]] = get_args(Format)

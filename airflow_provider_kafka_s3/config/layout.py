@@ -7,11 +7,13 @@ has by then. Field names are those of Kafka Connect's S3 sink where it has the s
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
-from airflow_provider_kafka_s3.config.formats import Format
+from airflow_provider_kafka_s3.config.converters import AvroConverter, BytesConverter, Converter, JsonConverter
+from airflow_provider_kafka_s3.config.formats import AvroContainer, Format, JsonLines, Parquet, RawBytes
 from airflow_provider_kafka_s3.config.partitioners import ByPartition, ByTime, Partitioner
 from airflow_provider_kafka_s3.config.sizes import MAX_PART_SIZE, MAX_PARTS, MIB, MIN_PART_SIZE
 from airflow_provider_kafka_s3.config.values import Value, reject_control_characters, require
@@ -19,6 +21,14 @@ from airflow_provider_kafka_s3.config.values import Value, reject_control_charac
 __all__ = ["Layout", "Naming", "OnError", "PartSize", "Rotation"]
 
 OnError = Literal["fail", "dead_letter"]
+
+_CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
+    JsonLines: (JsonConverter, AvroConverter),
+    RawBytes: (BytesConverter,),
+    AvroContainer: (AvroConverter,),
+    Parquet: (AvroConverter,),
+}
+"""The converters that each format can encode the values of."""
 
 PartSize = Annotated[
     int,
@@ -97,6 +107,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         topics_dir: prefix of all keys, without slashes at its ends; may be empty.
         format: what the bytes of objects are.
+        value_converter: what the bytes of values are; None: JSON for JSON lines, else bytes.
         partitioner: how a record chooses its folder.
         rotation: where one object ends and the next begins.
         naming: how the parts of a key are put together.
@@ -112,6 +123,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     topics_dir: str = "topics"
     format: Format
+    value_converter: Converter | None = None
     partitioner: Partitioner = ByPartition()
     rotation: Rotation = Rotation()
     naming: Naming = Naming()
@@ -132,12 +144,25 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             not any(p.startswith("_kafka_s3") for p in parts),
             f"topics_dir={self.topics_dir!r}: folders named _kafka_s3 are for control objects; choose another name",
         )
+        if self.value_converter is None:
+            # A plan holds the converter itself, so that it does not depend on the default of another version.
+            converter = JsonConverter() if isinstance(self.format, JsonLines) else BytesConverter()
+            structs.force_setattr(self, "value_converter", converter)
+        self._check_converter()
         self._check_on_bad_timestamp()
         limit = self.part_size * (MAX_PARTS - 1_000)
         require(
             self.rotation.max_bytes <= limit,
             f"max_bytes={self.rotation.max_bytes} does not fit into {MAX_PARTS} parts of {self.part_size} bytes; "
             f"use max_bytes of at most {limit} or a larger part_size",
+        )
+
+    def _check_converter(self) -> None:
+        kinds = _CONVERTERS[type(self.format)]
+        require(
+            isinstance(self.value_converter, kinds),
+            f"value_converter={self.value_converter!r} does not go with {self.format!r}; use "
+            f"{' or '.join(repr(str(kind.__struct_config__.tag)) for kind in kinds)}",
         )
 
     @property

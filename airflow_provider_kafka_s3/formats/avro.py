@@ -11,19 +11,18 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array
-from airflow_provider_kafka_s3.config import KIB
+from airflow_provider_kafka_s3.config import KIB, AvroCodec
 from airflow_provider_kafka_s3.formats.frames import bounds, contents
 from airflow_provider_kafka_s3.formats.port import Buffer, Payload
 
-__all__ = ["BLOCK_DATUMS", "BLOCK_SIZE", "AvroCodec", "AvroWriter"]
+__all__ = ["BLOCK_DATUMS", "BLOCK_SIZE", "AvroWriter"]
 
-AvroCodec = Literal["null", "deflate", "snappy", "bzip2", "xz", "zstandard"]
 
 BLOCK_SIZE: Final = 64 * KIB
 """Bytes of encoded datums at which a block ends; the bytes of a file depend on it."""

@@ -67,7 +67,7 @@ class JsonLinesFormat:
         frames = join(binary_array(lines, large=pa.types.is_large_binary(values.type)), _NEWLINE)
         return kept.prepared(frames, invalid)
 
-    def open(self) -> ObjectWriter:
+    def open(self, key: str, schema: int | None) -> ObjectWriter:  # noqa: ARG002 - the interface has them
         """Begin an object."""
         return FrameWriter(self._compression)
 

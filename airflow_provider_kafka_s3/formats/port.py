@@ -7,8 +7,8 @@ of frames for line formats, a record batch for columnar formats.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -62,6 +62,9 @@ class Prepared:
         payload: argument of the format's writers, parallel to ``records``.
         ignored: number of null values that were left out.
         rejected: the records that cannot be written, in the order of their rows.
+        schemas: index of the schema of each record, if an object holds records of one schema only.
+        payloads: see :meth:`with_schemas`.
+        positions: see :meth:`with_schemas`.
     """
 
     records: pa.RecordBatch
@@ -69,12 +72,39 @@ class Prepared:
     payload: Payload
     ignored: int
     rejected: Sequence[Rejected] = ()
+    schemas: Int64Array | None = None
+    payloads: Mapping[int, Payload] = field(default_factory=dict)
+    positions: Int64Array | None = None
 
-    def take(self, rows: Rows) -> Payload:
-        """The payload of some rows; a slice is not copied."""
+    def with_payload(self, payload: Payload) -> Prepared:
+        """The same records with another payload."""
+        return replace(self, payload=payload)
+
+    def with_schemas(self, schemas: Int64Array, payloads: Mapping[int, Payload], positions: Int64Array) -> Prepared:
+        """The same records, of which an object holds those of one schema only.
+
+        Args:
+            schemas: index of the schema of each record.
+            payloads: of the records of each schema.
+            positions: of each record in the payload of its schema.
+        """
+        return replace(self, schemas=schemas, payloads=payloads, positions=positions)
+
+    def take(self, rows: Rows, schema: int | None = None) -> Payload:
+        """The payload of some rows; a slice is not copied.
+
+        Args:
+            rows: all of one schema, if objects hold records of one schema only.
+            schema: this schema.
+        """
+        payload = self.payload
+        if schema is not None and self.positions is not None:
+            payload, within = self.payloads[schema], self.positions[rows]
+            first, last = int(within[0]), int(within[-1])
+            rows = slice(first, last + 1) if last - first + 1 == len(within) else within
         if isinstance(rows, slice):
-            return self.payload.slice(rows.start, rows.stop - rows.start)
-        return self.payload.take(int64_array(rows))
+            return payload.slice(rows.start, rows.stop - rows.start)
+        return payload.take(int64_array(rows))
 
 
 class ObjectWriter(Protocol):
@@ -96,6 +126,11 @@ class RecordFormat(Protocol):
         """Check the records of a batch of one Kafka partition, and encode those that can be written."""
         ...
 
-    def open(self) -> ObjectWriter:
-        """Begin an object."""
+    def open(self, key: str, schema: int | None) -> ObjectWriter:
+        """Begin an object.
+
+        Args:
+            key: of the object.
+            schema: index of the schema of its records; None if objects may hold records of several schemas, or none.
+        """
         ...

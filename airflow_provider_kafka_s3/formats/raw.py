@@ -35,6 +35,6 @@ class RawFormat:
         kept = without_nulls(batch, self._on_null)
         return kept.prepared(join(kept.records.column("value"), self._separator))
 
-    def open(self) -> ObjectWriter:
+    def open(self, key: str, schema: int | None) -> ObjectWriter:  # noqa: ARG002 - the interface has them
         """Begin an object."""
         return FrameWriter(self._compression)

@@ -17,17 +17,26 @@ from airflow_provider_kafka_s3.arrays import Int64Array, int64_values
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.layout.keys import data_key
 from airflow_provider_kafka_s3.layout.partitioners import Codes, make_partitioner
+from airflow_provider_kafka_s3.schemas.evolution import schema_groups
 
 __all__ = ["Append", "Close", "DataObject", "Event", "Splitter"]
 
 
 @dataclass(frozen=True)
 class DataObject:
-    """An object of the slice: its ``key``, its ``encoded_partition``, and its ``first_offset``."""
+    """An object of the slice.
+
+    Attributes:
+        key: of the object.
+        encoded_partition: of its records.
+        first_offset: of its records.
+        schema: index of the schema of its records; None if it may hold records of several schemas, or none.
+    """
 
     key: str
     encoded_partition: str
     first_offset: int
+    schema: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,10 @@ class Close:
 
 
 Event: TypeAlias = Append | Close
+
+
+_Stream: TypeAlias = tuple[str, int | None]
+"""Encoded partition, and index of the schema: records of the same two share an object."""
 
 
 @dataclass
@@ -83,15 +96,16 @@ class Splitter:
         self._partition = partition
         self._generation = generation
         self._partitioner = make_partitioner(layout)
-        self._open: dict[str, _Open] = {}
+        self._open: dict[_Stream, _Open] = {}
         self._records = 0  # since all objects were closed
 
-    def feed(self, records: pa.RecordBatch, sizes: Int64Array) -> Iterator[Event]:
+    def feed(self, records: pa.RecordBatch, sizes: Int64Array, schemas: Int64Array | None = None) -> Iterator[Event]:
         """Yield the events of the next records; must be consumed to its end before the next call.
 
         Args:
             records: the next records of the slice, in offset order.
             sizes: bytes of each in its object, parallel to ``records``.
+            schemas: index of the schema of each, if an object holds records of one schema only.
 
         Raises:
             RecordError: a record has no timestamp that the partitioner can use.
@@ -101,18 +115,22 @@ class Splitter:
             return
         offsets = int64_values(records.column("offset"))
         codes, paths = self._partitioner.encode(records, topic=self._topic, partition=self._partition)
+        streams: list[_Stream] = [(path, None) for path in paths]
+        if schemas is not None:
+            codes, pairs = schema_groups(schemas, codes)
+            streams = [(paths[code], schema) for code, schema in pairs]
         start = 0
         while start < len(offsets):
             stop = len(offsets)
             if self._layout.rotation.flush_size is not None:
                 stop = min(stop, start + self._layout.rotation.flush_size - self._records)
-            stop = self._first_over_limit(codes, paths, start, stop)
+            stop = self._first_over_limit(codes, streams, start, stop)
             if stop == start:
-                oldest = min(self._open, key=lambda path: self._open[path].object.first_offset)
+                oldest = min(self._open, key=lambda stream: self._open[stream].object.first_offset)
                 yield Close(self._open.pop(oldest).object)
                 continue
             for code, rows in _groups(codes, start, stop):
-                yield from self._append(paths[code], rows, offsets[rows], sizes[rows])
+                yield from self._append(streams[code], rows, offsets[rows], sizes[rows])
             self._records += stop - start
             start = stop
             if self._records == self._layout.rotation.flush_size:
@@ -126,26 +144,28 @@ class Splitter:
         for data_object in still_open:
             yield Close(data_object)
 
-    def _first_over_limit(self, codes: Codes, paths: list[str], start: int, stop: int) -> int:
+    def _first_over_limit(self, codes: Codes, streams: list[_Stream], start: int, stop: int) -> int:
         """The first row for which an object may have to be closed before; ``stop`` if there is none."""
         limit = self._layout.rotation.max_open_objects
-        if len(paths) <= limit and len(self._open.keys() | paths) <= limit:
+        if len(streams) <= limit and len(self._open.keys() | streams) <= limit:
             return stop
         taken = set(self._open)
         for row in range(start, stop):
-            taken.add(paths[codes[row]])
+            taken.add(streams[codes[row]])
             if len(taken) > limit:
                 return row
         return stop
 
-    def _append(self, path: str, rows: slice | Int64Array, offsets: Int64Array, sizes: Int64Array) -> Iterator[Event]:
-        """Append rows of one encoded partition; begins a new object when ``max_bytes`` is reached."""
+    def _append(
+        self, stream: _Stream, rows: slice | Int64Array, offsets: Int64Array, sizes: Int64Array
+    ) -> Iterator[Event]:
+        """Append rows of one stream; begins a new object when ``max_bytes`` is reached."""
         ends = np.cumsum(sizes)
         start, written = 0, 0
         while start < len(offsets):
-            current = self._open.get(path)
+            current = self._open.get(stream)
             if current is None:
-                current = self._open[path] = _Open(self._name(path, int(offsets[start])))
+                current = self._open[stream] = _Open(self._name(stream, int(offsets[start])))
             # The row that brings the object to max_bytes is its last one.
             last = int(np.searchsorted(ends, self._layout.rotation.max_bytes - current.size + written))
             stop = min(last + 1, len(offsets))
@@ -153,10 +173,11 @@ class Splitter:
             current.size += int(ends[stop - 1]) - written
             start, written = stop, int(ends[stop - 1])
             if last < len(offsets):
-                del self._open[path]
+                del self._open[stream]
                 yield Close(current.object)
 
-    def _name(self, path: str, first_offset: int) -> DataObject:
+    def _name(self, stream: _Stream, first_offset: int) -> DataObject:
+        path, schema = stream
         key = data_key(
             self._layout,
             topic=self._topic,
@@ -165,7 +186,7 @@ class Splitter:
             first_offset=first_offset,
             generation=self._generation,
         )
-        return DataObject(key=key, encoded_partition=path, first_offset=first_offset)
+        return DataObject(key=key, encoded_partition=path, first_offset=first_offset, schema=schema)
 
 
 def _groups(codes: Codes, start: int, stop: int) -> Iterator[tuple[int, slice | Int64Array]]:

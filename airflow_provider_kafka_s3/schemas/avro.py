@@ -32,6 +32,7 @@ __all__ = [
     "is_recursive",
     "nullable_branch",
     "parse_schema",
+    "schema_text",
 ]
 
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -150,6 +151,25 @@ def parse_schema(text: str, references: Sequence[str] = ()) -> Node:
     for reference in references:
         parser.parse(_loaded(reference), "")
     return parser.parse(_loaded(text), "")
+
+
+def schema_text(text: str, references: Sequence[str] = ()) -> str:
+    """A schema as one JSON text, with the definitions of the types that it refers to.
+
+    Args:
+        text: see :func:`parse_schema`.
+        references: see :func:`parse_schema`.
+
+    Raises:
+        ConfigurationError: a text is no Avro schema.
+    """
+    schema = _loaded(text)
+    if references:
+        inliner = _Inliner()
+        for reference in references:
+            inliner.define(_loaded(reference))
+        schema = inliner.inlined(schema, "")
+    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
 
 
 def nullable_branch(node: Union) -> Node | None:
@@ -318,6 +338,69 @@ _TOO_DEEP: Final = f"the Avro schema is nested too deeply: it has more than {_DE
 def _short(value: object) -> str:
     """A value for a message."""
     return repr(value if isinstance(value, str | int | float | None) else type(value).__name__)[:100]
+
+
+class _Inliner:
+    """Puts the definition of a named type in the place of the first use of its name."""
+
+    def __init__(self) -> None:
+        self._defined: dict[str, tuple[Any, str]] = {}
+        self._used: set[str] = set()
+
+    def define(self, schema: Any, namespace: str = "") -> None:
+        """Register a definition, and those inside it."""
+        if isinstance(schema, list):
+            for branch in schema:
+                self.define(branch, namespace)
+        elif isinstance(schema, dict):
+            if schema.get("type") in ("record", "error", "enum", "fixed"):
+                full, namespace = _full_name(schema, namespace)
+                self._defined[full] = ({**schema, "name": full, "namespace": ""}, namespace)
+            for part in ("type", "items", "values"):
+                self.define(schema.get(part), namespace)
+            for inner in schema.get("fields", ()):
+                self.define(inner, namespace)
+
+    def inlined(self, schema: Any, namespace: str) -> Any:
+        """A schema without references."""
+        if isinstance(schema, list):
+            return [self.inlined(branch, namespace) for branch in schema]
+        if isinstance(schema, str):
+            return self._definition(schema, namespace)
+        if not isinstance(schema, dict):
+            return schema
+        if schema.get("type") in ("record", "error", "enum", "fixed"):
+            full, namespace = _full_name(schema, namespace)
+            self._used.add(full)
+        changed = {part: self.inlined(schema[part], namespace) for part in ("items", "values") if part in schema}
+        if "fields" in schema:
+            changed["fields"] = [
+                {**inner, "type": self.inlined(inner["type"], namespace)} for inner in schema["fields"]
+            ]
+        elif schema.get("type") not in (*PRIMITIVES, "array", "map", "enum", "fixed"):
+            changed["type"] = self.inlined(schema["type"], namespace)
+        return {**schema, **changed}
+
+    def _definition(self, name: str, namespace: str) -> Any:
+        if name in PRIMITIVES:
+            return name
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        full = full if full in self._defined or full in self._used else name
+        if full in self._used or full not in self._defined:
+            return full
+        definition, inner = self._defined[full]
+        self._used.add(full)
+        # Its name is a full one, and names inside it belong to the namespace that it was defined in.
+        return self.inlined({**definition, "namespace": inner}, inner)
+
+
+def _full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
+    """Full name and namespace of a definition."""
+    name, own = str(schema.get("name")), schema.get("namespace")
+    if "." in name:
+        return name, name.rpartition(".")[0]
+    inner = namespace if own is None else str(own)
+    return (f"{inner}.{name}" if inner else name), inner
 
 
 class _Parser:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from airflow_provider_kafka_s3.batch.pinned_schemas import PinnedSchemas
@@ -24,8 +27,17 @@ from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from dev.certificates import Authority
+from dev.ports import listens
 from dev.schema_registry import SchemaRegistry
+from dev.waiting import wait_until
 
+ROOT = Path(__file__).parents[2]
+STARTER = """
+import sys
+from dev.schema_registry import SchemaRegistry
+print(SchemaRegistry().start().url, flush=True)
+sys.stdin.read()
+"""
 USER, PASSWORD = "reader", "p a$s\\w:{o}rd#=ü"
 PREFIX = "topics/_kafka_s3/pipeline/events/"
 
@@ -172,10 +184,26 @@ def test_a_registry_that_is_down_delays_new_schemas_and_no_others() -> None:
         assert [registry.register("two", '"long"'), registry.register("three", '"bytes"')] == [first, second]
         assert pinned.schema(second).text == '"bytes"'
         assert PinnedSchemas(store, PREFIX, quick).schema(first).text == '"string"'
-        tree = psutil.Process(registry.pid)
-        processes = [tree, *tree.children(recursive=True)]
-    assert len(processes) > 1
-    assert not any(process.is_running() for process in processes)
+
+
+def test_the_registry_ends_with_its_starter_even_if_that_is_killed(tmp_path: Path) -> None:
+    """SIGKILL leaves neither a process nor a file behind."""
+    starter = subprocess.Popen(
+        [sys.executable, "-c", STARTER],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    with starter:
+        assert starter.stdout is not None
+        url = urllib.parse.urlsplit(starter.stdout.readline().strip())
+        assert url.port is not None
+        assert listens(url.port)
+        starter.kill()
+    wait_until(lambda: not listens(url.port or 0), "the registry's end")
+    wait_until(lambda: list(tmp_path.glob("schema-registry-*")) == [], "the deletion of its folder")
 
 
 def test_without_a_registry_the_error_names_the_target_that_fetches_it(tmp_path: Path) -> None:

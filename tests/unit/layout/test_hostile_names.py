@@ -64,6 +64,7 @@ def control_keys(topics_dir: str, pipeline: str, topic: str) -> set[str]:
         keys.marker_key(prefix),
         *(make(prefix, n) for make in (keys.plan_key, keys.manifest_key) for n in (1, 10**10 - 1)),
         keys.amend_key(prefix, 1, 1),
+        keys.schema_key(prefix, 1),
         *(keys.run_key(prefix, run) for run in ("", ".", "../x", "marker.json", topic, "a/b")),
     }
 

@@ -234,6 +234,7 @@ def test_control_documents_have_the_names_of_the_protocol() -> None:
     assert keys.manifest_key(prefix, 12) == "topics/_kafka_s3/lake/flights/batches/0000000012.manifest.json"
     assert keys.amend_key(prefix, 12, 1) == "topics/_kafka_s3/lake/flights/batches/0000000012.amend.1.json"
     assert keys.run_key(prefix, "r-1") == "topics/_kafka_s3/lake/flights/runs/r-1.json"
+    assert keys.schema_key(prefix, 7) == "topics/_kafka_s3/lake/flights/schemas/7.json"
     assert keys.owner_key("topics", "flights") == "topics/_kafka_s3/_owners/flights.json"
 
 
@@ -254,7 +255,12 @@ def test_every_control_key_fits_below_the_longest_prefix() -> None:
     """The bytes that a prefix reserves are enough for the longest document name."""
     prefix = "x" * (1024 - 256)
     run = keys.run_name(dag_id="d" * 250, task_id="t" * 250, run_id="r" * 250, map_index=10**9)
-    names = [keys.run_key(prefix, run), keys.plan_key(prefix, 2**63), keys.amend_key(prefix, 2**63, 2**63)]
+    names = [
+        keys.run_key(prefix, run),
+        keys.plan_key(prefix, 2**63),
+        keys.amend_key(prefix, 2**63, 2**63),
+        keys.schema_key(prefix, -(2**31)),
+    ]
     assert all(len(name) <= 1024 for name in names)
 
 

@@ -1,0 +1,37 @@
+"""Converters: what the bytes of a record's value are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias, get_args
+
+from airflow_provider_kafka_s3.config.values import TAG, Value, make_value
+
+__all__ = ["AvroConverter", "BytesConverter", "Converter", "JsonConverter", "parse_converter"]
+
+
+class BytesConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="bytes"):
+    """Values are bytes without a meaning."""
+
+
+class JsonConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="json"):
+    """Values are JSON documents."""
+
+
+class AvroConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="avro"):
+    """Values are Avro, as serializers of a schema registry write it: a zero byte, the id of the schema, the datum."""
+
+
+Converter: TypeAlias = BytesConverter | JsonConverter | AvroConverter
+"""All converters; :func:`airflow_provider_kafka_s3.formats.registry.make_format` applies them."""
+
+_CONVERTERS: Final[tuple[type[Converter], ...]] = get_args(Converter)
+
+
+def parse_converter(given: Converter | Mapping[str, Any] | str) -> Converter:
+    """A converter, a mapping of its ``kind`` and its fields, or the ``kind`` alone.
+
+    Raises:
+        ConfigurationError: it is anything else.
+    """
+    return make_value("value_converter", _CONVERTERS, given)

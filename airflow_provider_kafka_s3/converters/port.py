@@ -1,0 +1,96 @@
+"""The interface of a converter: it makes typed values of the bytes of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.arrays import Array, Int64Array
+from airflow_provider_kafka_s3.schemas.avro import Node
+
+__all__ = ["Invalid", "TypedGroup", "TypedValues", "ValueConverter", "ValueSchema"]
+
+
+@dataclass(frozen=True, eq=False)
+class ValueSchema:
+    """The schema of values. Two are compared by identity.
+
+    Attributes:
+        name: of the schema in messages, such as ``schema 12``.
+        node: the schema.
+        text: the schema as Avro's JSON, without references to other schemas.
+    """
+
+    name: str
+    node: Node
+    text: str
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """A value that cannot be converted.
+
+    Attributes:
+        row: of the value.
+        reason: the cause, without any content of the value.
+        remedy: what the user can do; begins with a verb.
+    """
+
+    row: int
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class TypedGroup:
+    """The values of one schema.
+
+    Attributes:
+        schema: index in :attr:`ValueConverter.schemas`.
+        rows: of the batch, ascending.
+        values: the decoded values, parallel to the rows, of the Arrow type of the schema; None if only datums were
+            requested.
+        datums: the values in Avro's binary encoding, parallel to the rows.
+    """
+
+    schema: int
+    rows: Int64Array
+    values: Array | None
+    datums: Array
+
+
+@dataclass(frozen=True)
+class TypedValues:
+    """The converted values of a batch; every row is in one group, or invalid."""
+
+    groups: Sequence[TypedGroup]
+    invalid: Sequence[Invalid]
+
+    def schemas(self, rows: int) -> Int64Array:
+        """The index of the schema of each row; -1 for an invalid one."""
+        schemas = np.full(rows, -1, np.int64)
+        for group in self.groups:
+            schemas[group.rows] = group.schema
+        return schemas
+
+
+class ValueConverter(Protocol):
+    """Converts the values of one slice."""
+
+    @property
+    def schemas(self) -> Sequence[ValueSchema]:
+        """The schemas of all values so far, in the order of their first appearance."""
+        ...
+
+    def convert(self, values: pa.Array[pa.BinaryScalar], *, decode: bool) -> TypedValues:
+        """Convert values, none of them null.
+
+        Args:
+            values: binary or large_binary.
+            decode: whether decoded values are needed beside the datums.
+        """
+        ...

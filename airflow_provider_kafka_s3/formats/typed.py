@@ -1,0 +1,201 @@
+"""Formats of typed values: what a converter made of the bytes of records is written as JSON lines, Avro or Parquet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_kafka_s3 import config
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+from airflow_provider_kafka_s3.converters.port import TypedGroup, ValueConverter, ValueSchema
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.formats.avro import AvroWriter
+from airflow_provider_kafka_s3.formats.compression import make_compression
+from airflow_provider_kafka_s3.formats.frames import FrameWriter, bounds, join, without_nulls
+from airflow_provider_kafka_s3.formats.json_values import encode_json
+from airflow_provider_kafka_s3.formats.parquet import ParquetSettings, ParquetWriter
+from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, Rejected
+from airflow_provider_kafka_s3.schemas.avro import Record, arrow_field, arrow_type
+
+__all__ = ["AvroEncoding", "JsonEncoding", "ParquetEncoding", "TypedEncoding", "TypedFormat"]
+
+
+class TypedEncoding(Protocol):
+    """How values of one schema are written to objects."""
+
+    @property
+    def decode(self) -> bool:
+        """Whether decoded values are needed beside the datums."""
+        ...
+
+    @property
+    def by_schema(self) -> bool:
+        """Whether an object holds values of one schema only."""
+        ...
+
+    def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:
+        """What the writers get, parallel to the rows of the group."""
+        ...
+
+    def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:
+        """Begin an object; ``schema`` is None unless it holds values of one schema only."""
+        ...
+
+
+class TypedFormat:
+    """A format of values that a converter decodes.
+
+    Args:
+        converter: of the values.
+        encoding: of the objects.
+        on_null: what a null value does.
+    """
+
+    def __init__(self, converter: ValueConverter, encoding: TypedEncoding, on_null: config.OnNull) -> None:
+        self._converter = converter
+        self._encoding = encoding
+        self._on_null = on_null
+
+    def prepare(self, batch: pa.RecordBatch) -> Prepared:
+        """Convert and encode the values; those that cannot be converted are rejected."""
+        kept = without_nulls(batch, self._on_null)
+        values = kept.records.column("value")
+        typed = self._converter.convert(values, decode=self._encoding.decode)
+        schemas = typed.schemas(len(values))
+        good = np.flatnonzero(schemas >= 0)
+        payloads = {g.schema: self._encoding.payload(g, self._converter.schemas[g.schema]) for g in typed.groups}
+        every = len(good) == len(values)
+        records = kept.records if every else kept.records.take(int64_array(good))
+        rows = kept.rows
+        rejected = [
+            Rejected(i.row if rows is None else int(rows[i.row]), "value", i.reason, i.remedy) for i in typed.invalid
+        ]
+        prepared = Prepared(
+            records=records,
+            sizes=_sizes(records.column("value")),
+            payload=_one(payloads),
+            ignored=kept.ignored,
+            rejected=sorted([*kept.rejected, *rejected], key=lambda r: r.row),
+        )
+        if self._encoding.by_schema:
+            return prepared.with_schemas(schemas[good], payloads, _positions(typed.groups, len(values))[good])
+        return prepared if len(payloads) <= 1 else prepared.with_payload(_in_order(typed.groups, payloads))
+
+    def open(self, key: str, schema: int | None) -> ObjectWriter:
+        """Begin an object."""
+        return self._encoding.open(key, None if schema is None else self._converter.schemas[schema])
+
+
+def _sizes(values: Array) -> Int64Array:
+    """Bytes of each value in Kafka, since those in the object are only known when it is written."""
+    ends = bounds(values)
+    return ends[1:] - ends[:-1]
+
+
+def _one(payloads: dict[int, Payload]) -> Payload:
+    """The only payload; empty if there is none."""
+    return next(iter(payloads.values())) if payloads else cast("Array", pa.nulls(0, pa.large_binary()))
+
+
+def _positions(groups: Sequence[TypedGroup], rows: int) -> Int64Array:
+    """Per row its position in its group."""
+    positions = np.zeros(rows, np.int64)
+    for group in groups:
+        positions[group.rows] = np.arange(len(group.rows))
+    return positions
+
+
+def _in_order(groups: Sequence[TypedGroup], payloads: dict[int, Payload]) -> Array:
+    """The frames of all groups in the order of their rows."""
+    order = np.argsort(np.concatenate([group.rows for group in groups]), kind="stable")
+    frames = pa.concat_arrays([cast("Array", payloads[group.schema]) for group in groups])
+    return frames.take(int64_array(order))
+
+
+class JsonEncoding:
+    """JSON lines of decoded values."""
+
+    decode = True
+    by_schema = False
+
+    def __init__(self, settings: config.JsonLines) -> None:
+        self._compression = make_compression(settings.compression, settings.compression_level)
+
+    def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:  # noqa: ARG002 - the interface has it
+        """One line per value."""
+        assert group.values is not None, "JSON is made of decoded values"
+        return join(encode_json(group.values), b"\n")
+
+    def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:  # noqa: ARG002 - the interface has them
+        """Begin an object."""
+        return FrameWriter(self._compression)
+
+
+class AvroEncoding:
+    """Avro container files; the datums are those of the records."""
+
+    decode = False
+    by_schema = True
+
+    def __init__(self, settings: config.AvroContainer) -> None:
+        self._codec = settings.codec
+
+    def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:  # noqa: ARG002 - the interface has it
+        """The datums."""
+        return group.datums
+
+    def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:
+        """Begin a file; its sync marker follows from the key, so the same file has the same bytes every time."""
+        assert schema is not None, "an Avro file has a schema"
+        # Not for security: sixteen bytes that records do not contain by chance.
+        sync = hashlib.md5(key.encode(), usedforsecurity=False).digest()
+        return AvroWriter(schema.text.encode(), self._codec, sync=sync)
+
+
+class ParquetEncoding:
+    """Parquet files: the fields of records as columns, values of other schemas as the column ``value``."""
+
+    decode = True
+    by_schema = True
+
+    def __init__(self, settings: config.Parquet) -> None:
+        self._settings = ParquetSettings(
+            compression=settings.compression,
+            compression_level=settings.compression_level,
+            row_group_records=settings.row_group_records,
+            row_group_bytes=settings.row_group_bytes,
+            page_bytes=settings.page_bytes,
+        )
+
+    def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:
+        """A batch of columns."""
+        columns = _columns(schema)
+        assert group.values is not None, "columns are made of decoded values"
+        if isinstance(schema.node, Record):
+            return pa.RecordBatch.from_arrays(cast("pa.StructArray", group.values).flatten(), schema=columns)
+        return pa.RecordBatch.from_arrays([group.values], schema=columns)
+
+    def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:  # noqa: ARG002 - the interface has it
+        """Begin a file."""
+        assert schema is not None, "a Parquet file has a schema"
+        return ParquetWriter(_columns(schema), self._settings)
+
+
+def _columns(schema: ValueSchema) -> pa.Schema:
+    """The columns of a Parquet file.
+
+    Raises:
+        ConfigurationError: Parquet has no such column.
+    """
+    if not isinstance(schema.node, Record):
+        return pa.schema([arrow_field("value", schema.node)])
+    if not schema.node.fields:
+        raise ConfigurationError(
+            f"{schema.name} is a record without fields, which Parquet cannot hold; use format='avro'"
+        )
+    arrow_type(schema.node)
+    return pa.schema([arrow_field(f.name, f.type, f.number) for f in schema.node.fields])
