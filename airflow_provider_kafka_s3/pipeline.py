@@ -13,11 +13,13 @@ from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas, SchemaSource
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
 from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -60,6 +62,8 @@ class TopicPipeline:
         pipeline: str,
         topic: str,
         connection_options: Sequence[str] = (),
+        upload: Upload | None = None,
+        registry: SchemaSource | None = None,
         build: BuildObjects | None = None,
         parallel: Parallel = in_threads,
         sleep: Callable[[float], None] = time.sleep,
@@ -76,7 +80,9 @@ class TopicPipeline:
             topic: name of the topic.
             connection_options: options with which the command line reaches the same store and cluster, such as
                 ``("--kafka-conn-id", "kafka_default")``, for the commands in error messages.
-            build: builds missing objects again; None: with the default limits.
+            upload: upload settings of missing objects that are built again; None: the defaults.
+            registry: schema registry of layouts that need one; None: only schemas that are stored already are used.
+            build: builds missing objects again; None: with these settings.
             parallel: maps a function over objects, several at a time.
             sleep: sleeps for a number of seconds.
             monotonic: monotonic clock, in seconds.
@@ -86,7 +92,9 @@ class TopicPipeline:
             store, topics_dir=topics_dir, pipeline=pipeline, topic=topic, connection_options=connection_options
         )
         self.source = source
-        self.committer = Committer(self.log, source, build or object_builder(store), parallel=parallel)
+        schemas = PinnedSchemas(store, self.log.prefix, registry or NoRegistry())
+        build = build or object_builder(store, upload, schemas)
+        self.committer = Committer(self.log, source, build, schemas=schemas, parallel=parallel)
         self._sleep = sleep
         self._monotonic = monotonic
         self._now = now

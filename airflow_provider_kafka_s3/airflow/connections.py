@@ -237,10 +237,13 @@ def _pem(where: str, extra: Mapping[str, str], name: str) -> str | None:
     return text
 
 
-def connection_options(kafka_conn_id: str, aws_conn_id: str | None) -> tuple[str, ...]:
+def connection_options(
+    kafka_conn_id: str, aws_conn_id: str | None, registry_conn_id: str | None = None
+) -> tuple[str, ...]:
     """Options with which ``kafka-s3`` uses the same connections, for the commands in error messages."""
     aws = () if aws_conn_id is None else ("--aws-conn-id", aws_conn_id)
-    return ("--kafka-conn-id", kafka_conn_id, *aws)
+    registry = () if registry_conn_id is None else ("--registry-conn-id", registry_conn_id)
+    return ("--kafka-conn-id", kafka_conn_id, *aws, *registry)
 
 
 def spark_target(conn_id: str) -> SparkTarget:

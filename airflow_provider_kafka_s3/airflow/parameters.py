@@ -53,6 +53,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "unsafe_single_writer": bool,
     "kafka_conn_id": str,
     "aws_conn_id": str | None,
+    "registry_conn_id": str | None,
     "spark_conn_id": str,
     "min_records": Annotated[int, Meta(ge=1, description="records")],
     "grace": _SECONDS,

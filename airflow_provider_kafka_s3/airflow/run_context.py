@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.documents.plan import Plan
     from airflow_provider_kafka_s3.documents.planner import PlannerTask, TaskHasEnded
     from airflow_provider_kafka_s3.pipeline import Run
+    from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 
 __all__ = ["RunContext", "prepare_run"]
 
@@ -45,6 +46,7 @@ class RunContext:
         bucket: name of the bucket.
         access: current access to the store; renewed after a Spark job.
         kafka: settings of librdkafka.
+        registry: access to the schema registry; None: there is none.
     """
 
     settings: RunSettings
@@ -54,6 +56,7 @@ class RunContext:
     bucket: str
     access: connections.S3Access
     kafka: dict[str, Any] = field(repr=False)
+    registry: RegistrySettings | None = None
 
     def job(self, plans: Mapping[str, Plan], *, result_path: str, connect: ConnectServer | None = None) -> JobSpec:
         """Describe the Spark job that executes one plan per topic; the description contains secrets.
@@ -83,8 +86,11 @@ class RunContext:
             retry=settings.request_retry,
             upload=settings.upload,
             on_data_loss=settings.on_data_loss,
+            registry=self.registry,
             max_dead_letters=settings.max_dead_letters,
-            connection_options=connections.connection_options(settings.kafka_conn_id, settings.aws_conn_id),
+            connection_options=connections.connection_options(
+                settings.kafka_conn_id, settings.aws_conn_id, settings.registry_conn_id
+            ),
             result_path=result_path,
             connect=connect,
         )
@@ -110,12 +116,12 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
         ConfigurationError: a connection, a rendered template or a setting is wrong.
         TransientError: STS did not answer.
     """
-    from airflow_provider_kafka_s3.batch.encode import object_builder
     from airflow_provider_kafka_s3.documents.planner import PlannerTask
     from airflow_provider_kafka_s3.kafka.options import spark_options
     from airflow_provider_kafka_s3.kafka.source import KafkaSource
     from airflow_provider_kafka_s3.layout.zones import zone_database_version
     from airflow_provider_kafka_s3.pipeline import TopicPipeline
+    from airflow_provider_kafka_s3.registry.client import RegistryClient
 
     kafka = connections.kafka_config(settings.kafka_conn_id)
     connections.mask_options(settings.kafka_options)
@@ -134,8 +140,10 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     source = KafkaSource(kafka, retrier=retrier)
     store = s3_bucket.open_bucket(bucket, access.settings, access.credentials, retrier=retrier)
     starting = parameters.parse_starting_offsets(settings.starting_offsets)
-    build = object_builder(store, settings.upload)
-    connection_options = connections.connection_options(settings.kafka_conn_id, settings.aws_conn_id)
+    registry = None if settings.registry_conn_id is None else connections.registry_access(settings.registry_conn_id)
+    connection_options = connections.connection_options(
+        settings.kafka_conn_id, settings.aws_conn_id, settings.registry_conn_id
+    )
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     planner = PlannerTask(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
@@ -161,9 +169,12 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
             pipeline=pipeline,
             topic=topic,
             connection_options=connection_options,
-            build=build,
+            upload=settings.upload,
+            registry=None if registry is None else RegistryClient(registry, retrier),
         ).run(dataclasses.replace(request, task=planner), task_has_ended=has_ended)
-    return RunContext(settings=settings, run=run, runs=runs, store=store, bucket=bucket, access=access, kafka=kafka)
+    return RunContext(
+        settings=settings, run=run, runs=runs, store=store, bucket=bucket, access=access, kafka=kafka, registry=registry
+    )
 
 
 def _task_has_ended(ti: Any) -> TaskHasEnded:

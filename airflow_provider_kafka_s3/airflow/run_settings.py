@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from airflow_provider_kafka_s3.config import Format, Layout, Limits, Naming, OnError, Partitioner, Rotation, Upload
+from airflow_provider_kafka_s3.config import (
+    Converter,
+    Format,
+    Layout,
+    Limits,
+    Naming,
+    OnError,
+    Partitioner,
+    Rotation,
+    Upload,
+)
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.retry import RetryPolicy
 
@@ -32,6 +42,7 @@ class RunSettings:
     pipeline: str
     topics_dir: str
     format: Format
+    value_converter: Converter | None
     partitioner: Partitioner
     offsets: Literal["incremental", "data_interval"]
     starting_offsets: str | Mapping[Any, Any] | None
@@ -52,6 +63,7 @@ class RunSettings:
     kafka_options: dict[str, str] = field(repr=False)
     kafka_conn_id: str
     aws_conn_id: str | None
+    registry_conn_id: str | None
 
     def layout(self, topics_dir: str, zone_database: str = "") -> Layout:
         """The layout of the objects.
@@ -63,6 +75,7 @@ class RunSettings:
         return Layout(
             topics_dir=topics_dir,
             format=self.format,
+            value_converter=self.value_converter,
             partitioner=self.partitioner,
             rotation=self.rotation,
             naming=self.naming,

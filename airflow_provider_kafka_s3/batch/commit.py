@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import BatchObjects
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, batch_loss
 from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.converters.avro import Schemas
 from airflow_provider_kafka_s3.documents.manifest import Manifest, SliceRows
 from airflow_provider_kafka_s3.documents.marker import fold
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -36,6 +37,7 @@ class Committer:
         source: Source,
         build: BuildObjects,
         *,
+        schemas: Schemas | None = None,
         parallel: Parallel = in_threads,
     ) -> None:
         """Commit batches of one topic.
@@ -44,11 +46,13 @@ class Committer:
             topic_log: log of the topic.
             source: used to check the topic's incarnation, and to read the records of expired uploads again.
             build: builds objects again from records.
+            schemas: of values, by id; None: layouts need none.
             parallel: runs requests for several objects at once.
         """
         self.log = topic_log
         self.source = source
         self.store = topic_log.store
+        self.schemas = schemas
         self.parallel = parallel
         self.objects = BatchObjects(topic_log, source, build, parallel=parallel)
 

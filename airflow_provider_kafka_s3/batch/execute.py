@@ -58,7 +58,11 @@ def execute_plan(
         )
         with UploadPool(store, part_size=layout.part_size) as pool:
             try:
-                done.append(write_slice(plan, s, records, pool.open, max_dead_letters=max_dead_letters))
+                done.append(
+                    write_slice(
+                        plan, s, records, pool.open, max_dead_letters=max_dead_letters, schemas=committer.schemas
+                    )
+                )
             except BaseException:
                 pool.abort_all()
                 raise

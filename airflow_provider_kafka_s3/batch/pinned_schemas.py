@@ -11,12 +11,12 @@ from typing import Final, Protocol
 
 from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
 from airflow_provider_kafka_s3.documents.pinned_schema import PinnedSchema, decode_pinned_schema
-from airflow_provider_kafka_s3.exceptions import SchemaNotFoundError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, SchemaNotFoundError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
-__all__ = ["PinnedSchemas", "SchemaSource"]
+__all__ = ["NoRegistry", "PinnedSchemas", "SchemaSource"]
 
 _REMEMBERED: Final = 10_000
 """Ids without a schema that are remembered. The first bytes of records that no serializer wrote can be any number."""
@@ -32,6 +32,21 @@ class SchemaSource(Protocol):
             RecordError: there is no schema of this id that records can be decoded with.
         """
         ...
+
+
+class NoRegistry:
+    """A source without schemas, for processes that read only what is pinned already."""
+
+    def schema(self, schema_id: int) -> RegisteredSchema:
+        """Refuse.
+
+        Raises:
+            ConfigurationError: always.
+        """
+        raise ConfigurationError(
+            f"schema {schema_id} is not stored beside the batches yet, and no schema registry is given; name the "
+            f"connection of the registry by registry_conn_id (--registry-conn-id)"
+        )
 
 
 class PinnedSchemas:

@@ -20,6 +20,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage import bucket as s3_bucket
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
@@ -39,6 +40,7 @@ _ENVIRONMENT: Final = {
     "kafka_conn_id": "KAFKA_S3_KAFKA_CONN_ID",
     "kafka_config": "KAFKA_S3_KAFKA_CONFIG",
     "bootstrap_server": "KAFKA_S3_BOOTSTRAP_SERVER",
+    "registry_conn_id": "KAFKA_S3_REGISTRY_CONN_ID",
 }
 _S3_OPTIONS: Final = ("endpoint_url", "region", "ca_bundle", "addressing_style")
 _KAFKA_WAYS: Final = ("kafka_conn_id", "kafka_config", "bootstrap_server")
@@ -64,6 +66,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     kafka.add_argument(
         "--bootstrap-server", metavar="HOST:PORT", help="broker of a cluster without login [KAFKA_S3_BOOTSTRAP_SERVER]"
+    )
+    kafka.add_argument(
+        "--registry-conn-id",
+        metavar="ID",
+        help="Airflow connection of type http of a schema registry [KAFKA_S3_REGISTRY_CONN_ID]",
     )
 
 
@@ -166,12 +173,24 @@ class Access:
     @property
     def options(self) -> tuple[str, ...]:
         """The given options for the bucket and Kafka, for the commands in error messages."""
-        names = ("kafka_conn_id", "kafka_config", "bootstrap_server", "aws_conn_id", *_S3_OPTIONS)
+        names = ("kafka_conn_id", "kafka_config", "bootstrap_server", "aws_conn_id", "registry_conn_id", *_S3_OPTIONS)
         return tuple(
             word
             for name in names
             if (value := getattr(self.arguments, name))
             for word in (f"--{name.replace('_', '-')}", str(value))
+        )
+
+    @cached_property
+    def registry(self) -> RegistryClient | None:
+        """The schema registry, if an option or a variable names its connection."""
+        connection = self._option("registry_conn_id")
+        if not connection:
+            return None
+        from airflow_provider_kafka_s3.airflow import connections
+
+        return RegistryClient(
+            read_connection(connection, connections.registry_access, "registry_conn_id"), self.retrier
         )
 
     def topic_pipeline(self, pipeline: str, topic: str) -> TopicPipeline:
@@ -183,6 +202,7 @@ class Access:
             pipeline=pipeline,
             topic=topic,
             connection_options=self.options,
+            registry=self.registry,
         )
 
     def topic_pipelines(self) -> list[TopicPipeline]:

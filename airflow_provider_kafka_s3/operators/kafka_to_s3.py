@@ -25,6 +25,8 @@ from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, s
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, task_error
 from airflow_provider_kafka_s3.batch.request import Action
 from airflow_provider_kafka_s3.config import (
+    AvroConverter,
+    Converter,
     Format,
     Limits,
     Naming,
@@ -33,6 +35,7 @@ from airflow_provider_kafka_s3.config import (
     Rotation,
     Upload,
     Window,
+    parse_converter,
     parse_format,
     parse_partitioner,
 )
@@ -103,6 +106,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
             land records that are not landed yet. ``"verify"``: read every object of the run back and compare it with
             its manifest; nothing is written. ``"restore"``: verify, and write missing objects again from Kafka; an
             object with other content is never overwritten. (templated)
+        value_converter: what the bytes of values are: :class:`~airflow_provider_kafka_s3.config.JsonConverter`,
+            :class:`~airflow_provider_kafka_s3.config.AvroConverter` or
+            :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"`` or
+            ``"bytes"``; None: JSON for ``format="json"``, bytes for ``format="bytes"``.
         partitioner: determines the folder of a record: :class:`~airflow_provider_kafka_s3.config.ByPartition`,
             :class:`~airflow_provider_kafka_s3.config.Daily`, :class:`~airflow_provider_kafka_s3.config.Hourly` or
             :class:`~airflow_provider_kafka_s3.config.TimePattern`, a mapping such as ``{"kind": "daily", "timezone":
@@ -144,6 +151,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
             ``{"kafka.fetch.max.bytes": "1048576"}``. Put secrets into the connection.
         kafka_conn_id: connection of type ``kafka``; its extra has librdkafka's settings.
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
+        registry_conn_id: connection of type ``http`` of a schema registry, for ``value_converter="avro"``.
         spark_conn_id: connection of type ``spark``, or connection of a Spark Connect server (type ``spark_connect``, or
             a host ``sc://…``), which executes the job without a JVM on the worker.
         name: name of the Spark application. (templated)
@@ -178,6 +186,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         offsets: Literal["incremental", "data_interval"],
         starting_offsets: str | Mapping[Any, Any] | None = None,
         action: Action | str = "land",
+        value_converter: Converter | Mapping[str, Any] | str | None = None,
         partitioner: Partitioner | Mapping[str, Any] | str = "partition",
         topics_dir: str = "topics",
         isolation: Isolation = "read_committed",
@@ -199,6 +208,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         kafka_options: Mapping[str, str] | None = None,
         kafka_conn_id: str = "kafka_default",
         aws_conn_id: str | None = "aws_default",
+        registry_conn_id: str | None = None,
         spark_conn_id: str = "spark_default",
         name: str = "kafka-to-s3",
         **kwargs: Any,
@@ -218,6 +228,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.pipeline = pipeline
         self.topics_dir = topics_dir
         self.format = parse_format(format)
+        self.value_converter = None if value_converter is None else parse_converter(value_converter)
+        self.registry_conn_id = registry_conn_id
         self.partitioner = parse_partitioner(partitioner)
         self.offsets = offsets
         self.starting_offsets = starting_offsets
@@ -255,6 +267,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_choice("offsets", self.offsets, ("incremental", "data_interval"))
         parameters.require_choice("isolation", self.isolation, get_args(Isolation))
         parameters.require_choice("errors", self.errors, get_args(OnError))
+        if isinstance(self.value_converter, AvroConverter) != (self.registry_conn_id is not None):
+            raise ConfigurationError(
+                "value_converter='avro' and registry_conn_id go together, since the registry has the schemas. Give both "
+                "or neither"
+            )
         if self.max_dead_letters is not None and self.errors == "fail":
             raise ConfigurationError(
                 "max_dead_letters has no effect with errors='fail', which lands no dead letters. Remove it, or use "

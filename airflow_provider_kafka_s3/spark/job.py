@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
-from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
@@ -41,6 +39,7 @@ from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain
@@ -68,7 +67,12 @@ class _Topic:
     """A topic whose plan has to be executed."""
 
     plan: Plan
-    committer: Committer
+    pipeline: TopicPipeline
+
+    @property
+    def committer(self) -> Committer:
+        """Of the topic."""
+        return self.pipeline.committer
 
 
 class Job:
@@ -93,8 +97,7 @@ class Job:
         self._spark = spark
         self._source = source or KafkaSource(spec.kafka)
         self._store = store or open_bucket(spec.bucket, spec.s3, spec.credentials, retrier=Retrier(spec.retry))
-
-        self._build = object_builder(self._store, spec.upload)
+        self._registry = None if spec.registry is None else RegistryClient(spec.registry, Retrier(spec.retry))
 
     def run(self) -> JobResult:
         """Execute all plans. Errors of topics are in the result, none is raised."""
@@ -128,15 +131,17 @@ class Job:
         found: list[_Topic] = []
 
         def look() -> None:
-            committer = TopicPipeline(
+            pipeline = TopicPipeline(
                 self._store,
                 self._source,
                 topics_dir=ref.topics_dir,
                 pipeline=ref.pipeline,
                 topic=ref.topic,
                 connection_options=self._spec.connection_options,
-                build=self._build,
-            ).committer
+                upload=self._spec.upload,
+                registry=self._registry,
+            )
+            committer = pipeline.committer
             topic_log = committer.log
             plan, _ = topic_log.require_plan(ref.batch)
             decision = topic_log.read_manifest(ref.batch)
@@ -149,7 +154,7 @@ class Job:
                     f"it completes resets"
                 )
             require_topic_id(self._source, topic_log, topic_id_of(committer.log, plan))
-            found.append(_Topic(plan, committer))
+            found.append(_Topic(plan, pipeline))
 
         outcome = _outcome(ref.topic, look)
         return found[0] if found else outcome
@@ -159,7 +164,7 @@ class Job:
     def _execute(self, spark: SparkSession, topics: Sequence[_Topic]) -> dict[str, TopicOutcome]:
         plans = [topic.plan for topic in topics]
         try:
-            rows = self._read(spark, plans)
+            rows = self._read(spark, plans, [topic.committer.log.prefix for topic in topics])
             results = gather(plans, rows)
         except Exception as e:  # noqa: BLE001 - py4j raises what it likes
             error = explain(e)
@@ -178,7 +183,7 @@ class Job:
         outcomes = in_threads(settle, range(len(topics)), threads=_TOPIC_THREADS)
         return {outcome.topic: outcome for outcome in outcomes}
 
-    def _read(self, spark: SparkSession, plans: Sequence[Plan]) -> list[Row]:
+    def _read(self, spark: SparkSession, plans: Sequence[Plan], prefixes: Sequence[str]) -> list[Row]:
         spec = self._spec
         if not any(plan.slices for plan in plans):
             return []
@@ -194,6 +199,8 @@ class Job:
             credentials=spec.credentials,
             retry=spec.retry,
             upload=spec.upload,
+            registry=spec.registry,
+            prefixes=prefixes,
             max_dead_letters=spec.max_dead_letters,
             written=action.written,
         )
@@ -241,8 +248,7 @@ class Job:
             error,
             topic.plan.read.count,
         )
-        execute_plan(
-            topic.committer,
+        topic.pipeline.execute(
             topic.plan,
             run=self._spec.run,
             on_data_loss=self._spec.on_data_loss,

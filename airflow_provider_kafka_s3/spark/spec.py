@@ -15,6 +15,7 @@ import msgspec
 
 from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, error_of_kind, message_of
+from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 
@@ -64,6 +65,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         upload: upload settings of the tasks; the size of parts is that of each plan.
         on_data_loss: policy for a batch whose offsets are gone from Kafka: ``fail``, or ``skip``: abandon it, so that
             the run plans the rest again.
+        registry: how to reach the schema registry; None: there is none.
         max_dead_letters: of one batch; None: no limit.
         result_path: path to which the driver writes its :class:`JobResult`.
         connect: the server whose session executes the plans; None: the session of the process.
@@ -81,6 +83,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     retry: RetryPolicy = RetryPolicy()
     upload: Upload = Upload()
     on_data_loss: Literal["fail", "skip"] = "fail"
+    registry: RegistrySettings | None = None
     max_dead_letters: int | None = None
     connect: ConnectServer | None = None
     connection_options: tuple[str, ...] = ()
@@ -135,7 +138,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return (
             f"JobSpec(run={self.run!r}, plans={self.plans!r}, bucket={self.bucket!r}, s3={self.s3!r}, "
             f"kafka={_SECRET}, kafka_overrides={_SECRET}, credentials={_SECRET}, on_data_loss={self.on_data_loss!r}, "
-            f"connect={self.connect!r})"
+            f"registry={self.registry!r}, connect={self.connect!r})"
         )
 
     __str__ = __repr__

@@ -19,9 +19,12 @@ import msgspec
 
 from airflow_provider_kafka_s3.arrays import int64_values
 from airflow_provider_kafka_s3.batch.encode import write_slice
-from airflow_provider_kafka_s3.config import ByTime, Upload
+from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
+from airflow_provider_kafka_s3.config import AvroConverter, ByTime, Upload
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import SparkJobError, SparkTimestampError, TerminalError
+from airflow_provider_kafka_s3.registry.client import RegistryClient
+from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.executor import python_of_worker
 from airflow_provider_kafka_s3.spark.packing import FAITHFUL_FROM, RecordPacking
@@ -50,6 +53,8 @@ class SliceTask:
         credentials: None: boto3's default chain on the executor.
         retry: policy of the requests.
         upload: threads and memory.
+        registry: how to reach the schema registry; None: there is none.
+        prefixes: of the control documents of each plan's topic.
         max_dead_letters: of a slice at most; None: no limit.
         written: accumulator for the bytes of ended slices, for the progress; None: not counted.
     """
@@ -63,6 +68,8 @@ class SliceTask:
         credentials: S3Credentials | None,
         retry: RetryPolicy,
         upload: Upload,
+        registry: RegistrySettings | None = None,
+        prefixes: Sequence[str] = (),
         max_dead_letters: int | None = None,
         written: Accumulator[int] | None = None,
     ) -> None:
@@ -73,6 +80,8 @@ class SliceTask:
         self._credentials = credentials
         self._retry = retry
         self._upload = upload
+        self._registry = registry
+        self._prefixes = tuple(prefixes)
         self._max_dead_letters = max_dead_letters
         self._written = written
 
@@ -129,6 +138,7 @@ class SliceTask:
         if isinstance(plan.layout.partitioner, ByTime):
             records = _faithful(records, plan.topic, slice_)
         store = DurableStore(S3Store(_client(self._s3, self._credentials), self._bucket), Retrier(self._retry))
+        schemas = self._schemas(topic, store) if isinstance(plan.layout.value_converter, AvroConverter) else None
         with UploadPool(
             store,
             part_size=plan.layout.part_size,
@@ -137,13 +147,19 @@ class SliceTask:
             spill_dir=self._upload.spill_dir,
         ) as pool:
             try:
-                rows = write_slice(plan, slice_, records, pool.open, max_dead_letters=self._max_dead_letters)
+                rows = write_slice(
+                    plan, slice_, records, pool.open, max_dead_letters=self._max_dead_letters, schemas=schemas
+                )
             except BaseException:
                 pool.abort_all()
                 raise
         if self._written is not None:
             self._written += sum(entry.size for entry in rows.objects)
         return rows_of_slice(topic, attempt, rows)
+
+    def _schemas(self, topic: int, store: DurableStore) -> PinnedSchemas:
+        source = NoRegistry() if self._registry is None else RegistryClient(self._registry, Retrier(self._retry))
+        return PinnedSchemas(store, self._prefixes[topic], source)
 
 
 def _faithful(batches: Iterable[pa.RecordBatch], topic: str, slice_: Slice) -> Iterator[pa.RecordBatch]:

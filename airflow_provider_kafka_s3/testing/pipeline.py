@@ -27,6 +27,7 @@ from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.decompress import decompress
 from airflow_provider_kafka_s3.testing.invariants import BucketSummary, RecordDecoder, check_bucket, decode_lines
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.spark.spec import JobSpec
@@ -47,12 +48,14 @@ class SimulatedPipeline:
     Attributes:
         kafka: the cluster. Its methods create topics, delete records, and so on.
         bucket: the objects.
+        registry: schemas of values with ``value_converter="avro"``.
     """
 
     def __init__(self) -> None:
         """Make an empty cluster and an empty bucket."""
         self.kafka = SimulatedKafka()
         self.bucket = MemoryStore()
+        self.registry = SimulatedRegistry()
         self._patches = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -63,6 +66,8 @@ class SimulatedPipeline:
             f"{_PACKAGE}.kafka.source.KafkaSource": lambda *_, **__: self.kafka,
             f"{_PACKAGE}.airflow.connections.kafka_config": lambda _: {"bootstrap.servers": "simulated:9092"},
             f"{_PACKAGE}.airflow.connections.s3_access": _s3_access,
+            f"{_PACKAGE}.airflow.connections.registry_access": lambda _: None,
+            f"{_PACKAGE}.registry.client.RegistryClient": lambda *_, **__: self.registry,
             f"{_PACKAGE}.airflow.connections.spark_target": _spark_target,
             f"{_PACKAGE}.operators.kafka_to_s3.require_spark": lambda *_: None,
             f"{_PACKAGE}.operators.kafka_to_s3.KafkaToS3Operator._make_job": lambda *_: _SimulatedJob(self),
@@ -122,7 +127,14 @@ class SimulatedPipeline:
 
     def topic_pipeline(self, pipeline: str, topic: str, *, topics_dir: str = "topics") -> TopicPipeline:
         """One topic of a pipeline, for its status, or for the operations of the command line ``kafka-s3``."""
-        return TopicPipeline(self._open_bucket(), self.kafka, topics_dir=topics_dir, pipeline=pipeline, topic=topic)
+        return TopicPipeline(
+            self._open_bucket(),
+            self.kafka,
+            topics_dir=topics_dir,
+            pipeline=pipeline,
+            topic=topic,
+            registry=self.registry,
+        )
 
     def check(self, *, topics_dir: str = "topics", decoder: RecordDecoder = decode_lines) -> dict[str, BucketSummary]:
         """Compare every landed topic with Kafka, record by record: landed once, nothing lost, nothing left open.
