@@ -39,11 +39,13 @@ def test_decoded_columns_are_encoded_as_they_were(data: st.DataObject) -> None:
 @given(st.data())
 def test_built_columns_are_encoded(data: st.DataObject) -> None:
     """Columns that Arrow built, with values of its own below nulls, are encoded and decoded to the same."""
-    node = parse_schema(
-        '["null", {"type": "record", "name": "R", "fields": ['
-        '{"name": "a", "type": {"type": "array", "items": "string"}}, {"name": "m", "type": {"type": "map", "values": ["null", "long"]}}, {"name": "d", "type":'
-        ' {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}}]}]'
-    )
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}
+    fields = [
+        {"name": "a", "type": {"type": "array", "items": "string"}},
+        {"name": "m", "type": {"type": "map", "values": ["null", "long"]}},
+        {"name": "d", "type": decimal},
+    ]
+    node = parse_schema(text(["null", {"type": "record", "name": "R", "fields": fields}]))
     row = st.fixed_dictionaries(
         {
             "a": st.lists(st.text(max_size=5), max_size=4),
