@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -46,7 +47,10 @@ __all__ = ["AvroDecoder", "Decoded"]
 
 _PADDING: Final = 16
 _LARGEST_BATCH: Final = 2**31 - 1
-_FEW: Final = 16
+_CHUNK: Final = 2**22
+"""Bytes of values that are decoded together: positions take many times the memory of items of one byte."""
+
+_FEW: Final = 48
 """Rows for which a step over arrays takes longer than Python for each row."""
 
 _Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -105,6 +109,13 @@ class AvroDecoder:
         """
         if self._scalar is not None:
             arrow_type(self._node)
+        parts = [self._decode(part, some) for part, some in _chunks(values, starts)]
+        if len(parts) == 1:
+            return parts[0]
+        columns = [cast("Any", part.values) for part in parts]
+        return Decoded(cast("Array", pa.concat_arrays(columns)), np.concatenate([part.bad for part in parts]))
+
+    def _decode(self, values: Array, starts: int | Int64Array) -> Decoded:
         cursor, rows = _cursor(values, starts)
         if len(cursor.data) > _LARGEST_BATCH:
             raise ValueError("a batch of Avro values has more than 2 GiB: decode it in parts")
@@ -117,6 +128,9 @@ class AvroDecoder:
 
     def check(self, values: Array, starts: int | Int64Array = 0) -> _Bools:
         """The rows that are bad, as :meth:`decode` returns them; also for recursive schemas."""
+        return np.concatenate([self._check(part, some) for part, some in _chunks(values, starts)])
+
+    def _check(self, values: Array, starts: int | Int64Array) -> _Bools:
         cursor, rows = _cursor(values, starts)
         if self._scalar is None:
             self._reader.read(cursor, rows, build=False)
@@ -244,15 +258,33 @@ _MERGES: Final = (
 )
 
 
+def _offsets(values: Array) -> Int64Array:
+    """Where the values begin and end in the data of an array."""
+    buffer = values.buffers()[1]
+    if buffer is None or not len(values):
+        return np.zeros(len(values) + 1, np.int64)
+    kind = np.dtype(np.int64 if pa.types.is_large_binary(values.type) else np.int32)
+    whole = np.frombuffer(memoryview(buffer), kind)
+    return whole[values.offset : values.offset + len(values) + 1].astype(np.int64)
+
+
+def _chunks(values: Array, starts: int | Int64Array) -> list[tuple[Array, int | Int64Array]]:
+    """A batch in parts of not much more than ``_CHUNK`` bytes, or of one row."""
+    offsets = _offsets(values)
+    if offsets[-1] - offsets[0] <= _CHUNK:
+        return [(values, starts)]
+    edges = [0]
+    while edges[-1] < len(values):
+        end = int(np.searchsorted(offsets, offsets[edges[-1]] + _CHUNK, side="right")) - 1
+        edges.append(min(max(end, edges[-1] + 1), len(values)))
+    return [(values.slice(a, b - a), starts if isinstance(starts, int) else starts[a:b]) for a, b in pairwise(edges)]
+
+
 def _cursor(values: Array, starts: int | Int64Array) -> tuple[_Cursor, _Rows]:
     """The cursor of a batch, and the rows that have a datum."""
     count = len(values)
-    validity, offsets_buffer, data_buffer = values.buffers()
-    kind = np.dtype(np.int64 if pa.types.is_large_binary(values.type) else np.int32)
-    offsets = np.zeros(count + 1, np.int64)
-    if offsets_buffer is not None and count:
-        whole = np.frombuffer(memoryview(offsets_buffer), kind)
-        offsets = whole[values.offset : values.offset + count + 1].astype(np.int64)
+    validity, _, data_buffer = values.buffers()
+    offsets = _offsets(values)
     first, last = int(offsets[0]), int(offsets[-1])
     offsets -= first
     data = np.zeros(last - first + _PADDING, np.uint8)
@@ -687,39 +719,30 @@ class _Union(_Reader):
 class _Runs:
     """Items of arrays as they are found: runs of items of one row each, in the order in which a row has them."""
 
-    rows: list[Int64Array] = field(default_factory=list)
-    firsts: list[Int64Array] = field(default_factory=list)
-    lengths: list[Int64Array] = field(default_factory=list)
-    starts: list[Int64Array] = field(default_factory=list)
+    found: list[tuple[Int64Array, Int64Array | int, Int64Array | None, Int64Array]] = field(default_factory=list)
 
-    def add(self, rows: Int64Array, firsts: Int64Array, lengths: Int64Array, starts: Int64Array) -> None:
+    def add(self, rows: Int64Array, firsts: Int64Array | int, lengths: Int64Array | None, starts: Int64Array) -> None:
         """Add runs.
 
         Args:
-            rows: of the runs.
+            rows: of the runs; each once, unless the starts are those of one row.
             firsts: number of the first item of each, in its row.
-            lengths: items of each run.
+            lengths: items of each run; None: one each.
             starts: position of the first item of each.
         """
-        self.rows.append(rows)
-        self.firsts.append(firsts)
-        self.lengths.append(lengths)
-        self.starts.append(starts)
+        self.found.append((rows, firsts, lengths, starts))
 
     def flat(self, offsets: Int64Array, size: int) -> Int64Array:
         """Starts of all items, row by row, if the rows have the items from ``offsets``."""
-        starts = np.zeros(offsets[-1], np.int64)
-        if not self.rows:
-            return starts
-        rows, firsts = np.concatenate(self.rows), np.concatenate(self.firsts)
-        lengths, begins = np.concatenate(self.lengths), np.concatenate(self.starts)
-        targets = offsets[rows] + firsts
-        if not lengths.size or lengths.max() == 1:
-            starts[targets] = begins
-            return starts
-        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        starts[np.repeat(targets, lengths) + within] = np.repeat(begins, lengths) + within * size
-        return starts
+        flat = np.zeros(offsets[-1], np.int64)
+        for rows, firsts, lengths, starts in self.found:
+            targets = offsets[rows] + firsts
+            if lengths is None:
+                flat[targets] = starts
+            else:
+                within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+                flat[np.repeat(targets, lengths) + within] = np.repeat(starts, lengths) + within * size
+        return flat
 
 
 class _Items(_Reader):
@@ -733,6 +756,7 @@ class _Items(_Reader):
         self._item_least = sum(p.least for p in parts)
         sizes = [p.size for p in parts]
         self._item_size = None if None in sizes else sum(s for s in sizes if s is not None)
+        self._varints = len(parts) == 1 and isinstance(parts[0], _Varint | _Enum)
         self._items_skip_checks = all(p.skip_checks for p in parts)
         self.skip_checks = self._items_skip_checks and self._item_size != 0
         self._checks = (
@@ -825,15 +849,18 @@ class _Items(_Reader):
     def _find_items(self, cursor: _Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array) -> None:
         """Items of different sizes: one step for each item of the longest array."""
         left = np.zeros(len(rows), np.int64)
+        step = 0
         while rows.size >= _FEW:
             empty = np.flatnonzero(left == 0)
             if empty.size:
                 left[empty] = self._block_counts(cursor, rows[empty])
                 more = left > 0
-                rows, left = rows[more], left[more]
+                if not more.all():
+                    rows, left = rows[more], left[more]
             if runs is not None:
-                runs.add(rows, counts[rows], np.ones(len(rows), np.int64), cursor.pos[rows])
-            counts[rows] += 1
+                runs.add(rows, step, None, cursor.pos[rows])
+            step += 1
+            counts[rows] = step
             for part in self._parts:
                 part.skip(cursor, rows)
             left -= 1
@@ -842,6 +869,19 @@ class _Items(_Reader):
                 rows, left = rows[~beyond], left[~beyond]
         for row, remaining in zip(rows.tolist(), left.tolist(), strict=True):
             self._finish_row(cursor, row, remaining, runs, counts)
+
+    def _take_varints(self, datum: Datum, count: int, starts: list[int]) -> bool:
+        """Take many ints or longs at once; whether that was possible."""
+        if not self._varints or count < _FEW:
+            return False
+        window = min(10 * count, len(datum.data) - datum.position)
+        stops = np.flatnonzero(np.frombuffer(datum.data, np.uint8, window, datum.position) < 0x80)[:count]
+        if len(stops) < count or np.diff(stops, prepend=-1).max() > 9:
+            return False
+        starts.append(datum.position)
+        starts.extend((stops[:-1] + (datum.position + 1)).tolist())
+        datum.position += int(stops[-1]) + 1
+        return True
 
     def _finish_row(self, cursor: _Cursor, row: int, left: int, runs: _Runs | None, counts: Int64Array) -> None:
         """The rest of one array, item by item."""
@@ -852,25 +892,26 @@ class _Items(_Reader):
         total = 0
         try:
             while left or (left := block_count(datum, self._item_least)):
+                total += left
                 if self._item_size is not None:
                     starts.append(datum.position)
                     lengths.append(left)
                     datum.position += left * self._item_size
-                    total += left
-                else:
+                elif not self._take_varints(datum, left, starts):
                     for _ in range(left):
                         starts.append(datum.position)
-                        total += 1
                         for check in self._checks:
                             check(datum)
                 left = 0
             cursor.pos[row] = begin + datum.position
         except (InvalidDatumError, IndexError):
             cursor.refuse(row)
+            if self._item_size is None:
+                total = len(starts)
         if runs is not None and starts:
-            runs_lengths = np.array(lengths, np.int64) if lengths else np.ones(len(starts), np.int64)
-            firsts = counts[row] + np.cumsum(runs_lengths) - runs_lengths
-            runs.add(np.full(len(starts), row), firsts, runs_lengths, np.array(starts, np.int64) + begin)
+            run_lengths = np.array(lengths, np.int64) if lengths else None
+            firsts = np.arange(len(starts)) if run_lengths is None else np.cumsum(run_lengths) - run_lengths
+            runs.add(np.full(len(starts), row), counts[row] + firsts, run_lengths, np.array(starts, np.int64) + begin)
         counts[row] += total
 
 

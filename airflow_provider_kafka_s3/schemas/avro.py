@@ -456,7 +456,8 @@ class _Parser:
     def _union(self, schema: list[Any], namespace: str) -> Union:
         branches = tuple(self._parse(branch, namespace) for branch in schema)
         names = [_union_name(branch) for branch in branches]
-        if not branches or len(set(names)) != len(names):
+        named = [isinstance(branch, Fixed | Enum | Record) for branch in branches]  # may have the name "array"
+        if not branches or len(set(zip(names, named, strict=True))) != len(names):
             raise ConfigurationError(f"a union of the Avro schema has no branch, or one of them twice: {names[:10]}")
         return Union(branches)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import tracemalloc
 from typing import Any
 
 import fastavro
@@ -260,6 +261,39 @@ def test_nothing_imports_pandas() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "False"
+
+
+def test_a_large_batch_is_decoded_in_parts_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a few bytes give the column of the whole, with starts of each row as well."""
+    node = parse_schema('{"type": "map", "values": ["null", "string", {"type": "array", "items": "int"}]}')
+    rows: list[bytes | None] = [encode(node, [("k", (2, list(range(n % 7)))), ("", (1, "ä" * n))]) for n in range(60)]
+    rows = [None, b"", *rows, b"\xff", None]
+    given = array_of([row and b"#" * (n % 3) + row for n, row in enumerate(rows)])
+    starts = np.array([n % 3 if row else 0 for n, row in enumerate(rows)])
+    decoder = AvroDecoder(node)
+    whole = decoder.decode(given, starts)
+    assert whole.bad.sum() == 2
+    for size in (1, 100, 1000):
+        monkeypatch.setattr("airflow_provider_kafka_s3.converters.avro_decode._CHUNK", size)
+        parts = decoder.decode(given, starts)
+        assert parts.values.equals(whole.values)
+        assert parts.bad.tolist() == decoder.check(given, starts).tolist() == whole.bad.tolist()
+
+
+@pytest.mark.parametrize(
+    "item", ['"int"', '"boolean"', '"null"', '["null", "long"]', '{"type": "array", "items": "int"}']
+)
+@pytest.mark.parametrize("copies", [1, 60])
+def test_a_hostile_count_allocates_nothing(item: str, copies: int) -> None:
+    """A count that the bytes cannot have is refused before there is memory for so many items."""
+    decoder = AvroDecoder(parse_schema(f'{{"type": "array", "items": {item}}}'))
+    counts = [varint(2**62), varint(-(2**63)) + b"\x02", varint(2**40) + b"\0" * 100, varint(2**31)]
+    tracemalloc.start()
+    try:
+        assert decoder.decode(binary_array(counts * copies, large=False)).bad.all()
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_empty_batch_has_an_empty_column() -> None:
