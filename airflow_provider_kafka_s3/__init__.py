@@ -13,12 +13,17 @@ from airflow_provider_kafka_s3.version import __version__
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.config import (
+        AvroContainer,
+        AvroConverter,
         ByPartition,
+        BytesConverter,
         Daily,
         Hourly,
+        JsonConverter,
         JsonLines,
         Limits,
         Naming,
+        Parquet,
         RawBytes,
         Rotation,
         TimePattern,
@@ -31,15 +36,20 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.sensors.window_closed import KafkaWindowClosedSensor
 
 __all__ = [
+    "AvroContainer",
+    "AvroConverter",
     "ByPartition",
+    "BytesConverter",
     "Daily",
     "Hourly",
+    "JsonConverter",
     "JsonLines",
     "KafkaLagSensor",
     "KafkaToS3Operator",
     "KafkaWindowClosedSensor",
     "Limits",
     "Naming",
+    "Parquet",
     "RawBytes",
     "RetryPolicy",
     "Rotation",

@@ -20,6 +20,8 @@ __all__ = [
     "Array",
     "Int64Array",
     "binary_array",
+    "bounds",
+    "contents",
     "int64_array",
     "int64_values",
     "valid_rows",
@@ -82,3 +84,22 @@ def binary_array(values: Sequence[bytes], *, large: bool) -> Array:
     ends = np.cumsum([0, *map(len, values)], dtype=np.int64 if large else np.int32)
     buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))]
     return cast("Array", pa.Array.from_buffers(pa.large_binary() if large else pa.binary(), len(values), buffers))
+
+
+def bounds(values: Array) -> Int64Array:
+    """The beginning of each value in the data of the array, and the end of the last one: one more than values.
+
+    A slice shares the data of the whole array, so the first bound need not be 0.
+    """
+    buffer = values.buffers()[1]
+    if len(values) == 0 or buffer is None:
+        return np.zeros(1, np.int64)
+    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    whole = np.frombuffer(memoryview(buffer).toreadonly(), dtype=np.dtype(width))
+    return whole[values.offset : values.offset + len(values) + 1].astype(np.int64, copy=False)
+
+
+def contents(values: Array) -> memoryview:
+    """The bytes of all values, one after another; not copied."""
+    at, data = bounds(values), values.buffers()[2]
+    return memoryview(b"") if data is None else memoryview(data)[at[0] : at[-1]].cast("B")

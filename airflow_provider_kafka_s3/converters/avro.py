@@ -7,10 +7,8 @@ from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents, int64_array
 from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
@@ -72,14 +70,14 @@ class AvroRegistryConverter:
             bad = decoded.bad if decoded is not None else avro.check(part, HEADER_SIZE)
             column = None if decoded is None else decoded.values
             if not bad.any():
-                groups.append(TypedGroup(index, rows, column, _without_header(part)))
+                groups.append(TypedGroup(index, rows, column, part, HEADER_SIZE))
                 continue
             reason = f"the value is not Avro of {self.schemas[index].name}"
             invalid += [Invalid(int(row), reason, _CORRECT) for row in rows[bad]]
             if not bad.all():
                 good = int64_array(np.flatnonzero(~bad))
                 rest = None if column is None else column.take(good)
-                groups.append(TypedGroup(index, rows[~bad], rest, _without_header(part.take(good))))
+                groups.append(TypedGroup(index, rows[~bad], rest, part.take(good), HEADER_SIZE))
         return TypedValues(groups, sorted(invalid, key=lambda i: i.row))
 
     def _decoder(self, schema_id: int) -> tuple[int, AvroDecoder] | str:
@@ -109,16 +107,13 @@ class AvroRegistryConverter:
 
 def _schema_ids(values: Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
     """The id in each header, and whether there is a header."""
-    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
-    _, offsets, data = values.buffers()
-    ends = np.frombuffer(memoryview(offsets).toreadonly(), np.dtype(width))  # type: ignore[arg-type]
-    at = ends[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    at = bounds(values)
     ids = np.zeros(len(values), np.int64)
     has_header = np.diff(at) >= HEADER_SIZE
-    if data is None or not has_header.any():
+    if not has_header.any():
         return ids, np.zeros(len(values), np.bool_)
-    body = np.frombuffer(memoryview(data).toreadonly(), np.uint8)
-    starts = at[:-1][has_header]
+    body = np.frombuffer(contents(values), np.uint8)
+    starts = at[:-1][has_header] - at[0]
     magic = body[starts] == _MAGIC
     for byte in range(1, HEADER_SIZE):
         ids[has_header] = ids[has_header] << 8 | body[starts + byte]
@@ -132,7 +127,3 @@ def _rows_by_id(ids: Int64Array, has_header: npt.NDArray[np.bool_]) -> Iterator[
     found, first = np.unique(ids[rows], return_index=True)
     for schema_id in found[np.argsort(first)]:
         yield int(schema_id), rows[ids[rows] == schema_id]
-
-
-def _without_header(values: Array) -> Array:
-    return pc.binary_slice(values, HEADER_SIZE)

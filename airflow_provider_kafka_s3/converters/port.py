@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents
 from airflow_provider_kafka_s3.schemas.avro import Node
 
 __all__ = ["Invalid", "TypedGroup", "TypedValues", "ValueConverter", "ValueSchema"]
@@ -54,13 +54,27 @@ class TypedGroup:
         rows: of the batch, ascending.
         values: the decoded values, parallel to the rows, of the Arrow type of the schema; None if only datums were
             requested.
-        datums: the values in Avro's binary encoding, parallel to the rows.
+        encoded: the values as they are in Kafka, parallel to the rows.
+        header: bytes before the datum in each of them.
     """
 
     schema: int
     rows: Int64Array
     values: Array | None
-    datums: Array
+    encoded: Array
+    header: int
+
+    def datums(self) -> Array:
+        """The values in Avro's binary encoding, as large_binary array parallel to the rows."""
+        ends = bounds(self.encoded)
+        first = ends[0]
+        data = np.frombuffer(contents(self.encoded), np.uint8)
+        kept = np.ones(len(data), np.bool_)
+        for byte in range(self.header):
+            kept[ends[:-1] - first + byte] = False
+        offsets = ends - first - self.header * np.arange(len(ends))
+        buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(data[kept].data)]
+        return cast("Array", pa.Array.from_buffers(pa.large_binary(), len(self.encoded), buffers))
 
 
 @dataclass(frozen=True)
@@ -86,7 +100,7 @@ class ValueConverter(Protocol):
         """The schemas of all values so far, in the order of their first appearance."""
         ...
 
-    def convert(self, values: pa.Array[pa.BinaryScalar], *, decode: bool) -> TypedValues:
+    def convert(self, values: Array, *, decode: bool) -> TypedValues:
         """Convert values, none of them null.
 
         Args:

@@ -16,9 +16,8 @@ from typing import Final, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array
+from airflow_provider_kafka_s3.arrays import Array, bounds, contents
 from airflow_provider_kafka_s3.config import KIB, AvroCodec
-from airflow_provider_kafka_s3.formats.frames import bounds, contents
 from airflow_provider_kafka_s3.formats.port import Buffer, Payload
 
 __all__ = ["BLOCK_DATUMS", "BLOCK_SIZE", "AvroWriter"]

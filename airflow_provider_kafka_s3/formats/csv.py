@@ -27,11 +27,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, bounds, contents
 from airflow_provider_kafka_s3.config import KIB
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.compression import Compression, Compressor
-from airflow_provider_kafka_s3.formats.frames import bounds, contents
 from airflow_provider_kafka_s3.formats.port import Buffer, Payload
 
 __all__ = ["CsvEncoder", "CsvSettings", "CsvWriter"]

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, int64_array, valid_rows
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, bounds, contents, int64_array, valid_rows
 from airflow_provider_kafka_s3.config import OnNull
 from airflow_provider_kafka_s3.formats.compression import Compression, Compressor
 from airflow_provider_kafka_s3.formats.port import Buffer, Payload, Prepared, Rejected
 
-__all__ = ["FrameWriter", "Kept", "bounds", "contents", "join", "without_nulls"]
+__all__ = ["FrameWriter", "Kept", "join", "without_nulls"]
 
 
 @dataclass(frozen=True)
@@ -80,25 +80,6 @@ def join(values: Array, separator: bytes) -> Array:
         return values
     empty, end = (binary_array([text], large=pa.types.is_large_binary(values.type))[0] for text in (b"", separator))
     return cast("Array", pc.binary_join_element_wise(values, empty, end))
-
-
-def bounds(values: Array) -> Int64Array:
-    """The beginning of each value in the data of the array, and the end of the last one: one more than values.
-
-    A slice shares the data of the whole array, so the first bound need not be 0.
-    """
-    buffer = values.buffers()[1]
-    if len(values) == 0 or buffer is None:
-        return np.zeros(1, np.int64)
-    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
-    whole = np.frombuffer(memoryview(buffer).toreadonly(), dtype=np.dtype(width))
-    return whole[values.offset : values.offset + len(values) + 1].astype(np.int64, copy=False)
-
-
-def contents(values: Array) -> memoryview:
-    """The bytes of all values, one after another; not copied."""
-    at, data = bounds(values), values.buffers()[2]
-    return memoryview(b"") if data is None else memoryview(data)[at[0] : at[-1]].cast("B")
 
 
 class FrameWriter:

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array
-from airflow_provider_kafka_s3.formats.frames import bounds, contents
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, bounds, contents
 
 __all__ = ["DecimalFormat", "encode_json"]
 

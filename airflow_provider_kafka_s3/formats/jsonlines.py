@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
-from airflow_provider_kafka_s3.arrays import Array, binary_array
+from airflow_provider_kafka_s3.arrays import Array, binary_array, bounds, contents
 from airflow_provider_kafka_s3.formats.compression import make_compression
-from airflow_provider_kafka_s3.formats.frames import FrameWriter, bounds, contents, join, without_nulls
+from airflow_provider_kafka_s3.formats.frames import FrameWriter, join, without_nulls
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
 
 __all__ = ["JsonLinesFormat"]

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, int64_array
 from airflow_provider_kafka_s3.converters.port import TypedGroup, ValueConverter, ValueSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.avro import AvroWriter
 from airflow_provider_kafka_s3.formats.compression import make_compression
-from airflow_provider_kafka_s3.formats.frames import FrameWriter, bounds, join, without_nulls
+from airflow_provider_kafka_s3.formats.frames import FrameWriter, join, without_nulls
 from airflow_provider_kafka_s3.formats.json_values import encode_json
 from airflow_provider_kafka_s3.formats.parquet import ParquetSettings, ParquetWriter
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, Rejected
@@ -146,7 +146,7 @@ class AvroEncoding:
 
     def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:  # noqa: ARG002 - the interface has it
         """The datums."""
-        return group.datums
+        return group.datums()
 
     def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:
         """Begin a file; its sync marker follows from the key, so the same file has the same bytes every time."""

@@ -269,7 +269,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_choice("errors", self.errors, get_args(OnError))
         if isinstance(self.value_converter, AvroConverter) != (self.registry_conn_id is not None):
             raise ConfigurationError(
-                "value_converter='avro' and registry_conn_id go together, since the registry has the schemas. Give both "
+                "value_converter='avro' and registry_conn_id go together, as the registry has the schemas. Give both "
                 "or neither"
             )
         if self.max_dead_letters is not None and self.errors == "fail":

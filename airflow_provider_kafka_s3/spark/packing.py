@@ -19,12 +19,12 @@ from airflow_provider_kafka_s3.arrays import (
     WHOLE_RECORD_SCHEMA,
     Array,
     Int64Array,
+    bounds,
     int64_array,
     int64_values,
 )
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.formats.frames import bounds
 
 __all__ = ["FAITHFUL_FROM", "PIECE_BYTES", "RecordPacking"]
 

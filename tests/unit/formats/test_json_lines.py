@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_kafka_s3.arrays import contents
 from airflow_provider_kafka_s3.config import JsonLines
 from airflow_provider_kafka_s3.exceptions import RecordError
-from airflow_provider_kafka_s3.formats.frames import contents
 from airflow_provider_kafka_s3.formats.jsonlines import _TOKENS, JsonLinesFormat
 from tests.unit.formats.preparing import prepare
 

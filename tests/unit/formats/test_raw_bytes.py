@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_kafka_s3.arrays import contents
 from airflow_provider_kafka_s3.config import RawBytes
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.formats.frames import contents
 from airflow_provider_kafka_s3.formats.registry import make_format
 from tests.unit.formats.preparing import prepare as prepared_or_error
 

@@ -1,0 +1,265 @@
+"""Avro values of a schema registry, landed as Avro, Parquet and JSON lines."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.config import (
+    AvroContainer,
+    AvroConverter,
+    Daily,
+    JsonLines,
+    Layout,
+    Limits,
+    Parquet,
+    Rotation,
+)
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+from airflow_provider_kafka_s3.registry.schemas import SchemaReference
+from tests.unit.batch.simulated_topic import Topic
+
+V1 = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "customer", "type": ["null", "string"], "default": None},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}
+V2: dict[str, Any] = {**V1, "fields": [*V1["fields"], {"name": "tags", "type": {"type": "array", "items": "string"}}]}  # type: ignore[misc]
+FORMATS = [AvroContainer(), AvroContainer(codec="deflate"), Parquet(), Parquet(compression="none"), JsonLines()]
+
+
+def layout(record_format: Any, **more: Any) -> Layout:
+    """Of Avro values."""
+    return Layout(topics_dir="lake", format=record_format, value_converter=AvroConverter(), **more)
+
+
+def datum(schema: Any, value: Any) -> bytes:
+    """A value in Avro's binary encoding."""
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), value)
+    return body.getvalue()
+
+
+def order(number: int, **more: Any) -> dict[str, Any]:
+    """An order of the first version, or of the second one with tags."""
+    return {"id": number, "customer": None if number % 3 else f"c{number}", "at": 1_767_225_600_000 + number, **more}
+
+
+def append(topic: Topic, schema_id: int, schema: Any, *values: Any, **more: Any) -> None:
+    """Append values as a serializer writes them."""
+    for value in values:
+        topic.append(topic.registry.frame(schema_id, datum(schema, value)), **more)
+
+
+def rows(key: str, body: bytes) -> list[Any]:
+    """The records of an object, with plain numbers in the place of times."""
+    if key.endswith(".avro"):
+        found: list[Any] = list(fastavro.reader(io.BytesIO(body)))
+    elif key.endswith(".parquet"):
+        found = pq.read_table(io.BytesIO(body)).to_pylist()
+    else:
+        return [json.loads(line) for line in body.splitlines()]
+    return [{name: _plain(value) for name, value in row.items()} if isinstance(row, dict) else row for row in found]
+
+
+def _plain(value: Any) -> Any:
+    return round(value.timestamp() * 1000) if hasattr(value, "timestamp") else value
+
+
+def values_of(topic: Topic, first: int, last: int) -> list[dict[str, Any]]:
+    """All landed orders."""
+    landed = [row for key, body in topic.objects().items() if "/_dead_letters/" not in key for row in rows(key, body)]
+    return sorted((row for row in landed if first <= row["id"] <= last), key=lambda row: int(row["id"]))
+
+
+@pytest.mark.parametrize("record_format", FORMATS)
+def test_values_are_landed_as_they_were_written(record_format: Any) -> None:
+    """Read back by fastavro, pyarrow and json; a rerun of the slice in other batches gives the same bytes."""
+    topic = Topic(layout(record_format))
+    schema_id = topic.registry.register(json.dumps(V1))
+    append(topic, schema_id, V1, *(order(n) for n in range(20)))
+    topic.land()
+    assert values_of(topic, 0, 19) == [order(n) for n in range(20)]
+    again = Topic(layout(record_format))
+    assert again.registry.register(json.dumps(V1)) == schema_id
+    again.kafka._records_per_poll = 7
+    append(again, schema_id, V1, *(order(n) for n in range(20)))
+    again.land()
+    assert again.objects() == topic.objects()
+
+
+@pytest.mark.parametrize("record_format", FORMATS[:4])
+def test_each_schema_has_objects_of_its_own(record_format: Any) -> None:
+    """Interleaved schemas make one open object each, not one object per record; nothing is lost or projected."""
+    topic = Topic(layout(record_format))
+    first, second = (topic.registry.register(json.dumps(schema)) for schema in (V1, V2))
+    for n in range(10):
+        schema_id, schema, value = (first, V1, order(n)) if n % 2 else (second, V2, order(n, tags=[f"t{n}"]))
+        append(topic, schema_id, schema, value)
+    topic.land()
+    assert [len(rows(*item)) for item in topic.objects().items()] == [5, 5]
+    assert values_of(topic, 0, 9) == [order(n) if n % 2 else order(n, tags=[f"t{n}"]) for n in range(10)]
+
+
+def test_json_lines_of_several_schemas_keep_the_order_of_the_records() -> None:
+    """Lines need no schema, so the records of a partition stay together."""
+    topic = Topic(layout(JsonLines()))
+    first, second = (topic.registry.register(json.dumps(schema)) for schema in (V1, V2))
+    for n in range(10):
+        schema_id, schema, value = (first, V1, order(n)) if n % 2 else (second, V2, order(n, tags=[]))
+        append(topic, schema_id, schema, value)
+    topic.land()
+    (body,) = topic.objects().values()
+    assert [json.loads(line)["id"] for line in body.splitlines()] == list(range(10))
+
+
+@pytest.mark.parametrize("record_format", FORMATS)
+def test_what_is_not_avro_of_its_schema_becomes_a_dead_letter(record_format: Any) -> None:
+    """No header, an unknown id, a schema of another type, cut off, trailing bytes, null: each with its reason."""
+    topic = Topic(layout(record_format, errors="dead_letter"))
+    schema_id = topic.registry.register(json.dumps(V1))
+    other = topic.registry.register("{}", type="JSON")
+    whole = datum(V1, order(1))
+    append(topic, schema_id, V1, order(0))
+    bad = [
+        b"",
+        b"\1" + topic.registry.frame(schema_id, whole)[1:],
+        b"\0\0\0",
+        topic.registry.frame(99, whole),
+        topic.registry.frame(other, b"{}"),
+        topic.registry.frame(schema_id, whole[:-1]),
+        topic.registry.frame(schema_id, whole + b"x"),
+        None,
+    ]
+    topic.append(*bad)
+    append(topic, schema_id, V1, order(9))
+    (batch,) = topic.land().batches
+    assert (batch.records, batch.dead_letters) == (2, len(bad))
+    assert values_of(topic, 0, 9) == [order(0), order(9)]
+    reasons = [letter["reason"] for letter in topic.dead_letters()]
+    words = ["header", "header", "header", "no schema 99", "of JSON", "not Avro", "not Avro", "null"]
+    assert all(word in reason for word, reason in zip(words, reasons, strict=True)), reasons
+
+
+def test_a_bad_value_fails_the_batch_by_name() -> None:
+    """The default: topic, partition, offset, schema and what to do."""
+    topic = Topic(layout(AvroContainer()))
+    schema_id = topic.registry.register(json.dumps(V1))
+    append(topic, schema_id, V1, order(0))
+    topic.append(topic.registry.frame(schema_id, b"\xff"))
+    with pytest.raises(
+        RecordError, match=r"topic 'orders', partition 0, offset 1: the value is not Avro of schema 1; c"
+    ):
+        topic.land()
+    assert topic.objects() == {}
+
+
+def test_a_schema_is_pinned_on_first_sight() -> None:
+    """A lost object is written again with the same bytes though the registry has lost or changed its schemas."""
+    topic = Topic(layout(Parquet(), rotation=Rotation(flush_size=4)))
+    schema_id = topic.registry.register(json.dumps(V1))
+    append(topic, schema_id, V1, *(order(n) for n in range(10)))
+    topic.land(limits=Limits(records_per_slice=5))
+    before = topic.objects()
+    assert topic.bucket.get("lake/_kafka_s3/orders-to-lake/orders/schemas/1.json") is not None
+    topic.registry._schemas.clear()
+    topic.bucket.delete([*before][1])
+    restored = topic.pipeline.run(topic.request("b", action="restore")).advance()
+    assert isinstance(restored, TopicResult)
+    assert topic.objects() == before
+
+
+def test_an_id_that_is_not_pinned_needs_the_registry() -> None:
+    """The error names the id and the parameter; nothing is landed."""
+    topic = Topic(layout(AvroContainer()))
+    append(topic, 1, V1, order(0))
+    step = topic.pipeline.run(topic.request()).advance()
+    assert not isinstance(step, TopicResult)
+    with pytest.raises(ConfigurationError, match=r"schema 1 is not stored .* registry_conn_id"):
+        topic.without_registry().execute(step, run="a")
+
+
+def test_references_are_part_of_the_schema_of_a_file() -> None:
+    """A reader of the file needs no registry."""
+    address = {"type": "record", "name": "Address", "namespace": "geo", "fields": [{"name": "city", "type": "string"}]}
+    customer = {
+        "type": "record",
+        "name": "Customer",
+        "namespace": "shop",
+        "fields": [{"name": "home", "type": "geo.Address"}, {"name": "work", "type": ["null", "geo.Address"]}],
+    }
+    topic = Topic(layout(AvroContainer()))
+    reference = SchemaReference(name="geo.Address", subject="geo.Address", version=1, text=json.dumps(address))
+    schema_id = topic.registry.register(json.dumps(customer), references=[reference])
+    named: dict[str, Any] = {}
+    fastavro.parse_schema(address, named)
+    body = io.BytesIO()
+    value = {"home": {"city": "Bern"}, "work": None}
+    fastavro.schemaless_writer(body, fastavro.parse_schema(customer, named), value)
+    topic.append(topic.registry.frame(schema_id, body.getvalue()))
+    topic.land()
+    ((key, stored),) = topic.objects().items()
+    assert rows(key, stored) == [value]
+
+
+@pytest.mark.parametrize("schema", ["string", "long", {"type": "array", "items": "int"}, ["null", "double"]])
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet(), JsonLines()])
+def test_values_that_are_no_records_are_landed(record_format: Any, schema: Any) -> None:
+    """Avro and JSON hold the bare values, Parquet a column of them."""
+    samples: dict[str, list[Any]] = {"string": ["a", "ü"], "long": [1, -5], "array": [[1], []], "double": [None, 1.5]}
+    values = samples[schema if isinstance(schema, str) else schema["type"] if isinstance(schema, dict) else "double"]
+    topic = Topic(layout(record_format))
+    schema_id = topic.registry.register(json.dumps(schema))
+    append(topic, schema_id, schema, *values)
+    topic.land()
+    ((key, body),) = topic.objects().items()
+    found = rows(key, body)
+    assert [row["value"] for row in found] == values if key.endswith(".parquet") else found == values
+
+
+def test_partitioner_rotation_and_extension_go_with_typed_formats() -> None:
+    """As for lines: day folders, ends after a number of records, Connect's extensions."""
+    topic = Topic(layout(Parquet(compression="snappy"), partitioner=Daily(), rotation=Rotation(flush_size=3)))
+    schema_id = topic.registry.register(json.dumps(V1))
+    for n in range(5):
+        append(topic, schema_id, V1, order(n), timestamp=86_400_000 * (n // 4))
+    topic.land()
+    assert list(topic.objects()) == [
+        "lake/orders/year=1970/month=01/day=01/orders+0+0000000000.snappy.parquet",
+        "lake/orders/year=1970/month=01/day=01/orders+0+0000000003.snappy.parquet",
+        "lake/orders/year=1970/month=01/day=02/orders+0+0000000004.snappy.parquet",
+    ]
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet()])
+def test_a_format_without_a_converter_that_fits_is_refused(record_format: Any) -> None:
+    """When the DAG is parsed; the message has the converters that fit."""
+    with pytest.raises(ConfigurationError, match=r"value_converter=BytesConverter\(\) does not go with .*; use 'avro'"):
+        Layout(format=record_format)
+
+
+def test_parquet_has_the_types_of_the_schema() -> None:
+    """Timestamps keep unit and zone; fields that may not be null are required."""
+    topic = Topic(layout(Parquet()))
+    append(topic, topic.registry.register(json.dumps(V1)), V1, order(0))
+    topic.land()
+    (body,) = topic.objects().values()
+    assert pq.read_schema(io.BytesIO(body)).remove_metadata() == pa.schema(
+        [
+            pa.field("id", pa.int64(), nullable=False),
+            pa.field("customer", pa.string()),
+            pa.field("at", pa.timestamp("ms", "UTC"), nullable=False),
+        ]
+    )
