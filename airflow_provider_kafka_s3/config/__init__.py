@@ -1,6 +1,14 @@
 """Frozen settings: how records become objects, and how a run works. Each checks itself."""
 
-from airflow_provider_kafka_s3.config.formats import CompressionName, Format, JsonLines, OnNull, RawBytes, parse_format
+from airflow_provider_kafka_s3.config.formats import (
+    CompressionName,
+    Format,
+    JsonLines,
+    OnNull,
+    RawBytes,
+    default_level,
+    parse_format,
+)
 from airflow_provider_kafka_s3.config.layout import Layout, Naming, PartSize, Rotation
 from airflow_provider_kafka_s3.config.partitioners import (
     ByPartition,
@@ -37,6 +45,7 @@ __all__ = [
     "TimePattern",
     "Upload",
     "Window",
+    "default_level",
     "parse_format",
     "parse_partitioner",
 ]

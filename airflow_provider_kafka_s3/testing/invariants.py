@@ -18,7 +18,6 @@ checks the control documents alone. Both compute the expected state independentl
 from __future__ import annotations
 
 import collections
-import gzip
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ControlError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import ObjectStore, StoredObject
+from airflow_provider_kafka_s3.testing.decompress import decompress
 from airflow_provider_kafka_s3.testing.topic_state import TopicState, accounted_for, check_documents, landed_ends
 
 __all__ = [
@@ -109,9 +109,8 @@ def read_state(store: ObjectStore, *, topics_dir: str, pipeline: str, topic: str
 
 
 def decode_lines(key: str, body: bytes, *, separator: bytes = b"\n") -> list[bytes]:
-    """The values of a line-wise object: JSON lines, or bytes with a separator after each; gzip if the key ends so."""
-    data = gzip.decompress(body) if key.endswith(".gz") else body
-    values = data.split(separator)
+    """The values of a line-wise object: JSON lines, or bytes with a separator after each, and compression."""
+    values = decompress(key, body).split(separator)
     if values.pop():
         raise ValueError(f"object {key} does not end with its separator: it was truncated")
     return values

@@ -12,7 +12,6 @@ For tests of DAGs::
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 from datetime import UTC, datetime
 from types import SimpleNamespace, TracebackType
@@ -25,6 +24,7 @@ from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.decompress import decompress
 from airflow_provider_kafka_s3.testing.invariants import BucketSummary, RecordDecoder, check_bucket, decode_lines
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
@@ -117,7 +117,7 @@ class SimulatedPipeline:
         return [
             json.loads(line)
             for key, body in sorted(self.objects(f"{topics_dir}/{topic}/").items())
-            for line in (gzip.decompress(body) if key.endswith(".gz") else body).splitlines()
+            for line in decompress(key, body).splitlines()
         ]
 
     def topic_pipeline(self, pipeline: str, topic: str, *, topics_dir: str = "topics") -> TopicPipeline:

@@ -1,8 +1,10 @@
-"""Compression: one gzip member whose bytes depend on nothing but the data and the level."""
+"""Compression: the bytes depend on nothing but the data and the level, and common tools read them."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import hashlib
 import itertools
 import random
 import shutil
@@ -11,20 +13,28 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import Hourly, Layout, Rotation, parse_format
-from airflow_provider_kafka_s3.formats.compression import BLOCK_SIZE, make_compression
+from airflow_provider_kafka_s3.config import CompressionName, Hourly, Layout, Rotation, parse_format
+from airflow_provider_kafka_s3.formats.compression import (
+    BLOCK_SIZE,
+    BZIP2_BLOCK_SIZE,
+    ZSTD_BLOCK_SIZE,
+    Compressor,
+    make_compression,
+)
 
 HEADER = bytes.fromhex("1f8b08000000000000ff")
 DATA = bytes(random.Random(8).choices(b"abcdefgh\n", k=3 * BLOCK_SIZE + 1000))
 
 
-def compress(pieces: Sequence[bytes], level: int = 1) -> bytes:
+def compress(pieces: Sequence[bytes], level: int | None = None, name: CompressionName = "gzip") -> bytes:
     """An object that is written in these pieces."""
-    compressor = make_compression("gzip", level)()
+    compressor = make_compression(name, level)()
     out = b"".join(bytes(data) for piece in pieces for data in compressor.write(memoryview(piece)))
     return out + b"".join(bytes(data) for data in compressor.close())
 
@@ -83,10 +93,90 @@ def test_plain_data_is_not_copied() -> None:
     assert list(compressor.close()) == []
 
 
+def zstd_frames(body: bytes) -> bytes:
+    """What a Zstandard decoder reads, by pyarrow."""
+    with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+        return stream.read()
+
+
+READERS = {"gzip": gzip.decompress, "bzip2": bz2.decompress, "zstd": zstd_frames}
+LEVELS = [("zstd", 1), ("zstd", 19), ("bzip2", 1), ("bzip2", 2)]
+
+
+@pytest.mark.parametrize(("name", "level"), LEVELS)
+def test_zstd_and_bzip2_are_read_at_sizes_around_their_blocks(name: Any, level: int) -> None:
+    """Every size returns what was written; several blocks are one file."""
+    block = ZSTD_BLOCK_SIZE if name == "zstd" else BZIP2_BLOCK_SIZE * level
+    data = DATA * (2 * block // len(DATA) + 1)
+    for size in (0, 1, block - 1, block, block + 1, 2 * block):
+        assert READERS[name](compress([data[:size]], level, name)) == data[:size]
+
+
+@pytest.mark.parametrize(("name", "level"), [("zstd", 3), ("bzip2", 1)])
+@settings(max_examples=25)
+@given(cuts=st.lists(st.integers(0, 6 * BLOCK_SIZE), max_size=6))
+def test_bytes_of_zstd_and_bzip2_do_not_depend_on_the_sizes_of_the_writes(
+    name: Any, level: int, cuts: list[int]
+) -> None:
+    """The same data in other pieces is the same file."""
+    data = DATA * 2
+    edges = [0, *sorted(cuts), len(data)]
+    pieces = [data[a:b] for a, b in itertools.pairwise(edges)]
+    assert compress(pieces, level, name) == compress([data], level, name)
+
+
+@pytest.mark.parametrize(("name", "tool"), [("bzip2", "bzcat"), ("zstd", "zstdcat")])
+def test_the_common_tools_read_several_blocks(name: Any, tool: str, tmp_path: Any) -> None:
+    """For `bzcat` and `zstdcat`, where they are installed, the file is valid."""
+    found = shutil.which(tool)
+    path = tmp_path / "x"
+    data = DATA * 6
+    path.write_bytes(compress([data], None, name))
+    read = READERS[name](path.read_bytes()) if found is None else subprocess.check_output([found, str(path)])
+    assert read == data
+
+
+def test_duckdb_reads_all_frames_of_zstd(tmp_path: Any) -> None:
+    """Rows of every frame, not of the first one alone."""
+    path = tmp_path / "x.json.zst"
+    path.write_bytes(compress([b"".join(b'{"n":%d}\n' % n for n in range(100_000))], None, "zstd"))
+    with duckdb.connect() as database:
+        read = database.execute("SELECT count(*), sum(n) FROM read_json(?)", [str(path)]).fetchone()
+    assert read == (100_000, 100_000 * 99_999 // 2)
+
+
+def test_levels_of_zstd_and_bzip2_are_used() -> None:
+    """Each makes a file of its own, and the default is the one that is documented."""
+    data = b"".join(b'{"n":%d,"text":"the same again"}\n' % (i * 7919 % 10_007) for i in range(20_000))
+    for name, default, others in (("zstd", 3, (1, 19)), ("bzip2", 9, (1, 5))):
+        made: Any = name
+        assert compress([data], None, made) == compress([data], default, made)
+        assert len({compress([data], level, made) for level in (default, *others)}) == 3
+
+
+@pytest.mark.parametrize("name", ["zstd", "bzip2"])
+def test_an_open_object_holds_one_block_at_most(name: Any) -> None:
+    """Its buffer does not grow with the object."""
+    compressor: Compressor = make_compression(name, 1)()
+    held = []
+    for _ in range(20):
+        for _data in compressor.write(memoryview(DATA)):
+            pass
+        held.append(len(compressor._pending))  # type: ignore[attr-defined]
+    assert max(held) < (ZSTD_BLOCK_SIZE if name == "zstd" else BZIP2_BLOCK_SIZE)
+
+
+def test_bytes_of_bzip2_are_pinned() -> None:
+    """The library has made the same bytes for decades, so a change would be one of ours."""
+    made = compress([DATA], None, "bzip2")
+    assert hashlib.sha256(made).hexdigest() == "34a82acb75b461f265fce82e9932061d9e2e01580c6d8965154c87501d805434"
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd", "bzip2"])
 @pytest.mark.parametrize("kind", ["json", "bytes"])
 @given(cuts=st.lists(st.integers(0, 400), max_size=8), shuffled=st.booleans())
 def test_objects_are_the_same_whatever_the_batches(
-    kind: Any, make_batch: Any, write_objects: Any, recut: Any, cuts: list[int], shuffled: bool
+    kind: Any, compression: Any, make_batch: Any, write_objects: Any, recut: Any, cuts: list[int], shuffled: bool
 ) -> None:
     """Names and bytes of compressed objects, hourly and rotated both ways, do not depend on the batches."""
     times = [i * 60_000 for i in range(400)]
@@ -94,7 +184,7 @@ def test_objects_are_the_same_whatever_the_batches(
         random.Random(1).shuffle(times)
     batch = make_batch([b'{"i":%d}' % i for i in range(400)], first=1000, timestamps=times)
     layout = Layout(
-        format=parse_format({"kind": kind, "compression": "gzip"}),
+        format=parse_format({"kind": kind, "compression": compression}),
         partitioner=Hourly(),
         rotation=Rotation(flush_size=150, max_bytes=300),
     )

@@ -84,9 +84,12 @@ def test_a_topic_that_contains_an_extension_is_not_changed() -> None:
     assert key(topic="this.is.json.dir").startswith("topics/this.is.json.dir/partition=0/this.is.json.dir+0+")
 
 
-@pytest.mark.parametrize(("compression", "ending"), [("none", ".custom"), ("gzip", ".custom.gz")])
+@pytest.mark.parametrize(
+    ("compression", "ending"),
+    [("none", ".custom"), ("gzip", ".custom.gz"), ("zstd", ".custom.zst"), ("bzip2", ".custom.bz2")],
+)
 def test_a_custom_extension_ends_the_key(compression: Any, ending: str) -> None:
-    """K13: the extension of ``bytes`` comes last, followed by ``.gz`` if compressed."""
+    """K13: the extension of ``bytes`` comes last, followed by that of the compression."""
     settings = layout(format=RawBytes(extension=".custom", compression=compression))
     assert key(settings) == f"topics/flights/partition=0/flights+0+0000000005{ending}"
 

@@ -72,6 +72,14 @@ def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
     assert parse_partitioner({"kind": "daily", "timezone": "Europe/Berlin"}) == berlin
 
 
+@pytest.mark.parametrize(("compression", "level"), [("none", 1), ("gzip", 1), ("zstd", 3), ("bzip2", 9)])
+def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression: Any, level: int) -> None:
+    """The settings hold the level itself, as plans of earlier versions do."""
+    assert JsonLines(compression=compression).compression_level == level
+    given = parse_format({"kind": "json", "compression": compression, "compression_level": None})
+    assert given == JsonLines(compression=compression, compression_level=level)
+
+
 @pytest.mark.parametrize(
     ("parse", "given", "message"),
     [
@@ -129,7 +137,17 @@ def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
             {"kind": "json", "on_null": True},
             "on_null=True must be 'fail' or 'ignore'$",
         ),
-        (parse_format, {"kind": "json", "compression_level": 1.5}, "must be a whole number from 0 to 3"),
+        (parse_format, {"kind": "json", "compression_level": 1.5}, "must be a whole number or None"),
+        (
+            parse_format,
+            {"kind": "json", "compression": "zstd", "compression_level": 20},
+            "^format: compression_level=20 must be a whole number from 1 to 19: a level of Zstandard",
+        ),
+        (
+            parse_format,
+            {"kind": "bytes", "compression": "bzip2", "compression_level": 0},
+            "^format: compression_level=0 must be a whole number from 1 to 9: a block of bzip2",
+        ),
         (
             parse_partitioner,
             "dayly",
@@ -170,7 +188,7 @@ def test_wrong_settings_are_told_with_their_parameter(parse: Any, given: object,
     [
         (
             lambda: JsonLines(compression="zip"),
-            "^compression='zip' is not known; did you mean 'gzip'. Use 'none' or",
+            "^compression='zip' is not known; did you mean 'gzip'. Use 'none', ",
         ),  # type: ignore[arg-type]
         (lambda: RawBytes(compression_level=4), "^compression_level=4 must be a whole number from 0 to 3"),
         (lambda: Daily(timezone="Mars/Base"), "^timezone='Mars/Base' is not in the zone database"),
