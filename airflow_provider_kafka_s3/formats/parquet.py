@@ -1,0 +1,246 @@
+"""Writes Parquet files: rows are collected into row groups that are cut by the rows alone.
+
+Within a row group, the encoder looks at the size of a page after each 1,024 rows and after each chunk of a column. So
+rows are merged into chunks that are cut by the rows alone, too, and long values cannot make long pages. The bytes
+depend on rows, schema, settings and the version of pyarrow, which ``created_by`` of the file names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_kafka_s3.arrays import Array
+from airflow_provider_kafka_s3.config import MIB
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.formats.port import Buffer, Payload
+from airflow_provider_kafka_s3.formats.row_sizes import row_sizes
+
+__all__ = ["ParquetCompression", "ParquetSettings", "ParquetWriter"]
+
+ParquetCompression = Literal["none", "snappy", "gzip", "brotli", "lz4", "zstd"]
+
+# Least and greatest level, and the one that is used if none is given: the defaults of pyarrow may change, and its
+# default of gzip is the slowest.
+_LEVELS: Final[Mapping[str, tuple[int, int, int]]] = {"gzip": (1, 9, 6), "brotli": (0, 11, 5), "zstd": (1, 19, 3)}
+
+_CHUNK_BYTES: Final = MIB
+"""Bytes of rows at which a chunk ends; the bytes of a file depend on it."""
+_MERGED: Final = 64
+"""Pieces of a chunk that are merged into one when there are this many."""
+_SMALL: Final = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParquetSettings:
+    """How rows become a file.
+
+    Attributes:
+        compression: of pages.
+        compression_level: of gzip 1 to 9, of brotli 0 to 11, of zstd 1 to 19; None: 6, 5 and 3; the others have none.
+        row_group_records: a row group ends with this many rows.
+        row_group_bytes: a row group ends with the row that reaches this size, by :func:`row_sizes`. An open file needs
+            memory for as much; while a row group is encoded, for about three times as much.
+        page_bytes: size of a data page before compression, about.
+        statistics: write least and greatest values and the number of nulls of each column of a row group.
+        dictionary: encode columns with repeated values by a dictionary.
+
+    Raises:
+        ConfigurationError: a number is out of its bounds, or the compression has no levels.
+    """
+
+    compression: ParquetCompression = "snappy"
+    compression_level: int | None = None
+    row_group_records: int = 1_000_000
+    row_group_bytes: int = 16 * MIB
+    page_bytes: int = MIB
+    statistics: bool = True
+    dictionary: bool = True
+
+    def __post_init__(self) -> None:
+        level = self.compression_level
+        if level is not None:
+            if self.compression not in _LEVELS:
+                raise ConfigurationError(
+                    f"compression_level={level} does not apply to compression={self.compression!r}; leave it out, or "
+                    f"use 'gzip', 'brotli' or 'zstd'"
+                )
+            least, most, _ = _LEVELS[self.compression]
+            _require_between("compression_level", level, least, most)
+        # pyarrow begins a new row group after 1,048,576 rows in any case.
+        _require_between("row_group_records", self.row_group_records, 1, 1_048_576)
+        # Arrays with offsets of 32 bits hold 2 GiB.
+        _require_between("row_group_bytes", self.row_group_bytes, 1, 1024 * MIB)
+        _require_between("page_bytes", self.page_bytes, 1, 1024 * MIB)
+
+    @property
+    def level(self) -> int | None:
+        """The level that is used; None for a compression without levels."""
+        if self.compression_level is None and self.compression in _LEVELS:
+            return _LEVELS[self.compression][2]
+        return self.compression_level
+
+
+def _require_between(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ConfigurationError(f"{name}={value} must be a whole number from {least:,} to {most:,}")
+
+
+class ParquetWriter:
+    """Writes one file, format version 2.6, with the Arrow schema in its metadata.
+
+    Units and zones of timestamps are kept, lists have the names of the specification, and ``PARQUET:field_id`` in the
+    metadata of a field is the id of its column. After each row group its bytes are yielded.
+
+    Args:
+        schema: of all batches; its metadata goes into the file.
+        settings: see :class:`ParquetSettings`.
+    """
+
+    def __init__(self, schema: pa.Schema, settings: ParquetSettings) -> None:
+        self._settings = settings
+        self._rows = _Rows(schema)
+        self._chunks: list[pa.RecordBatch] = []
+        self._records = self._bytes = self._chunk_bytes = 0
+        self._sink = _Sink()
+        self._writer = pq.ParquetWriter(
+            cast("Any", pa.PythonFile(cast("Any", self._sink), mode="w")),
+            schema,
+            version="2.6",
+            compression=cast("Any", settings.compression),
+            compression_level=settings.level,
+            use_dictionary=settings.dictionary,
+            write_statistics=settings.statistics,
+            data_page_size=settings.page_bytes,
+            use_compliant_nested_type=True,
+            store_schema=True,
+        )
+
+    def write(self, payload: Payload) -> Iterable[Buffer]:
+        """Collect rows, and encode whole row groups; the payload is a batch of the schema."""
+        batch = cast("pa.RecordBatch", payload)
+        ends = np.cumsum(row_sizes(batch))
+        start = 0
+        while start < batch.num_rows:
+            before = int(ends[start - 1]) if start else 0
+            # The row that reaches a size is the last one of its row group, or chunk.
+            group = before + self._settings.row_group_bytes - self._bytes
+            group_end = min(
+                int(np.searchsorted(ends, group)) + 1, start + self._settings.row_group_records - self._records
+            )
+            chunk_end = int(np.searchsorted(ends, before + _CHUNK_BYTES - self._chunk_bytes)) + 1
+            end = min(batch.num_rows, group_end, chunk_end)
+            self._rows.append(batch.slice(start, end - start))
+            size = int(ends[end - 1]) - before
+            self._records += end - start
+            self._bytes += size
+            self._chunk_bytes += size
+            if end in (group_end, chunk_end):
+                self._end_chunk()
+            if end == group_end:
+                yield from self._write_row_group()
+            start = end
+
+    def close(self) -> Iterable[Buffer]:
+        """Encode the rows that are left, and end the file."""
+        if self._records:
+            self._end_chunk()
+            yield from self._write_row_group()
+        self._writer.close()
+        yield from self._sink.take()
+
+    def _end_chunk(self) -> None:
+        if (rows := self._rows.take()) is not None:
+            self._chunks.append(rows)
+        self._chunk_bytes = 0
+
+    def _write_row_group(self) -> Iterator[Buffer]:
+        table = pa.Table.from_batches(self._chunks)
+        self._chunks = []
+        self._records = self._bytes = 0
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        del table
+        yield from self._sink.take()
+
+
+class _Rows:
+    """The rows of a chunk that is not complete yet.
+
+    A slice keeps the buffers of its whole batch, of which an object may have a few rows only; so such rows are copied.
+    Single rows of many columns take much more than their bytes, so 64 pieces are merged into one of the next level: no
+    row is copied often, and there are few pieces.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._levels: list[list[pa.RecordBatch]] = []
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Add rows after the others."""
+        if batch.get_total_buffer_size() > 2 * batch.nbytes + _SMALL:
+            batch = self._merge([batch])
+        for level in self._levels:
+            level.append(batch)
+            if len(level) < _MERGED:
+                return
+            batch = self._merge(level)
+            level.clear()
+        self._levels.append([batch])
+
+    def take(self) -> pa.RecordBatch | None:
+        """Remove all rows, and return them as one batch; None if there are none."""
+        # Rows of a higher level came first.
+        pieces = [batch for level in reversed(self._levels) for batch in level]
+        self._levels.clear()
+        return self._merge(pieces) if pieces else None
+
+    def _merge(self, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+        columns: list[Array] = [
+            pa.concat_arrays([piece.column(i) for piece in pieces]) for i in range(len(self._schema))
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+class _Sink:
+    """A file of which only the bytes since the last :meth:`take` are kept."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._pieces: list[bytes] = []
+        self._small = bytearray()
+
+    def write(self, data: bytes | pa.Buffer) -> int:
+        """Append bytes."""
+        size = memoryview(data).nbytes
+        if size < _SMALL:  # headers of pages
+            self._small += memoryview(data)
+            return size
+        self._end_small()
+        # A buffer is copied, since the encoder uses it again; bytes are not.
+        self._pieces.append(bytes(cast("bytes", data)))
+        return size
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing: the bytes are still to be taken."""
+        self.closed = True
+
+    def take(self) -> Iterator[Buffer]:
+        """Yield and forget the bytes."""
+        self._end_small()
+        pieces, self._pieces = self._pieces, []
+        pieces.reverse()
+        while pieces:
+            yield pieces.pop()
+
+    def _end_small(self) -> None:
+        if self._small:
+            self._pieces.append(bytes(self._small))
+            self._small.clear()

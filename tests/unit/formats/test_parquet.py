@@ -1,0 +1,324 @@
+"""Parquet files: common readers read them, and their bytes depend on the rows alone."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import itertools
+import random
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.formats.parquet import ParquetSettings, ParquetWriter
+from airflow_provider_kafka_s3.formats.row_sizes import row_sizes
+
+MIB = 1024 * 1024
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "7"}),
+        pa.field("name", pa.string(), metadata={"PARQUET:field_id": "9"}),
+        pa.field("data", pa.binary()),
+        pa.field("tags", pa.list_(pa.field("item", pa.string(), metadata={"PARQUET:field_id": "12"}))),
+        pa.field("attributes", pa.map_(pa.string(), pa.int32())),
+        pa.field("place", pa.struct([pa.field("lat", pa.float64()), pa.field("name", pa.string())])),
+        pa.field("price", pa.decimal128(12, 2)),
+        pa.field("huge", pa.decimal256(50, 3)),
+        pa.field("at", pa.timestamp("us", "UTC")),
+        pa.field("local", pa.timestamp("ms")),
+        pa.field("there", pa.timestamp("ms", "Europe/Berlin")),
+        pa.field("day", pa.date32()),
+        pa.field("time", pa.time64("us")),
+        pa.field("ok", pa.bool_()),
+        pa.field("nothing", pa.null()),
+        pa.field("digest", pa.binary(4)),
+    ],
+    metadata={"made.by": "tests"},
+)
+
+
+def rows(count: int, seed: int = 1) -> pa.RecordBatch:
+    """Rows of every type, with nulls at every level."""
+    r = random.Random(seed)
+
+    def maybe(value: Any) -> Any:
+        return None if r.random() < 0.2 else value
+
+    def row(i: int) -> dict[str, Any]:
+        now = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC) + datetime.timedelta(milliseconds=i)
+        return {
+            "id": i,
+            "name": maybe(r.choice(["a", "b", "é" * r.randrange(40)])),
+            "data": maybe(r.randbytes(r.randrange(60))),
+            "tags": maybe([maybe("t" * r.randrange(5)) for _ in range(r.randrange(4))]),
+            "attributes": maybe([(f"k{k}", maybe(k)) for k in range(r.randrange(3))]),
+            "place": maybe({"lat": maybe(r.random()), "name": maybe("here")}),
+            "price": maybe(decimal.Decimal(i).scaleb(-2)),
+            "huge": maybe(decimal.Decimal(10**40 + i)),
+            "at": maybe(now),
+            "local": maybe(now.replace(tzinfo=None)),
+            "there": maybe(now),
+            "day": maybe(now.date()),
+            "time": maybe(datetime.time(1, 2, 3, i)),
+            "ok": maybe(i % 2 == 0),
+            "nothing": None,
+            "digest": maybe(i.to_bytes(4, "big")),
+        }
+
+    return pa.RecordBatch.from_pylist([row(i) for i in range(count)], SCHEMA)
+
+
+ROWS = rows(600)
+LONG_ROWS = pa.RecordBatch.from_pydict(
+    {
+        "id": list(range(60)),
+        "v": [None if i % 7 == 0 else random.Random(i).randbytes(i * 3_001 % 120_000) for i in range(60)],
+    }
+)
+
+
+def write(batches: Iterable[pa.RecordBatch], schema: pa.Schema = SCHEMA, **how: Any) -> bytes:
+    """A file of these batches."""
+    writer = ParquetWriter(schema, ParquetSettings(**how))
+    out = b"".join(bytes(data) for batch in batches for data in writer.write(batch))
+    return out + b"".join(bytes(data) for data in writer.close())
+
+
+def cut(batch: pa.RecordBatch, edges: Sequence[int]) -> list[pa.RecordBatch]:
+    """The same rows in other batches, some of them empty."""
+    at = [0, *sorted(edges), batch.num_rows]
+    return [batch.slice(a, b - a) for a, b in itertools.pairwise(at)]
+
+
+def groups(body: bytes) -> list[int]:
+    """Rows of each row group."""
+    metadata = pq.read_metadata(io.BytesIO(body))
+    return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
+def test_pyarrow_reads_what_was_written(compression: str) -> None:
+    """All types and nulls, in several row groups, with each compression."""
+    body = write([ROWS], compression=compression, row_group_records=250)
+    assert groups(body) == [250, 250, 100]
+    read = pq.read_table(io.BytesIO(body))
+    assert read.schema.equals(SCHEMA.remove_metadata(), check_metadata=False)
+    assert read.to_pylist() == pa.Table.from_batches([ROWS]).to_pylist()
+    column = pq.read_metadata(io.BytesIO(body)).row_group(0).column(1)
+    assert column.compression == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
+
+
+def test_duckdb_reads_what_was_written(tmp_path: Any) -> None:
+    """A reader that is not Arrow's sees the same values; times with a zone are the same times."""
+    path = tmp_path / "x.parquet"
+    path.write_bytes(write([ROWS], row_group_records=100))
+    with duckdb.connect() as database:
+        read = database.execute(
+            'SELECT id, name, data, tags, place.lat, price, local, day, ok, epoch_us("at"), map_keys(attributes) '
+            "FROM read_parquet(?) ORDER BY id",
+            [str(path)],
+        ).fetchall()
+    expected = [
+        (
+            row["id"],
+            row["name"],
+            row["data"],
+            row["tags"],
+            (row["place"] or {}).get("lat"),
+            row["price"],
+            row["local"],
+            row["day"],
+            row["ok"],
+            None if row["at"] is None else round(row["at"].timestamp() * 1000) * 1000,
+            None if row["attributes"] is None else [key for key, _ in row["attributes"]],
+        )
+        for row in ROWS.to_pylist()
+    ]
+    assert read == expected
+
+
+def test_fields_keep_their_ids_units_and_zones() -> None:
+    """As tables of Iceberg and Delta need them."""
+    body = write([ROWS])
+    read = pq.read_schema(io.BytesIO(body))
+    assert [read.field(name).metadata[b"PARQUET:field_id"] for name in ("id", "name")] == [b"7", b"9"]
+    assert read.field("tags").type.value_field.metadata == {b"PARQUET:field_id": b"12"}
+    assert not read.field("id").nullable
+    assert (read.field("there").type, read.field("local").type) == (SCHEMA.field("there").type, pa.timestamp("ms"))
+    assert read.metadata[b"made.by"] == b"tests"
+    metadata = pq.read_metadata(io.BytesIO(body))
+    assert metadata.format_version == "2.6"
+    assert metadata.created_by.startswith("parquet-cpp-arrow")
+    assert metadata.schema.column(3).path == "tags.list.element"
+
+
+def test_statistics_and_dictionaries_can_be_left_out() -> None:
+    """They are there by default."""
+
+    def column(**how: Any) -> Any:
+        return pq.read_metadata(io.BytesIO(write([ROWS], **how))).row_group(0).column(1)
+
+    assert column().is_stats_set
+    assert column().has_dictionary_page
+    assert column().statistics.null_count == ROWS.column("name").null_count
+    assert not column(statistics=False).is_stats_set
+    assert not column(dictionary=False).has_dictionary_page
+
+
+@given(
+    edges=st.lists(st.integers(0, 200), max_size=9),
+    records=st.integers(30, 300),
+    size=st.sampled_from([5_000, 20_000, 16 * MIB]),
+    page=st.sampled_from([1, 500, MIB]),
+)
+def test_bytes_do_not_depend_on_the_sizes_of_the_writes(edges: list[int], records: int, size: int, page: int) -> None:
+    """The same rows in other batches are the same file, wherever row groups and pages end."""
+    batch = ROWS.slice(0, 200)
+    how: dict[str, Any] = {"row_group_records": records, "row_group_bytes": size, "page_bytes": page}
+    assert write(cut(batch, edges), **how) == write([batch], **how)
+
+
+@settings(max_examples=20)
+@given(edges=st.lists(st.integers(0, 60), max_size=6), size=st.sampled_from([MIB // 2, 2 * MIB, 16 * MIB]))
+def test_bytes_of_long_values_do_not_depend_on_the_sizes_of_the_writes(edges: list[int], size: int) -> None:
+    """The same for rows of which few are a page."""
+    batch = LONG_ROWS
+    once = write([batch], batch.schema, row_group_bytes=size, dictionary=False)
+    assert write(cut(batch, edges), batch.schema, row_group_bytes=size, dictionary=False) == once
+
+
+def test_rows_that_are_written_one_by_one_make_the_same_file() -> None:
+    """Copies of single rows, slices of a batch, and picked rows."""
+    once = write([ROWS], row_group_bytes=30_000)
+    assert len(groups(once)) > 2
+    single = [ROWS.slice(i, 1) for i in range(ROWS.num_rows)]
+    assert write(single, row_group_bytes=30_000) == once
+    picked = [ROWS.take(pa.array(range(i, i + 3))) for i in range(0, 600, 3)]
+    assert write(picked, row_group_bytes=30_000) == once
+
+
+def test_a_rerun_makes_the_same_file() -> None:
+    """Nothing but rows, schema and settings is in it."""
+    assert write([rows(200)]) == write([rows(200)])
+
+
+def test_a_file_without_rows_is_valid() -> None:
+    """It has the schema and no row group."""
+    for batches in ([], [ROWS.slice(0, 0)]):
+        read = pq.read_table(io.BytesIO(write(batches)))
+        assert read.num_rows == 0
+        assert read.schema.names == SCHEMA.names
+        assert groups(write(batches)) == []
+
+
+def test_row_groups_end_with_the_row_that_reaches_a_bound() -> None:
+    """By rows, by bytes, or by a single long value, counted anew in each row group."""
+    schema = pa.schema([pa.field("v", pa.binary())])
+
+    def sizes(lengths: Sequence[int], **how: Any) -> list[int]:
+        return groups(
+            write([pa.RecordBatch.from_arrays([pa.array([b"x" * n for n in lengths])], schema=schema)], schema, **how)
+        )
+
+    assert sizes([6] * 7, row_group_records=3) == [3, 3, 1]
+    assert sizes([6] * 7, row_group_bytes=20) == [2, 2, 2, 1]
+    assert sizes([6] * 7, row_group_bytes=21) == [3, 3, 1]
+    assert sizes([6, 500, 6, 6, 500], row_group_bytes=100) == [2, 3]
+    assert sizes([6] * 7, row_group_bytes=40, row_group_records=3) == [3, 3, 1]
+    assert sizes([6] * 4, row_group_records=2) == [2, 2]
+
+
+LONG_VALUES = """
+import random, resource
+import pyarrow as pa
+from airflow_provider_kafka_s3.arrays import binary_array
+from airflow_provider_kafka_s3.formats.parquet import ParquetSettings, ParquetWriter
+
+schema = pa.schema([pa.field("v", pa.binary())])
+value = random.Random(3).randbytes(2**20)
+writer = ParquetWriter(schema, ParquetSettings(row_group_bytes=16 * 2**20, compression="none"))
+before, size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
+for i in range(150):
+    values = binary_array([b"%04d" % i + value], large=False)
+    size += sum(len(data) for data in writer.write(pa.RecordBatch.from_arrays([values], schema=schema)))
+size += sum(len(data) for data in writer.close())
+print(size >> 20, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+
+
+def test_long_values_do_not_fill_the_memory() -> None:
+    """A file of 150 values of 1 MB needs a few times the memory of its row groups of 16 MB, not of the file."""
+    done = subprocess.run([sys.executable, "-c", LONG_VALUES], capture_output=True, check=True, text=True)
+    size, megabytes = map(int, done.stdout.split())
+    assert size == 150
+    assert megabytes < 100
+
+
+def test_few_rows_of_large_batches_do_not_keep_the_batches() -> None:
+    """An object may get one row of each batch; the rest of the batch is released."""
+    schema = pa.schema([pa.field("v", pa.binary())])
+    writer = ParquetWriter(schema, ParquetSettings(row_group_bytes=64 * MIB))
+    before = pa.total_allocated_bytes()
+    for _ in range(50):
+        batch = pa.RecordBatch.from_arrays([pa.array([b"x" * 1000] * 1000)], schema=schema)
+        assert list(writer.write(batch.slice(500, 1))) == []
+        del batch
+    assert pa.total_allocated_bytes() - before < MIB
+    for _data in writer.close():
+        pass
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_sizes_of_rows_depend_on_the_row_alone(first: int, count: int) -> None:
+    """Slices and copies have the sizes of the same rows in the whole batch, at any offset."""
+    batch = ROWS.slice(0, 80)
+    whole = row_sizes(batch).tolist()
+    part = batch.slice(first, count)
+    assert row_sizes(part).tolist() == whole[first : first + count]
+    copied = ROWS.take(pa.array(range(first, first + count), pa.int64()))
+    assert row_sizes(copied).tolist() == whole[first : first + count]
+
+
+def test_sizes_of_rows_are_those_of_their_values() -> None:
+    """Fixed widths, lengths and lists; what is null takes nothing."""
+
+    def sizes(values: list[Any], kind: Any) -> list[int]:
+        return row_sizes(pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["v"])).tolist()
+
+    assert sizes([1, None], pa.int64()) == [8, 0]
+    assert sizes([True, False], pa.bool_()) == [1, 1]
+    assert sizes(["", "abc", None], pa.string()) == [4, 7, 0]
+    assert sizes([b"abc"], pa.large_binary()) == [11]
+    assert sizes([[], ["a", None, "bc"], None], pa.list_(pa.string())) == [4, 4 + 5 + 6, 0]
+    assert sizes([[("a", 1)], []], pa.map_(pa.string(), pa.int32())) == [4 + 5 + 4, 4]
+    assert sizes([{"a": 1, "b": "x"}, None], pa.struct({"a": pa.int32(), "b": pa.string()})) == [9, 0]
+    assert sizes([[1, 2], None], pa.list_(pa.int32(), 2)) == [8, 0]
+    assert sizes([[1], [1, 2]], pa.large_list(pa.int8())) == [9, 10]
+    assert sizes([None, None], pa.null()) == [0, 0]
+    assert sizes([decimal.Decimal(1)], pa.decimal256(60, 0)) == [32]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"compression_level": 3}, "compression_level=3 does not apply to compression='snappy'"),
+        ({"compression": "zstd", "compression_level": 20}, "compression_level=20 must be a whole number from 1 to 19"),
+        ({"row_group_records": 0}, "row_group_records=0 must be a whole number from 1 to 1,048,576"),
+        ({"row_group_bytes": 0}, "row_group_bytes=0 must be a whole number"),
+        ({"page_bytes": 2**31}, "page_bytes=2147483648 must be a whole number"),
+    ],
+)
+def test_impossible_settings_are_refused(how: dict[str, Any], message: str) -> None:
+    """The error has the field, its value and its bounds."""
+    with pytest.raises(ConfigurationError, match=message):
+        ParquetSettings(**how)
