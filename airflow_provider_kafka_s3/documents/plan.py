@@ -118,8 +118,9 @@ def layout_digest(layout: Layout) -> str:
 
 @functools.cache
 def writer_versions() -> str:
-    """Versions that the bytes depend on: of this package and of the compression library."""
-    return f"airflow-provider-kafka-s3 {__version__}, isal {metadata.version('isal')}"
+    """Versions that the bytes depend on: of this package and of the libraries that compress and encode."""
+    libraries = (f"{name} {metadata.version(name)}" for name in ("isal", "pyarrow"))
+    return ", ".join((f"airflow-provider-kafka-s3 {__version__}", *libraries))
 
 
 def cut_slices(offsets: Offsets, *, max_records: int) -> tuple[Slice, ...]:

@@ -108,7 +108,12 @@ class CsvEncoder:
 
     def encode(self, batch: pa.RecordBatch) -> Array:
         """The lines of a batch as large binary array, parallel to its rows."""
-        return self._lines([self._quoted(_text(column)) for column in batch.columns])
+        return self._lines([self._field(column) for column in batch.columns])
+
+    def _field(self, column: Array) -> Array:
+        texts = _text(column)
+        # Texts of numbers and times hold no separators; but they may be equal to the text of nulls.
+        return texts if pa.types.is_primitive(column.type) and not self._null else self._quoted(texts)
 
     def _quoted(self, texts: Array) -> Array:
         # Null rows stay null here.

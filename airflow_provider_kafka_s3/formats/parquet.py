@@ -1,8 +1,8 @@
 """Writes Parquet files: rows are collected into row groups that are cut by the rows alone.
 
-Within a row group, pages end at sizes that depend on how its rows are passed to the encoder. So a row group is passed
-as one batch without chunks, and the bytes depend on rows, schema, settings and the version of pyarrow, which
-``created_by`` of the file names.
+Within a row group, the encoder looks at the size of a page after each 1,024 rows and after each chunk of a column. So
+rows are merged into chunks that are cut by the rows alone, too, and long values cannot make long pages. The bytes
+depend on rows, schema, settings and the version of pyarrow, which ``created_by`` of the file names.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ ParquetCompression = Literal["none", "snappy", "gzip", "brotli", "lz4", "zstd"]
 # default of gzip is the slowest.
 _LEVELS: Final[Mapping[str, tuple[int, int, int]]] = {"gzip": (1, 9, 6), "brotli": (0, 11, 5), "zstd": (1, 19, 3)}
 
+_CHUNK_BYTES: Final = MIB
+"""Bytes of rows at which a chunk ends; the bytes of a file depend on it."""
 _MERGED: Final = 64
-"""Pieces of a row group that are merged into one when there are this many."""
+"""Pieces of a chunk that are merged into one when there are this many."""
 _SMALL: Final = 4096
 
 
@@ -101,10 +103,10 @@ class ParquetWriter:
     """
 
     def __init__(self, schema: pa.Schema, settings: ParquetSettings) -> None:
-        self._schema = schema
         self._settings = settings
         self._rows = _Rows(schema)
-        self._bytes = 0
+        self._chunks: list[pa.RecordBatch] = []
+        self._records = self._bytes = self._chunk_bytes = 0
         self._sink = _Sink()
         self._writer = pq.ParquetWriter(
             cast("Any", pa.PythonFile(cast("Any", self._sink), mode="w")),
@@ -126,32 +128,48 @@ class ParquetWriter:
         start = 0
         while start < batch.num_rows:
             before = int(ends[start - 1]) if start else 0
-            # The row that reaches the size is the last one of its row group.
-            by_bytes = int(np.searchsorted(ends, before + self._settings.row_group_bytes - self._bytes)) + 1
-            by_count = start + self._settings.row_group_records - self._rows.count
-            end = min(batch.num_rows, by_bytes, by_count)
+            # The row that reaches a size is the last one of its row group, or chunk.
+            group = before + self._settings.row_group_bytes - self._bytes
+            group_end = min(
+                int(np.searchsorted(ends, group)) + 1, start + self._settings.row_group_records - self._records
+            )
+            chunk_end = int(np.searchsorted(ends, before + _CHUNK_BYTES - self._chunk_bytes)) + 1
+            end = min(batch.num_rows, group_end, chunk_end)
             self._rows.append(batch.slice(start, end - start))
-            self._bytes += int(ends[end - 1]) - before
-            if end in (by_bytes, by_count):
+            size = int(ends[end - 1]) - before
+            self._records += end - start
+            self._bytes += size
+            self._chunk_bytes += size
+            if end in (group_end, chunk_end):
+                self._end_chunk()
+            if end == group_end:
                 yield from self._write_row_group()
             start = end
 
     def close(self) -> Iterable[Buffer]:
         """Encode the rows that are left, and end the file."""
-        if self._rows.count:
+        if self._records:
+            self._end_chunk()
             yield from self._write_row_group()
         self._writer.close()
         yield from self._sink.take()
 
+    def _end_chunk(self) -> None:
+        if (rows := self._rows.take()) is not None:
+            self._chunks.append(rows)
+        self._chunk_bytes = 0
+
     def _write_row_group(self) -> Iterator[Buffer]:
-        table = pa.Table.from_batches([self._rows.take()])
-        self._bytes = 0
+        table = pa.Table.from_batches(self._chunks)
+        self._chunks = []
+        self._records = self._bytes = 0
         self._writer.write_table(table, row_group_size=table.num_rows)
+        del table
         yield from self._sink.take()
 
 
 class _Rows:
-    """Rows that are not encoded yet.
+    """The rows of a chunk that is not complete yet.
 
     A slice keeps the buffers of its whole batch, of which an object may have a few rows only; so such rows are copied.
     Single rows of many columns take much more than their bytes, so 64 pieces are merged into one of the next level: no
@@ -161,11 +179,9 @@ class _Rows:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._levels: list[list[pa.RecordBatch]] = []
-        self.count = 0
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Add rows after the others."""
-        self.count += batch.num_rows
         if batch.get_total_buffer_size() > 2 * batch.nbytes + _SMALL:
             batch = self._merge([batch])
         for level in self._levels:
@@ -176,13 +192,12 @@ class _Rows:
             level.clear()
         self._levels.append([batch])
 
-    def take(self) -> pa.RecordBatch:
-        """Remove all rows, and return them as one batch."""
+    def take(self) -> pa.RecordBatch | None:
+        """Remove all rows, and return them as one batch; None if there are none."""
         # Rows of a higher level came first.
         pieces = [batch for level in reversed(self._levels) for batch in level]
         self._levels.clear()
-        self.count = 0
-        return self._merge(pieces)
+        return self._merge(pieces) if pieces else None
 
     def _merge(self, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
         columns: list[Array] = [
@@ -196,13 +211,19 @@ class _Sink:
 
     def __init__(self) -> None:
         self.closed = False
-        self._data = bytearray()
+        self._pieces: list[bytes] = []
+        self._small = bytearray()
 
     def write(self, data: bytes | pa.Buffer) -> int:
         """Append bytes."""
-        view = memoryview(data)  # copied, since the encoder reuses its buffers
-        self._data += view
-        return view.nbytes
+        size = memoryview(data).nbytes
+        if size < _SMALL:  # headers of pages
+            self._small += memoryview(data)
+            return size
+        self._end_small()
+        # A buffer is copied, since the encoder uses it again; bytes are not.
+        self._pieces.append(bytes(cast("bytes", data)))
+        return size
 
     def flush(self) -> None:
         """Do nothing."""
@@ -213,6 +234,13 @@ class _Sink:
 
     def take(self) -> Iterator[Buffer]:
         """Yield and forget the bytes."""
-        if self._data:
-            data, self._data = self._data, bytearray()
-            yield memoryview(data)
+        self._end_small()
+        pieces, self._pieces = self._pieces, []
+        pieces.reverse()
+        while pieces:
+            yield pieces.pop()
+
+    def _end_small(self) -> None:
+        if self._small:
+            self._pieces.append(bytes(self._small))
+            self._small.clear()

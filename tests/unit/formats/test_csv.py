@@ -114,6 +114,12 @@ def test_only_fields_that_need_quotes_have_them() -> None:
     )
 
 
+def test_a_number_with_the_text_of_nulls_is_quoted() -> None:
+    """So it is not null."""
+    batch = batch_of(i=pa.array([0, 1, None]), f=pa.array([0.5, 0.0, None]))
+    assert lines(batch, null="0", header=False) == '"0",0.5\n1,"0"\n0,0\n'
+
+
 def test_duckdb_reads_what_was_written(tmp_path: Any) -> None:
     """Nulls, empty texts, quotes and line breaks."""
     path = tmp_path / "x.csv"

@@ -28,7 +28,7 @@ for batch in pa.ipc.open_stream(sys.stdin.buffer):
     prepared = json.prepare(batch)
     for event in splitter.feed(prepared.records, prepared.sizes):
         if isinstance(event, Append):
-            size += sum(len(data) for data in json.open().write(prepared.take(event.rows)))
+            size += sum(len(data) for data in json.open("k", None).write(prepared.take(event.rows)))
 print(size, "pandas" in sys.modules)
 """
 
