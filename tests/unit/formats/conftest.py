@@ -79,8 +79,8 @@ def _write_objects(
                 assert prepared is not None
                 if key not in writers:
                     assert key not in objects
-                    writers[key], objects[key] = record_format.open(), Written()
-                for data in writers[key].write(prepared.take(event.rows)):
+                    writers[key], objects[key] = record_format.open(key, event.object.schema), Written()
+                for data in writers[key].write(prepared.take(event.rows, event.object.schema)):
                     objects[key].body += data
                 objects[key].offsets += event.offsets.tolist()
             else:
@@ -90,7 +90,7 @@ def _write_objects(
 
     for batch in batches:
         prepared = prepare(record_format, batch, topic=topic, partition=partition)
-        follow(splitter.feed(prepared.records, prepared.sizes), prepared)
+        follow(splitter.feed(prepared.records, prepared.sizes, prepared.schemas), prepared)
     follow(splitter.finish())
     assert not writers
     assert all(o.closed and o.offsets == sorted(o.offsets) for o in objects.values())
