@@ -90,6 +90,7 @@ def dead_letters(pipeline: Pipeline) -> list[dict[str, Any]]:
     return sorted(found, key=lambda letter: int(base64.b64decode(letter["key"])))
 
 
+@pytest.mark.newest_spark
 def test_every_value_is_landed_once_or_set_aside(landed: Pipeline, orders: Orders) -> None:
     """Read back by fastavro, pyarrow and json, and compared with Kafka; each dead letter has its reason."""
     checked = check_bucket(
@@ -136,6 +137,7 @@ def test_another_run_writes_the_same_bytes_to_another_bucket(
     assert by_driver.bodies() == landed.bodies()
 
 
+@pytest.mark.newest_spark
 @pytest.mark.parametrize("landed", [Parquet()], ids=["Parquet"], indirect=True)
 def test_duckdb_and_spark_read_a_topic_of_parquet(
     landed: Pipeline, spark: SparkSession, orders: Orders, tmp_path: Path
