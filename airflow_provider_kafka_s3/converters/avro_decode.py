@@ -77,7 +77,8 @@ class AvroDecoder:
 
     A row is bad if its bytes are cut off or go on behind the datum; the index of a union or an enum, an int, a time of
     day or a decimal is out of its range; a varint has more than 64 bits; a boolean is neither 0 nor 1; a length is
-    negative; a string is not UTF-8; or its arrays have more than 1,000 items without bytes.
+    negative; a string is not UTF-8; its arrays have more than 1,000 items without bytes; or, by a recursive schema, more
+    than 200 records, unions and arrays are inside each other.
 
     The keys of a map stay as they are, also if a key is there twice.
     """
