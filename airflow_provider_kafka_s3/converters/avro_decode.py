@@ -77,8 +77,8 @@ class AvroDecoder:
 
     A row is bad if its bytes are cut off or go on behind the datum; the index of a union or an enum, an int, a time of
     day or a decimal is out of its range; a varint has more than 64 bits; a boolean is neither 0 nor 1; a length is
-    negative; a string is not UTF-8; its arrays have more than 1,000 items without bytes; or, by a recursive schema, more
-    than 200 records, unions and arrays are inside each other.
+    negative; a string is not UTF-8; its arrays have more than 1,000 items without bytes; or, with a recursive schema,
+    more than 200 records, unions and arrays are inside each other.
 
     The keys of a map stay as they are, also if a key is there twice.
     """
@@ -87,7 +87,10 @@ class AvroDecoder:
         """Prepare the decoder.
 
         Args:
-            node: the schema with which the datums were written. A recursive one can only be checked.
+            node: the schema with which the datums were written. With a recursive one, they can only be checked.
+
+        Raises:
+            ConfigurationError: the schema has no Arrow type for another reason; see :func:`arrow_type`.
         """
         self._node = node
         self._scalar: Check | None = None
@@ -110,6 +113,9 @@ class AvroDecoder:
         """
         if self._scalar is not None:
             arrow_type(self._node)
+        offsets = _offsets(values)
+        if offsets[-1] - offsets[0] > _LARGEST_BATCH - _PADDING:
+            raise ValueError("a batch of Avro values has more than 2 GiB: decode it in parts")
         parts = [self._decode(part, some) for part, some in _chunks(values, starts)]
         if len(parts) == 1:
             return parts[0]
@@ -118,8 +124,6 @@ class AvroDecoder:
 
     def _decode(self, values: Array, starts: int | Int64Array) -> Decoded:
         cursor, rows = _cursor(values, starts)
-        if len(cursor.data) > _LARGEST_BATCH:
-            raise ValueError("a batch of Avro values has more than 2 GiB: decode it in parts")
         column = self._reader.read(cursor, rows, build=True)
         bad = cursor.finish(rows)
         usable = ~bad
@@ -278,7 +282,9 @@ def _chunks(values: Array, starts: int | Int64Array) -> list[tuple[Array, int | 
     while edges[-1] < len(values):
         end = int(np.searchsorted(offsets, offsets[edges[-1]] + _CHUNK, side="right")) - 1
         edges.append(min(max(end, edges[-1] + 1), len(values)))
-    return [(values.slice(a, b - a), starts if isinstance(starts, int) else starts[a:b]) for a, b in pairwise(edges)]
+    return [
+        (values.slice(a, b - a), starts[a:b] if isinstance(starts, np.ndarray) else starts) for a, b in pairwise(edges)
+    ]
 
 
 def _cursor(values: Array, starts: int | Int64Array) -> tuple[_Cursor, _Rows]:
