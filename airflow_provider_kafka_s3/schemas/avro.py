@@ -42,6 +42,7 @@ _LARGEST_128: Final = 38
 _MOST_COLUMNS: Final = 10_000
 _DEEPEST: Final = 100
 _MOST_DIGITS: Final = 76
+_LONGEST_FIXED: Final = 65_536
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,8 @@ def arrow_type(node: Node) -> pa.DataType:
     branch that is not null; one of them is set.
 
     Raises:
-        ConfigurationError: the schema is recursive, which no column type can express, or has more than 10,000 columns.
+        ConfigurationError: the schema is recursive, which no column type can express, has more than 10,000 columns, or
+            a fixed of more than 65,536 bytes.
     """
     if is_recursive(node):
         raise ConfigurationError("the schema is recursive: a record contains itself, which no column type can express")
@@ -279,7 +281,12 @@ def _arrow(node: Node) -> pa.DataType:
             return make(decimal.precision, decimal.scale)
         case Primitive(name=name, logical=logical):
             return _ARROW_LOGICAL.get((name, str(logical)), _ARROW[name])
-        case Fixed(size=size):
+        case Fixed(name=name, size=size):
+            if size > _LONGEST_FIXED:
+                raise ConfigurationError(
+                    f"fixed {name!r} of the Avro schema has {size:,} bytes. A column has them for nulls too, and has "
+                    f"at most {_LONGEST_FIXED:,} of them: use bytes"
+                )
             return pa.binary(size)
         case Enum():
             return pa.string()
