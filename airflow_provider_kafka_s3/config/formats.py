@@ -148,7 +148,8 @@ class AvroContainer(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Parquet(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="parquet"):
     """Parquet files, one schema in each.
 
-    An open object needs memory for one row group, and for about three times as much while it is encoded.
+    An open object needs memory for one row group, and for about three times as much while it is encoded. The row groups
+    of all objects that a slice has open take 256 MiB at most: with the default ``row_group_bytes``, 16 are open.
 
     Attributes:
         compression: of pages; its name is part of the extension: ``.zstd.parquet``.

@@ -22,6 +22,9 @@ __all__ = ["Layout", "Naming", "OnError", "PartSize", "Rotation"]
 
 OnError = Literal["fail", "dead_letter"]
 
+_OPEN_ROW_GROUPS: Final = 256 * MIB
+"""Bytes of the row groups of all Parquet files that a slice has open."""
+
 _CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
     JsonLines: (JsonConverter, AvroConverter),
     RawBytes: (BytesConverter,),
@@ -164,6 +167,14 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             f"value_converter={self.value_converter!r} does not go with {self.format!r}; use "
             f"{' or '.join(repr(str(kind.__struct_config__.tag)) for kind in kinds)}",
         )
+
+    @property
+    def max_open_objects(self) -> int:
+        """Objects of a slice that are open at the same time, at most; Parquet files also by the memory that they need."""
+        most = self.rotation.max_open_objects
+        if isinstance(self.format, Parquet):
+            most = min(most, max(1, _OPEN_ROW_GROUPS // self.format.row_group_bytes))
+        return most
 
     @property
     def whole_records(self) -> bool:

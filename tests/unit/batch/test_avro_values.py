@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.config import (
+    MIB,
     AvroContainer,
     AvroConverter,
     Daily,
@@ -248,6 +249,20 @@ def test_a_format_without_a_converter_that_fits_is_refused(record_format: Any) -
     """When the DAG is parsed; the message has the converters that fit."""
     with pytest.raises(ConfigurationError, match=r"value_converter=BytesConverter\(\) does not go with .*; use 'avro'"):
         Layout(format=record_format)
+
+
+def test_open_parquet_files_are_limited_by_their_memory() -> None:
+    """Whatever the limit of objects is: a record that needs one more closes the one that was opened first."""
+    assert Layout(format=JsonLines()).max_open_objects == 400
+    assert layout(Parquet()).max_open_objects == 16
+    assert layout(Parquet(row_group_bytes=1024 * MIB)).max_open_objects == 1
+    topic = Topic(layout(Parquet(row_group_bytes=128 * MIB), partitioner=Daily()))
+    schema_id = topic.registry.register(json.dumps(V1))
+    for n, day in enumerate([0, 1, 0, 2, 1, 0]):
+        append(topic, schema_id, V1, order(n), timestamp=86_400_000 * day)
+    topic.land()
+    firsts = {key.rpartition("+")[2].partition(".")[0]: len(rows(key, body)) for key, body in topic.objects().items()}
+    assert firsts == {"0000000000": 2, "0000000001": 2, "0000000003": 1, "0000000005": 1}
 
 
 def test_parquet_has_the_types_of_the_schema() -> None:
