@@ -170,7 +170,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def max_open_objects(self) -> int:
-        """Objects of a slice that are open at the same time, at most; Parquet files also by the memory that they need."""
+        """Objects of a slice that are open at the same time, at most; of Parquet files also by their memory."""
         most = self.rotation.max_open_objects
         if isinstance(self.format, Parquet):
             most = min(most, max(1, _OPEN_ROW_GROUPS // self.format.row_group_bytes))

@@ -97,7 +97,7 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
         (
             parse_format,
             7,
-            r"^format=7 must be 'json', 'bytes', 'avro' or 'parquet', a mapping of settings or a JsonLines or .* Parquet$",
+            r"^format=7 must be 'json', 'bytes', 'avro' or 'parquet', a mapping of settings or a JsonLines .* Parquet$",
         ),
         (
             parse_partitioner,
