@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -162,7 +163,10 @@ def connect_schema(schema: Mapping[str, Any], *, decimal_format: DecimalFormat =
         ConfigurationError: the schema is none of Connect, is nested too deeply, or has a field with a name that Avro
             does not allow, a map with keys that are no strings, or a default that does not fit.
     """
-    return _Builder(decimal_format).node(schema, 0)
+    try:
+        return _Builder(decimal_format).node(schema, 0)
+    except RecursionError:
+        raise ConfigurationError("a schema of Kafka Connect is nested too deeply") from None
 
 
 class _Builder:
@@ -254,6 +258,8 @@ def _avro_json(node: Node, value: Any) -> Any:
             return value.to_bytes(size, signed=True).decode("latin-1")
         case Primitive(name="bytes"):
             return value.decode("latin-1")
+        case Primitive(name="float" | "double") if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case ArrayOf(items=items):
             return [_avro_json(items, item) for item in value]
         case MapOf(values=values):
@@ -280,9 +286,7 @@ def _decimal(schema: Mapping[str, Any]) -> Decimal:
         scale = int(str(given.get("scale")))
         precision = int(str(given.get("connect.decimal.precision", max(scale, _USUAL_PRECISION))))
     except ValueError:
-        raise ConfigurationError(
-            "a decimal in a schema of Kafka Connect has no integer as scale or precision"
-        ) from None
+        raise ConfigurationError("a decimal in a schema of Kafka Connect has a scale that is no integer") from None
     if not 0 <= scale <= precision or not 0 < precision <= _MOST_PRECISION:
         raise ConfigurationError(
             f"a decimal in a schema of Kafka Connect has {precision} digits, {scale} of them of its fraction: "
