@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias, get_args
+from typing import Annotated, Any, Final, TypeAlias, get_args
+
+from msgspec import Meta
 
 from airflow_provider_kafka_s3.config.values import TAG, Value, make_value
 
@@ -15,7 +17,13 @@ class BytesConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class JsonConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="json"):
-    """Values are JSON documents."""
+    """Values are JSON documents.
+
+    Attributes:
+        schema: Avro schema of the documents, as JSON text, for formats with a schema; None: the documents have none.
+    """
+
+    schema: Annotated[str, Meta(min_length=1)] | None = None
 
 
 class AvroConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="avro"):

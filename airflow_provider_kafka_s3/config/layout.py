@@ -28,8 +28,8 @@ _OPEN_ROW_GROUPS: Final = 256 * MIB
 _CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
     JsonLines: (JsonConverter, AvroConverter),
     RawBytes: (BytesConverter,),
-    AvroContainer: (AvroConverter,),
-    Parquet: (AvroConverter,),
+    AvroContainer: (AvroConverter, JsonConverter),
+    Parquet: (AvroConverter, JsonConverter),
 }
 """The converters that each format can encode the values of."""
 
@@ -162,6 +162,13 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def _check_converter(self) -> None:
         kinds = _CONVERTERS[type(self.format)]
+        require(
+            not isinstance(self.value_converter, JsonConverter)
+            or isinstance(self.format, JsonLines)
+            or self.value_converter.schema is not None,
+            f"value_converter='json' needs a schema with {self.format!r}: JsonConverter(schema=...) with the schema "
+            f"of the values",
+        )
         require(
             isinstance(self.value_converter, kinds),
             f"value_converter={self.value_converter!r} does not go with {self.format!r}; use "

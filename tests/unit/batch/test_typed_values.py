@@ -1,4 +1,4 @@
-"""Avro values of a schema registry, landed as Avro, Parquet and JSON lines."""
+"""Values with a schema, of a registry or declared, landed as Avro, Parquet and JSON lines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_kafka_s3.airflow.parameters import usable_layout
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.config import (
     MIB,
     AvroContainer,
     AvroConverter,
     Daily,
+    JsonConverter,
     JsonLines,
     Layout,
     Limits,
@@ -244,10 +246,59 @@ def test_partitioner_rotation_and_extension_go_with_typed_formats() -> None:
     ]
 
 
+DECLARED = JsonConverter(schema=json.dumps(V2))
+
+
+def declared(record_format: Any, **more: Any) -> Layout:
+    """Of JSON values with a declared schema."""
+    return Layout(topics_dir="lake", format=record_format, value_converter=DECLARED, **more)
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet(), JsonLines()])
+def test_json_values_with_a_declared_schema_are_landed(record_format: Any) -> None:
+    """As typed values; what the schema does not have is left out, a missing field with a default is filled."""
+    topic = Topic(declared(record_format))
+    topic.append(*(json.dumps(order(n, tags=["t"], more=1)).encode() for n in range(5)))
+    topic.append(b'{"at": 5, "tags": [], "id": 5}')
+    topic.land()
+    assert values_of(topic, 0, 5) == [
+        *(order(n, tags=["t"]) for n in range(5)),
+        {"id": 5, "customer": None, "at": 5, "tags": []},
+    ]
+
+
+def test_json_that_does_not_have_the_declared_schema_becomes_a_dead_letter() -> None:
+    """The reason names the field; the default policy names topic, partition and offset."""
+    bad = [b"{", b'{"id": "x", "at": 1, "tags": []}', b'{"at": 1, "tags": []}', b"7"]
+    topic = Topic(declared(Parquet(), errors="dead_letter"))
+    topic.append(*bad, json.dumps(order(1, tags=[])).encode())
+    (batch,) = topic.land().batches
+    assert (batch.records, batch.dead_letters) == (1, len(bad))
+    reasons = [letter["reason"] for letter in topic.dead_letters()]
+    assert all("does not have the declared schema" in reason for reason in reasons)
+    assert "id" in reasons[1]
+    failing = Topic(declared(Parquet()))
+    failing.append(json.dumps(order(1, tags=[])).encode(), bad[1])
+    with pytest.raises(
+        RecordError, match=r"topic 'orders', partition 0, offset 1: the value does not have the declared"
+    ):
+        failing.land()
+
+
+def test_json_without_a_schema_is_refused_for_formats_with_one() -> None:
+    """When the DAG is parsed; and a text that is no schema before anything is planned."""
+    with pytest.raises(ConfigurationError, match=r"value_converter='json' needs a schema with Parquet"):
+        Layout(format=Parquet(), value_converter=JsonConverter())
+    with pytest.raises(ConfigurationError, match="no Avro schema"):
+        usable_layout(Layout(format=Parquet(), value_converter=JsonConverter(schema='{"x": 1}')), ["orders"])
+
+
 @pytest.mark.parametrize("record_format", [AvroContainer(), Parquet()])
 def test_a_format_without_a_converter_that_fits_is_refused(record_format: Any) -> None:
     """When the DAG is parsed; the message has the converters that fit."""
-    with pytest.raises(ConfigurationError, match=r"value_converter=BytesConverter\(\) does not go with .*; use 'avro'"):
+    with pytest.raises(
+        ConfigurationError, match=r"value_converter=BytesConverter\(\) does not go with .*; use 'avro' or 'json'"
+    ):
         Layout(format=record_format)
 
 
