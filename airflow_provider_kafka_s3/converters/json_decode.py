@@ -32,7 +32,6 @@ from airflow_provider_kafka_s3.converters.json_scalar import (
     DecimalFormat,
     InvalidJsonError,
     ScalarConverters,
-    default_of,
     document,
     integer_bounds,
 )
@@ -206,8 +205,7 @@ class _Structs:
             for number, part in enumerate(node.fields):
                 given = (f"f{number}", self.type_of(part.type))
                 if part.has_default:
-                    default = default_of(part.type, part.default, self.make_record)
-                    fields.append((*given, _default(default)))
+                    fields.append((*given, _default(self.converters.default(part))))
                 elif part.type == _NULL or (isinstance(part.type, Union) and _NULL in part.type.branches):
                     fields.append((*given, None))
                 else:

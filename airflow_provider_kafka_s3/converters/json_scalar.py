@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.schemas.avro import (
     ArrayOf,
     Decimal,
     Enum,
+    Field,
     Fixed,
     MapOf,
     Node,
@@ -34,7 +35,6 @@ __all__ = [
     "DecimalFormat",
     "InvalidJsonError",
     "ScalarConverters",
-    "default_of",
     "document",
     "integer_bounds",
 ]
@@ -68,7 +68,9 @@ _LONG_NUMBER: Final = 30
 _MOST_DIGITS: Final = 100
 _NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NUMBER: Final = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
-_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# One that does not end is matched as well: otherwise each quote in it would be tried.
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME: Final = re.compile(r"([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.([0-9]{1,18}))?")
 _ZONE: Final = re.compile(r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)$")
@@ -135,11 +137,11 @@ def document(text: bytes) -> Any:
 
 def _depth(text: bytes) -> int:
     depth = deepest = 0
-    for byte in _STRING.sub(b"", text):
+    for byte in _STRING.sub(b"", text).translate(None, _NO_BRACKETS):
         if byte in b"[{":
             depth += 1
             deepest = max(deepest, depth)
-        elif byte in b"]}":
+        else:
             depth -= 1
     return deepest
 
@@ -163,18 +165,6 @@ def integer_bounds(node: Primitive) -> tuple[int, int]:
     return -bound, bound - 1
 
 
-def default_of(node: Node, default: Any, make_record: MakeRecord) -> Any:
-    """The value of a default in a schema, in which bytes are text with one character per byte.
-
-    Raises:
-        ConfigurationError: the default does not fit its type.
-    """
-    try:
-        return ScalarConverters("BASE64", make_record, defaults=True).make(node)(default)
-    except InvalidJsonError as e:
-        raise ConfigurationError(f"a default of the schema does not fit its type: {e}") from None
-
-
 class ScalarConverters:
     """Makes the functions that convert values of documents.
 
@@ -188,11 +178,12 @@ class ScalarConverters:
         Args:
             decimal_format: of strings.
             make_record: makes the values of records.
-            defaults: convert the defaults of a schema.
+            defaults: convert the defaults of a schema, in which bytes are text with one character per byte.
         """
         self._format = decimal_format
         self._make_record = make_record
         self._defaults = defaults
+        self._of_defaults = self if defaults else ScalarConverters("BASE64", make_record, defaults=True)
         self._records: dict[int, Convert] = {}
 
     def make(self, node: Node) -> Convert:
@@ -225,6 +216,17 @@ class ScalarConverters:
             case Union():
                 return self._union(node)
 
+    def default(self, field: Field) -> Any:
+        """The value of a field's default.
+
+        Raises:
+            ConfigurationError: it does not fit the type of the field.
+        """
+        try:
+            return self._of_defaults.make(field.type)(field.default)
+        except InvalidJsonError as e:
+            raise ConfigurationError(f"the default of field {field.name!r} does not fit its type: {e}") from None
+
     def _bytes(self, value: Any) -> bytes:
         if type(value) is not str:
             raise _unlike(value, "bytes")
@@ -255,7 +257,7 @@ class ScalarConverters:
         for field in node.fields:
             has_default, default = field.has_default, None
             if has_default:
-                default = default_of(field.type, field.default, self._make_record)
+                default = self.default(field)
             elif _is_nullable(field.type):
                 has_default = True
             fields.append((field.name, self.make(field.type), has_default, default))
@@ -450,7 +452,7 @@ class _Decimals:
         else:
             raise _unlike(value, "a decimal")
         if not -self._bound < number < self._bound:
-            raise InvalidJsonError(f"has more than {self._precision} digits")
+            raise InvalidJsonError(f"has more digits than its precision of {self._precision}")
         return number
 
 
