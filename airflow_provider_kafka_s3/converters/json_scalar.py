@@ -37,6 +37,7 @@ __all__ = [
     "ScalarConverters",
     "document",
     "integer_bounds",
+    "is_nullable",
 ]
 
 DecimalFormat: TypeAlias = Literal["BASE64", "NUMERIC"]
@@ -72,7 +73,7 @@ _NUMBER: Final = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?"
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME: Final = re.compile(r"([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.([0-9]{1,18}))?")
+_TIME: Final = re.compile(r"((?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?)(?:\.([0-9]{1,18}))?")
 _ZONE: Final = re.compile(r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)$")
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 
@@ -189,10 +190,8 @@ class ScalarConverters:
     def make(self, node: Node) -> Convert:
         """The function for a type that is not recursive."""
         match node:
-            case Primitive(logical=Decimal() as decimal):
-                return _Decimals(decimal, None, self._unscaled)
-            case Fixed(logical=Decimal() as decimal, size=size):
-                return _Decimals(decimal, size, self._unscaled)
+            case Primitive(logical=Decimal() as decimal) | Fixed(logical=Decimal() as decimal):
+                return _decimals(decimal, self._unscaled)
             case Primitive(name="int" | "long"):
                 return _integers(node)
             case Primitive(name=("float" | "double") as name):
@@ -258,7 +257,7 @@ class ScalarConverters:
             has_default, default = field.has_default, None
             if has_default:
                 default = self.default(field)
-            elif _is_nullable(field.type):
+            elif is_nullable(field.type):
                 has_default = True
             fields.append((field.name, self.make(field.type), has_default, default))
         make_record = self._make_record
@@ -303,7 +302,8 @@ class ScalarConverters:
         return convert
 
 
-def _is_nullable(node: Node) -> bool:
+def is_nullable(node: Node) -> bool:
+    """Whether null is a value of the type."""
     return node == _NULL or (isinstance(node, Union) and _NULL in node.branches)
 
 
@@ -434,26 +434,23 @@ def _floats(name: str) -> Convert:
     return convert
 
 
-class _Decimals:
-    def __init__(self, decimal: Decimal, size: int | None, unscaled: Callable[[str, int], int]) -> None:
-        self._scale = decimal.scale
-        self._bound = 10**decimal.precision
-        self._precision = decimal.precision
-        self._unscaled = unscaled
-        del size  # of what Avro stores: its precision is bounded by it
+def _decimals(decimal: Decimal, unscaled: Callable[[str, int], int]) -> Convert:
+    scale, bound = decimal.scale, 10**decimal.precision
 
-    def __call__(self, value: Any) -> int:
+    def convert(value: Any) -> int:
         if type(value) is str:
-            number = self._unscaled(value, self._scale)
+            number = unscaled(value, scale)
         elif type(value) is int:
-            number = value * 10**self._scale
+            number = value * 10**scale
         elif type(value) is _Number:
-            number = _scaled(value.text, self._scale)
+            number = _scaled(value.text, scale)
         else:
             raise _unlike(value, "a decimal")
-        if not -self._bound < number < self._bound:
-            raise InvalidJsonError(f"has more digits than its precision of {self._precision}")
+        if not -bound < number < bound:
+            raise InvalidJsonError(f"has more digits than its precision of {decimal.precision}")
         return number
+
+    return convert
 
 
 def _arrays(item: Convert) -> Convert:
