@@ -32,9 +32,9 @@ from airflow_provider_kafka_s3.converters.json_scalar import (
     DecimalFormat,
     InvalidJsonError,
     ScalarConverters,
-    default_of,
     document,
     integer_bounds,
+    is_nullable,
 )
 from airflow_provider_kafka_s3.schemas.avro import (
     ArrayOf,
@@ -125,7 +125,8 @@ class JsonDecoder:
         ]
         bad = np.zeros(len(values), np.bool_)
         bad[list(reasons)] = True
-        return DecodedJson(blocks[0] if len(blocks) == 1 else pa.concat_arrays(blocks), bad, reasons)
+        column = blocks[0] if len(blocks) == 1 else pa.concat_arrays(blocks)
+        return DecodedJson(column, bad, dict(sorted(reasons.items())))
 
     def _block(self, values: Array, first: int, reasons: dict[int, str]) -> Array:
         decode = self._decode if _is_utf8(values) else self._decode_text
@@ -133,20 +134,20 @@ class JsonDecoder:
         objects: list[Any] = []
         append = objects.append
         deep = deep_rows(values)
-        for text in texts:
+        for row, text in enumerate(texts):
             if text is None:
                 append(None)
-                continue
-            try:
-                if deep and len(objects) in deep:
-                    raise RecursionError  # before a parser may notice it at another depth
-                append(decode(text))
-            except _REFUSED:
-                append(self._convert_row(text, first + len(objects), reasons))
+            elif row in deep:  # here, before a parser stops at another depth
+                append(self._convert_row(text, first + row, reasons))
+            else:
+                try:
+                    append(decode(text))
+                except _REFUSED:
+                    append(self._convert_row(text, first + row, reasons))
         wrong: set[int] = set()
         column = self._column.array(objects, np.arange(len(texts), dtype=np.int64), wrong)
         if wrong:
-            for row in wrong:
+            for row in sorted(wrong):
                 objects[row] = self._convert_row(cast("bytes", texts[row]), first + row, reasons)
             column = self._column.array(objects, np.arange(len(texts), dtype=np.int64), set())
         return column
@@ -206,9 +207,8 @@ class _Structs:
             for number, part in enumerate(node.fields):
                 given = (f"f{number}", self.type_of(part.type))
                 if part.has_default:
-                    default = default_of(part.type, part.default, self.make_record)
-                    fields.append((*given, _default(default)))
-                elif part.type == _NULL or (isinstance(part.type, Union) and _NULL in part.type.branches):
+                    fields.append((*given, _default(self.converters.default(part))))
+                elif is_nullable(part.type):
                     fields.append((*given, None))
                 else:
                     fields.append(given)

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.schemas.avro import (
     ArrayOf,
     Decimal,
     Enum,
+    Field,
     Fixed,
     MapOf,
     Node,
@@ -34,9 +35,9 @@ __all__ = [
     "DecimalFormat",
     "InvalidJsonError",
     "ScalarConverters",
-    "default_of",
     "document",
     "integer_bounds",
+    "is_nullable",
 ]
 
 DecimalFormat: TypeAlias = Literal["BASE64", "NUMERIC"]
@@ -68,9 +69,11 @@ _LONG_NUMBER: Final = 30
 _MOST_DIGITS: Final = 100
 _NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NUMBER: Final = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
-_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# One that does not end is matched as well: otherwise each quote in it would be tried.
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME: Final = re.compile(r"([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.([0-9]{1,18}))?")
+_TIME: Final = re.compile(r"((?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?)(?:\.([0-9]{1,18}))?")
 _ZONE: Final = re.compile(r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)$")
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 
@@ -135,11 +138,11 @@ def document(text: bytes) -> Any:
 
 def _depth(text: bytes) -> int:
     depth = deepest = 0
-    for byte in _STRING.sub(b"", text):
+    for byte in _STRING.sub(b"", text).translate(None, _NO_BRACKETS):
         if byte in b"[{":
             depth += 1
             deepest = max(deepest, depth)
-        elif byte in b"]}":
+        else:
             depth -= 1
     return deepest
 
@@ -163,18 +166,6 @@ def integer_bounds(node: Primitive) -> tuple[int, int]:
     return -bound, bound - 1
 
 
-def default_of(node: Node, default: Any, make_record: MakeRecord) -> Any:
-    """The value of a default in a schema, in which bytes are text with one character per byte.
-
-    Raises:
-        ConfigurationError: the default does not fit its type.
-    """
-    try:
-        return ScalarConverters("BASE64", make_record, defaults=True).make(node)(default)
-    except InvalidJsonError as e:
-        raise ConfigurationError(f"a default of the schema does not fit its type: {e}") from None
-
-
 class ScalarConverters:
     """Makes the functions that convert values of documents.
 
@@ -188,20 +179,19 @@ class ScalarConverters:
         Args:
             decimal_format: of strings.
             make_record: makes the values of records.
-            defaults: convert the defaults of a schema.
+            defaults: convert the defaults of a schema, in which bytes are text with one character per byte.
         """
         self._format = decimal_format
         self._make_record = make_record
         self._defaults = defaults
+        self._of_defaults = self if defaults else ScalarConverters("BASE64", make_record, defaults=True)
         self._records: dict[int, Convert] = {}
 
     def make(self, node: Node) -> Convert:
         """The function for a type that is not recursive."""
         match node:
-            case Primitive(logical=Decimal() as decimal):
-                return _Decimals(decimal, None, self._unscaled)
-            case Fixed(logical=Decimal() as decimal, size=size):
-                return _Decimals(decimal, size, self._unscaled)
+            case Primitive(logical=Decimal() as decimal) | Fixed(logical=Decimal() as decimal):
+                return _decimals(decimal, self._unscaled)
             case Primitive(name="int" | "long"):
                 return _integers(node)
             case Primitive(name=("float" | "double") as name):
@@ -224,6 +214,17 @@ class ScalarConverters:
                 return self._records[id(node)]
             case Union():
                 return self._union(node)
+
+    def default(self, field: Field) -> Any:
+        """The value of a field's default.
+
+        Raises:
+            ConfigurationError: it does not fit the type of the field.
+        """
+        try:
+            return self._of_defaults.make(field.type)(field.default)
+        except InvalidJsonError as e:
+            raise ConfigurationError(f"the default of field {field.name!r} does not fit its type: {e}") from None
 
     def _bytes(self, value: Any) -> bytes:
         if type(value) is not str:
@@ -255,8 +256,8 @@ class ScalarConverters:
         for field in node.fields:
             has_default, default = field.has_default, None
             if has_default:
-                default = default_of(field.type, field.default, self._make_record)
-            elif _is_nullable(field.type):
+                default = self.default(field)
+            elif is_nullable(field.type):
                 has_default = True
             fields.append((field.name, self.make(field.type), has_default, default))
         make_record = self._make_record
@@ -301,7 +302,8 @@ class ScalarConverters:
         return convert
 
 
-def _is_nullable(node: Node) -> bool:
+def is_nullable(node: Node) -> bool:
+    """Whether null is a value of the type."""
     return node == _NULL or (isinstance(node, Union) and _NULL in node.branches)
 
 
@@ -432,26 +434,23 @@ def _floats(name: str) -> Convert:
     return convert
 
 
-class _Decimals:
-    def __init__(self, decimal: Decimal, size: int | None, unscaled: Callable[[str, int], int]) -> None:
-        self._scale = decimal.scale
-        self._bound = 10**decimal.precision
-        self._precision = decimal.precision
-        self._unscaled = unscaled
-        del size  # of what Avro stores: its precision is bounded by it
+def _decimals(decimal: Decimal, unscaled: Callable[[str, int], int]) -> Convert:
+    scale, bound = decimal.scale, 10**decimal.precision
 
-    def __call__(self, value: Any) -> int:
+    def convert(value: Any) -> int:
         if type(value) is str:
-            number = self._unscaled(value, self._scale)
+            number = unscaled(value, scale)
         elif type(value) is int:
-            number = value * 10**self._scale
+            number = value * 10**scale
         elif type(value) is _Number:
-            number = _scaled(value.text, self._scale)
+            number = _scaled(value.text, scale)
         else:
             raise _unlike(value, "a decimal")
-        if not -self._bound < number < self._bound:
-            raise InvalidJsonError(f"has more than {self._precision} digits")
+        if not -bound < number < bound:
+            raise InvalidJsonError(f"has more digits than its precision of {decimal.precision}")
         return number
+
+    return convert
 
 
 def _arrays(item: Convert) -> Convert:
