@@ -73,7 +73,9 @@ def _status_lines(state: TopicStatus) -> list[str]:
     closed = [b for b in state.last if b not in state.open]
     if closed:
         lines.append("  last batches:")
-        lines += _indented(table(("batch", "state", "objects", "records", "dead letters", "size", "planned by"), map(_row, closed)), 4)
+        lines += _indented(
+            table(("batch", "state", "objects", "records", "dead letters", "size", "planned by"), map(_row, closed)), 4
+        )
     return lines
 
 

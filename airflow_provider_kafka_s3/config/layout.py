@@ -165,7 +165,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         require(
             not isinstance(self.value_converter, JsonConverter)
             or isinstance(self.format, JsonLines)
-            or self.value_converter.schema is not None,
+            or self.value_converter.has_schema,
             f"value_converter='json' needs a schema with {self.format!r}: JsonConverter(schema=...) with the schema "
             f"of the values",
         )

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array
+from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.json_decode import deep_rows
 from airflow_provider_kafka_s3.converters.json_scalar import (
-    DecimalFormat,
     InvalidJsonError,
     ScalarConverters,
     document,

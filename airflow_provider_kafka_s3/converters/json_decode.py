@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array
+from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.avro_decode import Decoded
 from airflow_provider_kafka_s3.converters.json_scalar import (
     DEEPEST,
@@ -29,7 +30,6 @@ from airflow_provider_kafka_s3.converters.json_scalar import (
     LARGEST_FLOAT,
     Branch,
     Convert,
-    DecimalFormat,
     InvalidJsonError,
     ScalarConverters,
     document,
@@ -50,7 +50,7 @@ from airflow_provider_kafka_s3.schemas.avro import (
     nullable_branch,
 )
 
-__all__ = ["DecimalFormat", "DecodedJson", "JsonDecoder", "deep_rows"]
+__all__ = ["DecodedJson", "JsonDecoder", "deep_rows"]
 
 _BLOCK: Final = 8192
 """Rows that are decoded before their columns are built: the objects of more rows would need much memory."""

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, time
-from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias, cast
 
+from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.avro_scalar import TIMES_OF_DAY
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.schemas.avro import (
@@ -32,7 +33,6 @@ __all__ = [
     "LARGEST_FLOAT",
     "Branch",
     "Convert",
-    "DecimalFormat",
     "InvalidJsonError",
     "ScalarConverters",
     "document",
@@ -40,8 +40,6 @@ __all__ = [
     "is_nullable",
 ]
 
-DecimalFormat: TypeAlias = Literal["BASE64", "NUMERIC"]
-"""What a string means where the schema has a decimal: base64 of its unscaled value, or its decimal digits."""
 
 Convert: TypeAlias = Callable[[Any], Any]
 """Converts a value of a document. Raises InvalidJsonError."""

@@ -7,6 +7,7 @@ from typing import assert_never
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.converters.avro import AvroRegistryConverter, Schemas
 from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConverter
+from airflow_provider_kafka_s3.converters.enveloped_json import EnvelopedJsonConverter
 from airflow_provider_kafka_s3.converters.port import ValueConverter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.jsonlines import JsonLinesFormat
@@ -34,7 +35,9 @@ def make_format(
             raise ConfigurationError("value_converter='avro' needs a schema registry; name it by registry_conn_id")
         return _typed_format(settings, AvroRegistryConverter(schemas))
     if isinstance(converter, config.JsonConverter) and converter.schema is not None:
-        return _typed_format(settings, DeclaredJsonConverter(converter.schema))
+        return _typed_format(settings, DeclaredJsonConverter(converter.schema, converter.decimal_format))
+    if isinstance(converter, config.JsonConverter) and converter.schemas_enable:
+        return _typed_format(settings, EnvelopedJsonConverter(converter.decimal_format))
     match settings:
         case config.JsonLines():
             return JsonLinesFormat(settings)

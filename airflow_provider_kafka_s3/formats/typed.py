@@ -124,11 +124,12 @@ class JsonEncoding:
 
     def __init__(self, settings: config.JsonLines) -> None:
         self._compression = make_compression(settings.compression, settings.compression_level)
+        self._decimal_format = settings.decimal_format
 
     def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:  # noqa: ARG002 - the interface has it
         """One line per value."""
         assert group.values is not None, "JSON is made of decoded values"
-        return join(encode_json(group.values), b"\n")
+        return join(encode_json(group.values, decimal_format=self._decimal_format), b"\n")
 
     def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:  # noqa: ARG002 - the interface has them
         """Begin an object."""

@@ -30,6 +30,7 @@ __all__ = [
     "arrow_type",
     "branch_names",
     "is_recursive",
+    "node_text",
     "nullable_branch",
     "parse_schema",
     "schema_text",
@@ -171,6 +172,46 @@ def schema_text(text: str, references: Sequence[str] = ()) -> str:
             inliner.define(_loaded(reference))
         schema = inliner.inlined(schema, "")
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
+
+
+def node_text(node: Node) -> str:
+    """The text of a schema that is not recursive."""
+    return json.dumps(_json_of(node, set()), separators=(",", ":"), ensure_ascii=False)
+
+
+def _json_of(node: Node, defined: set[str]) -> Any:
+    match node:
+        case Primitive(name=name, logical=None):
+            return name
+        case Primitive(name=name, logical=logical):
+            return {"type": name, **_logical_json(logical)}
+        case ArrayOf(items=items):
+            return {"type": "array", "items": _json_of(items, defined)}
+        case MapOf(values=values):
+            return {"type": "map", "values": _json_of(values, defined)}
+        case Union(branches=branches):
+            return [_json_of(branch, defined) for branch in branches]
+    if node.name in defined:
+        return node.name
+    defined.add(node.name)
+    match node:
+        case Fixed(name=name, size=size, logical=logical):
+            return {"type": "fixed", "name": name, "size": size, **_logical_json(logical)}
+        case Enum(name=name, symbols=symbols, default=default):
+            return {"type": "enum", "name": name, "symbols": symbols, **({"default": default} if default else {})}
+        case Record(name=name, fields=fields):
+            return {"type": "record", "name": name, "fields": [_field_json(f, defined) for f in fields]}
+
+
+def _field_json(field: Field, defined: set[str]) -> dict[str, Any]:
+    default = {"default": field.default} if field.has_default else {}
+    return {"name": field.name, "type": _json_of(field.type, defined), **default}
+
+
+def _logical_json(logical: Logical) -> dict[str, Any]:
+    if isinstance(logical, Decimal):
+        return {"logicalType": "decimal", "precision": logical.precision, "scale": logical.scale}
+    return {} if logical is None else {"logicalType": logical}
 
 
 def nullable_branch(node: Union) -> Node | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -246,6 +247,7 @@ def test_partitioner_rotation_and_extension_go_with_typed_formats() -> None:
     ]
 
 
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
 DECLARED = JsonConverter(schema=json.dumps(V2))
 
 
@@ -283,6 +285,46 @@ def test_json_that_does_not_have_the_declared_schema_becomes_a_dead_letter() -> 
         RecordError, match=r"topic 'orders', partition 0, offset 1: the value does not have the declared"
     ):
         failing.land()
+
+
+ENVELOPE = {
+    "type": "struct",
+    "optional": False,
+    "name": "shop.Order",
+    "fields": [
+        {"field": "id", "type": "int64", "optional": False},
+        {"field": "customer", "type": "string", "optional": True},
+        {"field": "at", "type": "int64", "optional": False, "name": "org.apache.kafka.connect.data.Timestamp"},
+    ],
+}
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet(), JsonLines()])
+def test_json_values_with_their_schemas_are_landed(record_format: Any) -> None:
+    """As Kafka Connect writes them; equal schemas of another text share objects, what is no envelope is set aside."""
+    converter = JsonConverter(schemas_enable=True)
+    topic = Topic(Layout(topics_dir="lake", format=record_format, value_converter=converter, errors="dead_letter"))
+    texts = [json.dumps(ENVELOPE), json.dumps(ENVELOPE, indent=1)]
+    for n in range(6):
+        topic.append(b'{"schema": %s, "payload": %s}' % (texts[n % 2].encode(), json.dumps(order(n)).encode()))
+    topic.append(json.dumps(order(7)).encode(), b'{"schema": %s, "payload": {"id": "x"}}' % texts[0].encode())
+    topic.append(b'{"schema": {"type": "strict"}, "payload": 1}')
+    (batch,) = topic.land().batches
+    assert (batch.records, batch.dead_letters, batch.objects) == (6, 3, 2)
+    assert values_of(topic, 0, 9) == [order(n) for n in range(6)]
+    reasons = [letter["reason"] for letter in topic.dead_letters()]
+    assert all(word in reason for word, reason in zip(["envelope", "payload", "strict"], reasons, strict=True)), reasons
+
+
+def test_decimals_of_json_lines_are_base64_or_numbers() -> None:
+    """As ``decimal.format`` of Kafka Connect."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "d", "type": DECIMAL}]}
+    for decimal_format, expected in (("BASE64", b'{"d":"AJY="}\n'), ("NUMERIC", b'{"d":1.50}\n')):
+        topic = Topic(layout(JsonLines(decimal_format=decimal_format)))  # type: ignore[arg-type]
+        schema_id = topic.registry.register(json.dumps(schema))
+        append(topic, schema_id, schema, {"d": Decimal("1.50")})
+        topic.land()
+        assert list(topic.objects().values()) == [expected]
 
 
 def test_json_without_a_schema_is_refused_for_formats_with_one() -> None:
