@@ -34,12 +34,14 @@ class Message:
         key: the record's key.
         partition: Kafka partition.
         timestamp: milliseconds since the epoch.
+        headers: in their order; None and an empty tuple are the same to Kafka.
     """
 
     value: bytes | None
     key: bytes | None = None
     partition: int | None = None
     timestamp: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] | None = None
 
 
 class KafkaTools:
@@ -187,6 +189,8 @@ class KafkaTools:
                 arguments["partition"] = m.partition
             if m.timestamp is not None:
                 arguments["timestamp"] = m.timestamp
+            if m.headers is not None:
+                arguments["headers"] = list(m.headers)
             while True:
                 try:
                     producer.produce(topic, m.value, **arguments)

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.testing.invariants import check_bucket, read_source
 from dev.fault_proxy import FaultProxy
 from dev.faults import Answer
 from dev.kafka_broker import Message
+from dev.schema_registry import SchemaRegistry
 from dev.spark_cluster import WORKER_PYTHON, SparkCluster
-from tests.airflow.conftest import SECRET_KEY
+from tests.airflow.conftest import PIPELINE, SECRET_KEY
 from tests.conftest import PASSWORD
+from tests.spark.avro_orders import COUNT, rows, send_orders
 from tests.spark.probes import command_lines
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)  # the first test starts the cluster and Airflow
 
 CLUSTER_SECRET = "canary-4b7e-cluster-secret"
+REGISTRY_USER, REGISTRY_PASSWORD = "reader", "canary-2d60 p$s"
 PRIVATE = {
     "spark.authenticate": "true",
     "spark.authenticate.secret": CLUSTER_SECRET,
@@ -61,7 +66,7 @@ def proxy(s3_gate: tuple[str, Gate]) -> Iterator[FaultProxy]:
 def land(
     worker: Worker, cluster: SparkCluster, proxy: FaultProxy, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., TaskRun]:
-    """Run the operator on the cluster: ``land(topic, conf)``, with more settings of Spark."""
+    """Run the operator on the cluster: ``land(topic, conf)``, with more settings of Spark and more connections."""
     private = tmp_path_factory.mktemp("spark") / "private.conf"
     private.touch(mode=0o600)
     private.write_text("".join(f"{name} {value}\n" for name, value in PRIVATE.items()))
@@ -77,12 +82,12 @@ def land(
         "AIRFLOW_CONN_AWS_CLUSTER": json.dumps(login),
     }
 
-    def run(topic: str, conf: dict[str, str], **parameters: Any) -> TaskRun:
+    def run(topic: str, conf: dict[str, str], environment: dict[str, str] | None = None, **parameters: Any) -> TaskRun:
         return worker.run(
             topics=topic,
             spark_conn_id="spark_cluster",
             aws_conn_id="aws_cluster",
-            environment=connections,
+            environment={**connections, **(environment or {})},
             spark_conf={"spark.pyspark.python": str(WORKER_PYTHON), "spark.ui.enabled": "false", **conf},
             properties_file=str(private),
             executor_memory="512m",
@@ -277,6 +282,43 @@ def test_two_attempts_of_a_slice_at_once_leave_every_record_once(
     assert pending(store, topic) == [slow]
     assert fast in {c.upload_id for c in proxy.calls if c.operation == "CompleteMultipartUpload"}
     assert slow not in {c.upload_id for c in proxy.calls if c.operation == "CompleteMultipartUpload"}
+
+
+def test_executors_decode_avro_and_write_parquet_with_the_oldest_libraries(
+    land: Callable[..., TaskRun], kafka_broker: KafkaBroker, store: S3Store
+) -> None:
+    """Every value is landed once or set aside, and the executors themselves read the registry with its password."""
+    with SchemaRegistry(users={REGISTRY_USER: REGISTRY_PASSWORD}) as registry:
+        orders = send_orders(kafka_broker, registry)
+        connection = {
+            "conn_type": "http",
+            "host": registry.url,
+            "login": REGISTRY_USER,
+            "password": REGISTRY_PASSWORD,
+        }
+        run = land(
+            orders.topic,
+            {},
+            {"AIRFLOW_CONN_ORDERS_REGISTRY": json.dumps(connection)},
+            format="parquet",
+            value_converter="avro",
+            registry_conn_id="orders_registry",
+            errors="dead_letter",
+        )
+    assert run.succeeded, run.log
+    assert re.search(r"2 tasks ran in Python .*, pyarrow 18\.0\.0 ", run.log)
+    assert REGISTRY_PASSWORD not in run.log
+    checked = check_bucket(
+        store,
+        topics_dir="topics",
+        pipeline=PIPELINE,
+        topic=orders.topic,
+        source=read_source(KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers}), orders.topic),
+        decoder=rows,
+        as_written=orders.decode,
+        complete=True,
+    )
+    assert checked.records == COUNT
 
 
 def test_executors_without_the_requirements_are_a_terminal_error_with_what_to_install(

@@ -26,6 +26,8 @@ from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
+from airflow_provider_kafka_s3.registry.client import RegistryClient
+from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.conf import with_job_conf
 from airflow_provider_kafka_s3.spark.job import Job
@@ -72,6 +74,7 @@ class Pipeline:
         layout: of what it plans.
         settings: more of ``RunRequest``.
         credentials: of the S3 server.
+        registry: of the schemas of values; None: there is none.
     """
 
     kafka: Mapping[str, object]
@@ -81,6 +84,7 @@ class Pipeline:
     name: str = "lake"
     settings: dict[str, Any] = field(default_factory=dict)
     credentials: S3Credentials = CREDENTIALS
+    registry: RegistrySettings | None = None
 
     def __post_init__(self) -> None:
         self.client = make_client(s3_settings(self.endpoint), self.credentials)
@@ -98,7 +102,12 @@ class Pipeline:
     def topic_pipeline(self, topic: str) -> TopicPipeline:
         """One topic, without anything cached."""
         return TopicPipeline(
-            self.store, self.source, topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic
+            self.store,
+            self.source,
+            topics_dir=self.layout.topics_dir,
+            pipeline=self.name,
+            topic=topic,
+            registry=None if self.registry is None else RegistryClient(self.registry),
         )
 
     def topic_run(self, topic: str, run: str) -> Run:
@@ -131,6 +140,7 @@ class Pipeline:
                 "s3": s3_settings(self.endpoint),
                 "credentials": self.credentials,
                 "retry": RetryPolicy(base=0.05),
+                "registry": self.registry,
                 **more,
             }
         )

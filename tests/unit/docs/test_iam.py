@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import json
 import re
 from collections.abc import Iterable, Set
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from airflow_provider_kafka_s3 import storage
+from airflow_provider_kafka_s3.batch.pinned_schemas import PinnedSchemas
 from airflow_provider_kafka_s3.cli import store_checks
+from airflow_provider_kafka_s3.layout.keys import control_prefix
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage import s3, uploads
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from airflow_provider_kafka_s3.testing.stores import FaultyStore
 from tests.documentation import ROOT
 
@@ -25,12 +29,18 @@ PACKAGE: Final = ROOT / "airflow_provider_kafka_s3"
 LISTS_UPLOADS: Final = "s3:ListBucketMultipartUploads"
 
 
+def statements(section: str) -> list[dict[str, Any]]:
+    """What the policy of a section allows."""
+    (text,) = re.findall(rf"\n##+ {re.escape(section)}\n(.*?)(?=\n##|\Z)", PAGE.read_text(), re.DOTALL)
+    (block,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    found: list[dict[str, Any]] = json.loads(block)["Statement"]
+    return found
+
+
 def policy(section: str) -> set[str]:
     """The actions of a section's policy."""
-    text = PAGE.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
-    (block,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     actions: set[str] = set()
-    for statement in json.loads(block)["Statement"]:
+    for statement in statements(section):
         assert statement["Effect"] == "Allow"
         action = statement["Action"]
         actions |= {action} if isinstance(action, str) else set(action)
@@ -102,6 +112,23 @@ def test_executors_may_send_what_an_upload_sends(rights: dict[str, str]) -> None
         pool.abort_all()
     sent = requests_of_store({request.operation for request in store.requests})
     assert policy("Executors") == needed(rights, sent)
+
+
+def test_executors_may_pin_schemas_with_the_rights_of_the_page(rights: dict[str, str]) -> None:
+    """Recorded at the store while a schema is read for the first time, and the keys are those of the policy.
+
+    Without the right to list a bucket, S3 does not answer that a key does not exist.
+    """
+    store, registry = FaultyStore(MemoryStore()), SimulatedRegistry()
+    schema_id = registry.register('"string"')
+    PinnedSchemas(DurableStore(store, Retrier()), control_prefix("topics", "lake_orders", "orders"), registry).schema(
+        schema_id
+    )
+    sent = requests_of_store({request.operation for request in store.requests})
+    assert policy("Schemas of a registry") == needed(rights, sent) | {"s3:ListBucket"}
+    resource = statements("Schemas of a registry")[0]["Resource"].removeprefix("arn:aws:s3:::lake/")
+    keys = {request.key for request in store.requests}
+    assert fnmatch.filter(keys, resource) == [*keys]
 
 
 def test_readers_may_get_and_list(rights: dict[str, str]) -> None:
