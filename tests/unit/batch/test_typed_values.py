@@ -371,3 +371,29 @@ def test_parquet_has_the_types_of_the_schema() -> None:
             pa.field("at", pa.timestamp("ms", "UTC"), nullable=False),
         ]
     )
+
+
+@pytest.mark.parametrize("where", ["itself", "field", "items", "branch"])
+@pytest.mark.parametrize(
+    "empty", [{"type": "record", "name": "E", "fields": []}, {"type": "fixed", "name": "E", "size": 0}]
+)
+def test_a_type_without_bytes_is_refused_by_parquet_alone(empty: Any, where: str) -> None:
+    """At any depth, before anything is uploaded; the message names the type and the format that holds it."""
+    value: Any = {} if empty["type"] == "record" else b""
+    inside = {"itself": empty, "field": empty, "items": {"type": "array", "items": empty}, "branch": ["int", empty]}[
+        where
+    ]
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": inside}]}
+    if where == "itself":
+        schema = empty
+    else:
+        value = {"x": [value] if where == "items" else value}
+    avro = Topic(layout(AvroContainer()))
+    append(avro, avro.registry.register(json.dumps(schema)), schema, value)
+    avro.land()
+    assert [rows(*item) for item in avro.objects().items()] == [[value]]
+    parquet = Topic(layout(Parquet()))
+    append(parquet, parquet.registry.register(json.dumps(schema)), schema, value)
+    with pytest.raises(ConfigurationError, match=r"schema 1 has the .* 'E' .* cannot hold; use format='avro'"):
+        parquet.land()
+    assert parquet.objects() == {}
