@@ -47,7 +47,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup-3.3 ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAG, check the bucket (KEEP=1 keeps the servers running)
+demo: setup-3.3 registry ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAGs, check the bucket (KEEP=1 keeps the servers running)
 	@$(RUN) -m dev.demo $(if $(KEEP),--keep)
 
 docs: setup-3.3 ## the documentation site in .build/site; a broken link or reference is an error
@@ -62,7 +62,7 @@ unit: setup-3.3 versitygw ## the tests of tests/unit alone
 	@$(RUN) $(PYTEST) tests/unit $(ARGS)
 
 # ARGS may select only tests that do not depend on Airflow: then pytest finds none (exit status 5).
-test-2.11: setup-2.11 ## the tests that depend on Airflow, with Airflow 2.11
+test-2.11: setup-2.11 registry ## the tests that depend on Airflow, with Airflow 2.11
 	@echo "With Airflow 2.11:"
 	@$(VENV_2)/bin/python $(PYTEST) -o testpaths="$(AIRFLOW_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 

@@ -1,7 +1,8 @@
 """``make demo``: land a year of flights with a real Kafka, an S3 server and Airflow on this machine.
 
 It lands three days by data interval and the rest incrementally, reads the bucket to check that every record is in
-exactly one object, and repeats one interval to show that nothing is written and no JVM starts. All servers listen on
+exactly one object, and repeats one interval to show that nothing is written and no JVM starts. Then it lands the same
+flights from Avro of a schema registry as Parquet, and compares a query of DuckDB with the source. All servers listen on
 free loopback ports and end with this process; all files are in one temporary folder.
 """
 
@@ -25,6 +26,7 @@ from dev import flights
 from dev.airflow_home import AirflowHome, DagRun, spark_defaults
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
+from dev.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
@@ -37,13 +39,18 @@ DAGS: Final = Path(__file__).resolve().parent.parent / "dags"
 TOPIC: Final = "flights"
 BUCKET: Final = "flights"
 PIPELINE: Final = "flights-to-s3"
+AVRO_TOPIC: Final = "flights-avro"
+AVRO_PIPELINE: Final = "flights-avro"
 FIRST_DAY: Final = date(2013, 1, 1)
 DAYS: Final = 3
 ACCESS_KEY: Final = "demo"
 SECRET_KEY: Final = "demo-secret"
 
-_PROGRESS: Final = re.compile(r"((?:topic )?flights: (?!ok,).*?)(?:\s+\[[\w.]+\].*)?$")
+_PROGRESS: Final = re.compile(r"((?:topic )?flights(?:-avro)?: (?!ok,).*?)(?:\s+\[[\w.]+\].*)?$")
 """Lines of Airflow's and Spark's output about the progress."""
+
+_QUERY: Final = "SELECT origin, count(*), sum(dep_delay) FROM read_parquet($objects) GROUP BY origin ORDER BY origin"
+"""Flights from each airport of New York City, and the sum of their delays at departure."""
 
 
 class DemoError(Exception):
@@ -90,13 +97,16 @@ class _Demo:
             self.broker = servers.enter_context(KafkaBroker())
         with self._step("S3 server (moto)"):
             self.s3 = servers.enter_context(S3Server(buckets=[BUCKET]))
+        with self._step("schema registry (Apicurio)"):
+            self.registry = servers.enter_context(SchemaRegistry())
         with self._step("Airflow's database"):
-            settings = {"FLIGHTS_BUCKET": BUCKET, **spark_defaults(folder / "spark"), **self._connections()}
+            buckets = {"FLIGHTS_BUCKET": BUCKET, "KAFKA_TO_S3_BUCKET": BUCKET}
+            settings = {**buckets, **spark_defaults(folder / "spark"), **self._connections()}
             self.airflow = AirflowHome(folder, DAGS, environment=settings)
             self.airflow.migrate()
 
     def run(self) -> None:
-        """Land, check, repeat."""
+        """Land, check, repeat; then land Avro as Parquet, and query it."""
         with self._step(f"{flights.FLIGHTS:,} flights into topic {TOPIC!r}, 4 partitions"):
             flights.load(self.broker, TOPIC)
         for n in range(DAYS):
@@ -108,6 +118,8 @@ class _Demo:
         state = self._check()
         _print_table(state)
         self._repeat()
+        self._land_parquet()
+        self._query_parquet()
 
     def print_addresses(self, *, kept: bool) -> None:
         """Print the addresses of the servers and commands to inspect them."""
@@ -121,8 +133,10 @@ class _Demo:
         print(f"  all keys         {aws} s3 ls --recursive s3://{BUCKET}/")
         print(f"  stored offsets   {aws} s3 cp {marker} -")
         print(f"  Kafka            {self.broker.bootstrap_servers}")
+        print(f"  schema registry  {self.registry.url}")
         if kept:
-            names = [n for n in self.airflow.environment if n.startswith(("AIRFLOW", "SPARK_", "FLIGHTS", "JAVA_HOME"))]
+            used = ("AIRFLOW", "SPARK_", "FLIGHTS", "KAFKA_TO_S3", "JAVA_HOME")
+            names = [n for n in self.airflow.environment if n.startswith(used)]
             file = self.airflow.folder / "environment"
             file.write_text("".join(f"export {n}='{self.airflow.environment[n]}'\n" for n in sorted(names)))
             print(f"  Airflow          . {file} && {' '.join(self.airflow.command('flights_daily', '2013-01-05'))}")
@@ -146,10 +160,11 @@ class _Demo:
                     "extra": {**aws, "config_kwargs": {"s3": {"addressing_style": "path"}}},
                 },
                 "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
+                "REGISTRY_DEFAULT": {"conn_type": "http", "host": self.registry.url},
             }.items()
         }
 
-    def _test(self, dag_id: str, day: date | None) -> dict[str, Any]:
+    def _test(self, dag_id: str, day: date | None, name: str = TOPIC) -> dict[str, Any]:
         """Run a DAG; returns the topic's part of its task's return value."""
         # The interval of a manual run is the last one that has ended at its date.
         logical_date = None if day is None else (day + timedelta(days=1)).isoformat()
@@ -158,7 +173,7 @@ class _Demo:
         if not run.succeeded:
             raise DemoError(f"DAG {dag_id} failed; its output ends with:\n{_tail(run.output)}")
         (returned,) = run.returned.values()
-        topic: dict[str, Any] = returned["topics"][TOPIC]
+        topic: dict[str, Any] = returned["topics"][name]
         batches = ", ".join(str(b["batch"]) for b in topic["batches"])
         print(f"      {topic['status']}: batch {batches}, {topic['records']:,} records in {topic['objects']:,} objects")
         return topic
@@ -215,6 +230,39 @@ class _Demo:
             print(f"      already covered by batch {batch['batch']}: {batch['manifest']}")
         print(f"      nothing was written ({len(before):,} keys with the same ETags), and no JVM was started")
 
+    def _land_parquet(self) -> None:
+        with self._step(f"the flights in Avro into topic {AVRO_TOPIC!r}, their schema into the registry"):
+            schema_id = self.registry.register(f"{AVRO_TOPIC}-value", json.dumps(flights.AVRO_SCHEMA))
+            flights.load_avro(self.broker, AVRO_TOPIC, schema_id)
+        with self._step("DAG kafka_to_s3_avro_to_parquet"):
+            self._test("kafka_to_s3_avro_to_parquet", None, AVRO_TOPIC)
+
+    def _query_parquet(self) -> None:
+        import duckdb
+
+        from airflow_provider_kafka_s3.testing.invariants import read_state
+
+        with self._step("DuckDB, over the Parquet objects that the manifest lists"):
+            store, folder = self._store(), self.airflow.folder / "parquet"
+            folder.mkdir()
+            # DuckDB downloads its extension for S3, which the demo does without: it reads copies of the objects.
+            state = read_state(store, topics_dir="topics", pipeline=AVRO_PIPELINE, topic=AVRO_TOPIC)
+            for entry in (entry for _, manifest in state.committed() for entry in manifest.objects):
+                stored = store.get(entry.key)
+                if stored is None:
+                    raise DemoError(f"the object {entry.key} of the manifest does not exist")
+                (folder / entry.key.replace("/", "_")).write_bytes(stored.body)
+            with duckdb.connect() as database:
+                found = database.execute(_QUERY, {"objects": f"{folder}/*.parquet"}).fetchall()
+            expected = _airports()
+        print(f"      {_QUERY}\n")
+        print("  origin  flights  minutes of delay  in the source: flights  minutes of delay")
+        for (origin, count, delay), (_, source_count, source_delay) in zip(found, expected, strict=False):
+            print(f"  {origin:6}  {count:>7,}  {delay:>16,}  {source_count:>22,}  {source_delay:>16,}")
+        print(flush=True)
+        if found != expected:
+            raise DemoError(f"the query over Parquet returned {found}, the source has {expected}")
+
     @contextlib.contextmanager
     def _step(self, what: str) -> Iterator[None]:
         started = time.monotonic()
@@ -267,6 +315,16 @@ def _offsets(entries: Sequence[ObjectEntry], kafka_partition: Mapping[str, int])
         first, last = ranges.get(p, (e.min_offset, e.max_offset))
         ranges[p] = (min(first, e.min_offset), max(last, e.max_offset))
     return "  ".join(f"{p}: {first}-{last}" for p, (first, last) in sorted(ranges.items()))
+
+
+def _airports() -> list[tuple[str, int, int]]:
+    """The result of the query, computed from the source."""
+    found: dict[str, list[int]] = {}
+    for flight in flights.flights():
+        count_and_delay = found.setdefault(str(flight["origin"]), [0, 0])
+        count_and_delay[0] += 1
+        count_and_delay[1] += int(flight["dep_delay"] or 0)
+    return [(origin, count, delay) for origin, (count, delay) in sorted(found.items())]
 
 
 def _tail(text: str, lines: int = 40) -> str:

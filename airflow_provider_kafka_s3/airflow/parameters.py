@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta
 
-from airflow_provider_kafka_s3.config import Layout, TimePattern
+from airflow_provider_kafka_s3.config import JsonConverter, Layout, TimePattern
 from airflow_provider_kafka_s3.config.values import Value, require_type, unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic
@@ -201,13 +201,17 @@ def require_layout(layout: Layout) -> Layout:
 
 
 def usable_layout(layout: Layout, topics: Sequence[str]) -> Layout:
-    """Return a layout if its time zone exists and its longest possible key is not too long.
+    """Return a layout if its time zone and its declared schema are valid, and its longest possible key is not too long.
 
     Raises:
-        ConfigurationError: see :mod:`~airflow_provider_kafka_s3.layout.keys`.
+        ConfigurationError: see :mod:`~airflow_provider_kafka_s3.layout.keys` and
+            :mod:`~airflow_provider_kafka_s3.schemas.avro`.
     """
+    from airflow_provider_kafka_s3.formats.registry import make_format
     from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
 
+    if isinstance(layout.value_converter, JsonConverter):
+        make_format(layout.format, layout.value_converter)
     longest = make_partitioner(layout).longest
     for topic in topics:
         data_key(

@@ -73,12 +73,14 @@ def _status_lines(state: TopicStatus) -> list[str]:
     closed = [b for b in state.last if b not in state.open]
     if closed:
         lines.append("  last batches:")
-        lines += _indented(table(("batch", "state", "objects", "records", "size", "planned by"), map(_row, closed)), 4)
+        lines += _indented(
+            table(("batch", "state", "objects", "records", "dead letters", "size", "planned by"), map(_row, closed)), 4
+        )
     return lines
 
 
 def _row(b: BatchStatus) -> tuple[object, ...]:
-    return (b.batch, b.state, b.objects, b.records, size(b.size), b.reason or b.planned_by)
+    return (b.batch, b.state, b.objects, b.records, b.dead_letters, size(b.size), b.reason or b.planned_by)
 
 
 def _indented(lines: list[str], by: int = 2) -> list[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias, get_args
+from typing import Annotated, Any, Final, TypeAlias, get_args
 
-from airflow_provider_kafka_s3.config.values import TAG, Value, make_value
+from msgspec import Meta
+
+from airflow_provider_kafka_s3.config.formats import DecimalFormat
+from airflow_provider_kafka_s3.config.values import TAG, Value, make_value, require
 
 __all__ = ["AvroConverter", "BytesConverter", "Converter", "JsonConverter", "parse_converter"]
 
@@ -15,7 +18,30 @@ class BytesConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class JsonConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="json"):
-    """Values are JSON documents."""
+    """Values are JSON documents.
+
+    Attributes:
+        schema: Avro schema of the documents, as JSON text, for formats with a schema; None: it is not declared.
+        schemas_enable: whether each value is ``{"schema": …, "payload": …}``, as Kafka Connect's JsonConverter writes
+            it with ``schemas.enable=true``.
+        decimal_format: what strings are where the schema has a decimal: ``BASE64`` or ``NUMERIC``.
+    """
+
+    schema: Annotated[str, Meta(min_length=1)] | None = None
+    schemas_enable: bool = False
+    decimal_format: DecimalFormat = "BASE64"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            not (self.schemas_enable and self.schema is not None),
+            "schemas_enable=True takes the schema of each value; remove schema",
+        )
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether values have a schema."""
+        return self.schemas_enable or self.schema is not None
 
 
 class AvroConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="avro"):

@@ -21,6 +21,7 @@ __all__ = [
     "AvroCodec",
     "AvroContainer",
     "CompressionName",
+    "DecimalFormat",
     "Format",
     "JsonLines",
     "OnNull",
@@ -33,6 +34,8 @@ __all__ = [
 
 CompressionName = Literal["none", "gzip", "zstd", "bzip2"]
 OnNull = Literal["fail", "ignore"]
+DecimalFormat = Literal["BASE64", "NUMERIC"]
+"""How JSON has decimals: the unscaled value in base64, or a number."""
 
 _EXTENSIONS: Final[Mapping[CompressionName, str]] = {"none": "", "gzip": ".gz", "zstd": ".zst", "bzip2": ".bz2"}
 _ISAL: Final = Annotated[int, Meta(ge=0, le=3, extra={"why": "a level of ISA-L, 0 is fastest and 3 smallest"})]
@@ -87,7 +90,11 @@ class JsonLines(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         compression_level: of gzip 0 (fastest) to 3 (smallest), a level of ISA-L; of zstd 1 to 19; of bzip2 1 to 9, the
             size of its blocks in 100 kB; None: 1 for gzip, 3 for zstd, 9 for bzip2.
         on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it.
+        decimal_format: decimals of values with a schema: ``BASE64`` as Kafka Connect, or ``NUMERIC``. JSON values
+            without a schema are written as they are.
     """
+
+    decimal_format: DecimalFormat = "BASE64"
 
     @property
     def object_extension(self) -> str:
@@ -148,7 +155,8 @@ class AvroContainer(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Parquet(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="parquet"):
     """Parquet files, one schema in each.
 
-    An open object needs memory for one row group, and for about three times as much while it is encoded.
+    An open object needs memory for one row group, and for about three times as much while it is encoded. The row groups
+    of all objects that a slice has open take 256 MiB at most: with the default ``row_group_bytes``, 16 are open.
 
     Attributes:
         compression: of pages; its name is part of the extension: ``.zstd.parquet``.

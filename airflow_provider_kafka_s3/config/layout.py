@@ -22,11 +22,14 @@ __all__ = ["Layout", "Naming", "OnError", "PartSize", "Rotation"]
 
 OnError = Literal["fail", "dead_letter"]
 
+_OPEN_ROW_GROUPS: Final = 256 * MIB
+"""Bytes of the row groups of all Parquet files that a slice has open."""
+
 _CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
     JsonLines: (JsonConverter, AvroConverter),
     RawBytes: (BytesConverter,),
-    AvroContainer: (AvroConverter,),
-    Parquet: (AvroConverter,),
+    AvroContainer: (AvroConverter, JsonConverter),
+    Parquet: (AvroConverter, JsonConverter),
 }
 """The converters that each format can encode the values of."""
 
@@ -160,10 +163,25 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def _check_converter(self) -> None:
         kinds = _CONVERTERS[type(self.format)]
         require(
+            not isinstance(self.value_converter, JsonConverter)
+            or isinstance(self.format, JsonLines)
+            or self.value_converter.has_schema,
+            f"value_converter='json' needs a schema with {self.format!r}: JsonConverter(schema=...) with the schema "
+            f"of the values",
+        )
+        require(
             isinstance(self.value_converter, kinds),
             f"value_converter={self.value_converter!r} does not go with {self.format!r}; use "
             f"{' or '.join(repr(str(kind.__struct_config__.tag)) for kind in kinds)}",
         )
+
+    @property
+    def max_open_objects(self) -> int:
+        """Objects of a slice that are open at the same time, at most; of Parquet files also by their memory."""
+        most = self.rotation.max_open_objects
+        if isinstance(self.format, Parquet):
+            most = min(most, max(1, _OPEN_ROW_GROUPS // self.format.row_group_bytes))
+        return most
 
     @property
     def whole_records(self) -> bool:

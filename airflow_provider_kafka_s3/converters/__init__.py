@@ -1,1 +1,1 @@
-"""Values of records to Arrow arrays."""
+"""Converters: bytes of keys and values to Arrow arrays, and back."""

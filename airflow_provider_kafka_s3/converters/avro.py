@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents, int64_array
 from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
@@ -70,14 +72,14 @@ class AvroRegistryConverter:
             bad = decoded.bad if decoded is not None else avro.check(part, HEADER_SIZE)
             column = None if decoded is None else decoded.values
             if not bad.any():
-                groups.append(TypedGroup(index, rows, column, part, HEADER_SIZE))
+                groups.append(TypedGroup(index, rows, column, partial(_without_header, part)))
                 continue
             reason = f"the value is not Avro of {self.schemas[index].name}"
             invalid += [Invalid(int(row), reason, _CORRECT) for row in rows[bad]]
             if not bad.all():
                 good = int64_array(np.flatnonzero(~bad))
                 rest = None if column is None else column.take(good)
-                groups.append(TypedGroup(index, rows[~bad], rest, part.take(good), HEADER_SIZE))
+                groups.append(TypedGroup(index, rows[~bad], rest, partial(_without_header, part.take(good))))
         return TypedValues(groups, sorted(invalid, key=lambda i: i.row))
 
     def _decoder(self, schema_id: int) -> tuple[int, AvroDecoder] | str:
@@ -127,3 +129,16 @@ def _rows_by_id(ids: Int64Array, has_header: npt.NDArray[np.bool_]) -> Iterator[
     found, first = np.unique(ids[rows], return_index=True)
     for schema_id in found[np.argsort(first)]:
         yield int(schema_id), rows[ids[rows] == schema_id]
+
+
+def _without_header(values: Array) -> Array:
+    """The datums of values with a header, as large_binary array."""
+    ends = bounds(values)
+    data = np.frombuffer(contents(values), np.uint8)
+    kept = np.ones(len(data), np.bool_)
+    starts = ends[:-1] - ends[0]
+    for byte in range(HEADER_SIZE):
+        kept[starts + byte] = False
+    offsets = ends - ends[0] - HEADER_SIZE * np.arange(len(ends))
+    buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(data[kept].data)]
+    return cast("Array", pa.Array.from_buffers(pa.large_binary(), len(values), buffers))

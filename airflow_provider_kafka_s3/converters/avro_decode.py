@@ -11,13 +11,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array
+from airflow_provider_kafka_s3.converters.avro_cursor import (
+    LARGEST_BATCH,
+    Bools,
+    Bytes,
+    Cursor,
+    Rows,
+    cursor_of,
+    offsets_of,
+)
 from airflow_provider_kafka_s3.converters.avro_scalar import (
     MOST_EMPTY_ITEMS,
     TIMES_OF_DAY,
@@ -45,18 +54,11 @@ from airflow_provider_kafka_s3.schemas.avro import (
 
 __all__ = ["AvroDecoder", "Decoded"]
 
-_PADDING: Final = 16
-_LARGEST_BATCH: Final = 2**31 - 1
 _CHUNK: Final = 2**22
 """Bytes of values that are decoded together: positions take many times the memory of items of one byte."""
 
 _FEW: Final = 48
 """Rows for which a step over arrays takes longer than Python for each row."""
-
-_Bools: TypeAlias = npt.NDArray[np.bool_]
-_Bytes: TypeAlias = npt.NDArray[np.uint8]
-_Words: TypeAlias = npt.NDArray[np.uint64]
-_Rows: TypeAlias = "Int64Array | None"  # numbers of rows, ascending; None: all
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Decoded:
     """
 
     values: Array
-    bad: _Bools
+    bad: Bools
 
 
 class AvroDecoder:
@@ -77,7 +79,8 @@ class AvroDecoder:
 
     A row is bad if its bytes are cut off or go on behind the datum; the index of a union or an enum, an int, a time of
     day or a decimal is out of its range; a varint has more than 64 bits; a boolean is neither 0 nor 1; a length is
-    negative; a string is not UTF-8; or its arrays have more than 1,000 items without bytes.
+    negative; a string is not UTF-8; its arrays have more than 1,000 items without bytes; or, with a recursive schema,
+    more than 200 records, unions and arrays are inside each other.
 
     The keys of a map stay as they are, also if a key is there twice.
     """
@@ -86,7 +89,10 @@ class AvroDecoder:
         """Prepare the decoder.
 
         Args:
-            node: the schema with which the datums were written. A recursive one can only be checked.
+            node: the schema with which the datums were written. With a recursive one, they can only be checked.
+
+        Raises:
+            ConfigurationError: the schema has no Arrow type for another reason; see :func:`arrow_type`.
         """
         self._node = node
         self._scalar: Check | None = None
@@ -109,6 +115,9 @@ class AvroDecoder:
         """
         if self._scalar is not None:
             arrow_type(self._node)
+        offsets = offsets_of(values)
+        if offsets[-1] - offsets[0] > LARGEST_BATCH:
+            raise ValueError("a batch of Avro values has more than 2 GiB: decode it in parts")
         parts = [self._decode(part, some) for part, some in _chunks(values, starts)]
         if len(parts) == 1:
             return parts[0]
@@ -116,9 +125,7 @@ class AvroDecoder:
         return Decoded(cast("Array", pa.concat_arrays(columns)), np.concatenate([part.bad for part in parts]))
 
     def _decode(self, values: Array, starts: int | Int64Array) -> Decoded:
-        cursor, rows = _cursor(values, starts)
-        if len(cursor.data) > _LARGEST_BATCH:
-            raise ValueError("a batch of Avro values has more than 2 GiB: decode it in parts")
+        cursor, rows = cursor_of(values, starts)
         column = self._reader.read(cursor, rows, build=True)
         bad = cursor.finish(rows)
         usable = ~bad
@@ -126,12 +133,12 @@ class AvroDecoder:
             usable &= _mask(len(values), rows)
         return Decoded(_built(column).array(None if usable.all() else usable), bad)
 
-    def check(self, values: Array, starts: int | Int64Array = 0) -> _Bools:
+    def check(self, values: Array, starts: int | Int64Array = 0) -> Bools:
         """The rows that are bad, as :meth:`decode` returns them; also for recursive schemas."""
         return np.concatenate([self._check(part, some) for part, some in _chunks(values, starts)])
 
-    def _check(self, values: Array, starts: int | Int64Array) -> _Bools:
-        cursor, rows = _cursor(values, starts)
+    def _check(self, values: Array, starts: int | Int64Array) -> Bools:
+        cursor, rows = cursor_of(values, starts)
         if self._scalar is None:
             self._reader.read(cursor, rows, build=False)
             return cursor.finish(rows)
@@ -146,165 +153,18 @@ class AvroDecoder:
         return cursor.finish(rows)
 
 
-@dataclass
-class _Cursor:
-    """Where each row is read.
-
-    Attributes:
-        data: bytes of all rows, and padding.
-        words: the 8 bytes from each position, as little-endian numbers.
-        pos: per row, the next byte. Never less than the start of the row.
-        end: per row. The rows follow each other in ``data``.
-        bad: per row, whether it was found invalid.
-        root: per row, the row of the batch that contains it.
-        empty_items: per row of the batch, items without bytes that may still follow.
-        count: number of rows.
-    """
-
-    data: _Bytes
-    words: _Words
-    pos: Int64Array
-    end: Int64Array
-    bad: _Bools
-    root: Int64Array
-    empty_items: Int64Array
-    count: int
-
-    def at(self, rows: _Rows) -> Int64Array:
-        return self.pos if rows is None else self.pos[rows]
-
-    def move(self, rows: _Rows, positions: Int64Array) -> None:
-        if rows is None:
-            self.pos = positions
-        else:
-            self.pos[rows] = positions
-
-    def mark(self, rows: _Rows, wrong: _Bools) -> bool:
-        """Mark rows as bad; whether there were any."""
-        if not wrong.any():
-            return False
-        self.bad[np.flatnonzero(wrong) if rows is None else rows[wrong]] = True
-        return True
-
-    def refuse(self, row: int) -> None:
-        """Mark a row as bad, and read nothing more of it."""
-        self.bad[row] = True
-        self.pos[row] = self.end[row] + 1
-
-    def finish(self, rows: _Rows) -> _Bools:
-        self.mark(rows, self.at(rows) != (self.end if rows is None else self.end[rows]))
-        return self.bad
-
-    def datum(self, row: int) -> Datum:
-        return Datum(self.data[self.pos[row] : max(self.pos[row], self.end[row])].tobytes())
-
-    def inside(self, parents: Int64Array, starts: Int64Array) -> _Cursor:
-        """Values inside the rows ``parents``, which are ascending.
-
-        A value ends where the next one of its row starts: values of a bad row do not overlap either.
-        """
-        bad = np.zeros(len(parents), np.bool_)
-        end, root = self.end[parents], self.root[parents]
-        end[:-1] = np.where(parents[1:] == parents[:-1], starts[1:], end[:-1])
-        return _Cursor(self.data, self.words, starts, end, bad, root, self.empty_items, len(parents))
-
-    def longs(self, rows: _Rows) -> Int64Array:
-        """The next long of the rows."""
-        start = self.at(rows)
-        first = self.data.take(start, mode="clip")
-        if not first.size or first.max() < 0x80:
-            self.move(rows, start + 1)
-            values = first.astype(np.int64)
-            return (values >> 1) ^ -(values & 1)
-        word = self.words[np.minimum(start, len(self.words) - 1)]
-        stops = ~word & _CONTINUES
-        lowest = stops & (~stops + _ONE)
-        length = (((lowest >> np.uint64(7)) * _LENGTHS) >> np.uint64(56)).view(np.int64)
-        word &= (lowest ^ (lowest - _ONE)) & ~_CONTINUES
-        for keep, shift in _MERGES:
-            word = (word & keep) | ((word & ~keep) >> shift)
-        long = np.flatnonzero(lowest == 0)
-        if long.size:
-            self._long_varints(rows, start, word, length, long)
-        self.move(rows, start + length)
-        return cast("Int64Array", ((word >> _ONE) ^ (~(word & _ONE) + _ONE)).view(np.int64))
-
-    def _long_varints(self, rows: _Rows, start: Int64Array, word: _Words, length: Int64Array, long: Int64Array) -> None:
-        """The ninth and the tenth byte of those that have them."""
-        ninth = self.data.take(start[long] + 8, mode="clip")
-        tenth = self.data.take(start[long] + 9, mode="clip")
-        more = ninth >= 0x80
-        length[long] = np.where(more, 10, 9)
-        top = np.where(more, tenth, 0).astype(np.uint64)
-        word[long] |= ((ninth & 0x7F).astype(np.uint64) << np.uint64(56)) | (top << np.uint64(63))
-        self.mark(long if rows is None else rows[long], more & (tenth > 1))
-
-    def lengths(self, rows: _Rows) -> Int64Array:
-        """The next lengths; 0 where one is longer than everything."""
-        length = self.longs(rows)
-        wrong = length.view(np.uint64) > np.uint64(len(self.data))
-        if self.mark(rows, wrong):
-            length[wrong] = 0
-        return length
-
-
-_ONE: Final = np.uint64(1)
-_CONTINUES: Final = np.uint64(0x8080808080808080)
-_LENGTHS: Final = np.uint64(0x0102030405060708)  # times 256**k, its highest byte is k + 1
-_MERGES: Final = (
-    (np.uint64(0x007F007F007F007F), np.uint64(1)),
-    (np.uint64(0x00003FFF00003FFF), np.uint64(2)),
-    (np.uint64(0x000000000FFFFFFF), np.uint64(4)),
-)
-
-
-def _offsets(values: Array) -> Int64Array:
-    """Where the values begin and end in the data of an array."""
-    buffer = values.buffers()[1]
-    if buffer is None or not len(values):
-        return np.zeros(len(values) + 1, np.int64)
-    kind = np.dtype(np.int64 if pa.types.is_large_binary(values.type) else np.int32)
-    whole = np.frombuffer(memoryview(buffer), kind)
-    return whole[values.offset : values.offset + len(values) + 1].astype(np.int64)
-
-
 def _chunks(values: Array, starts: int | Int64Array) -> list[tuple[Array, int | Int64Array]]:
     """A batch in parts of not much more than ``_CHUNK`` bytes, or of one row."""
-    offsets = _offsets(values)
+    offsets = offsets_of(values)
     if offsets[-1] - offsets[0] <= _CHUNK:
         return [(values, starts)]
     edges = [0]
     while edges[-1] < len(values):
         end = int(np.searchsorted(offsets, offsets[edges[-1]] + _CHUNK, side="right")) - 1
         edges.append(min(max(end, edges[-1] + 1), len(values)))
-    return [(values.slice(a, b - a), starts if isinstance(starts, int) else starts[a:b]) for a, b in pairwise(edges)]
-
-
-def _cursor(values: Array, starts: int | Int64Array) -> tuple[_Cursor, _Rows]:
-    """The cursor of a batch, and the rows that have a datum."""
-    count = len(values)
-    validity, _, data_buffer = values.buffers()
-    offsets = _offsets(values)
-    first, last = int(offsets[0]), int(offsets[-1])
-    offsets -= first
-    data = np.zeros(last - first + _PADDING, np.uint8)
-    if data_buffer is not None and last > first:
-        data[:-_PADDING] = np.frombuffer(memoryview(data_buffer), np.uint8)[first:last]
-    words = np.ndarray((len(data) - 7,), "<u8", data.data, strides=(1,))
-    pos, end = offsets[:-1] + starts, offsets[1:].copy()
-    usable = pos <= end
-    bad = ~usable
-    if values.null_count and validity is not None:
-        bits = np.frombuffer(memoryview(validity), np.uint8)
-        valid = np.unpackbits(bits, bitorder="little")[values.offset : values.offset + count].view(np.bool_)
-        usable &= valid
-        bad &= valid
-    rows = None if usable.all() else np.flatnonzero(usable)
-    if rows is not None:
-        pos = np.where(usable, pos, offsets[:-1])
-    budget = np.full(count, MOST_EMPTY_ITEMS, np.int64)
-    root = np.arange(count, dtype=np.int64)
-    return _Cursor(data, cast("_Words", words), pos, end, bad, root, budget, count), rows
+    return [
+        (values.slice(a, b - a), starts[a:b] if isinstance(starts, np.ndarray) else starts) for a, b in pairwise(edges)
+    ]
 
 
 @dataclass(frozen=True)
@@ -315,9 +175,9 @@ class _Column:
     count: int
     buffers: list[pa.Buffer | None] = field(default_factory=list)
     children: list[Array] = field(default_factory=list)
-    valid: _Bools | None = None
+    valid: Bools | None = None
 
-    def array(self, valid: _Bools | None = None) -> Array:
+    def array(self, valid: Bools | None = None) -> Array:
         if pa.types.is_null(self.type):
             return cast("Array", pa.nulls(self.count))
         if valid is None:
@@ -335,13 +195,13 @@ def _built(column: _Column | None) -> _Column:
     return column
 
 
-def _mask(count: int, rows: Int64Array) -> _Bools:
+def _mask(count: int, rows: Int64Array) -> Bools:
     mask = np.zeros(count, np.bool_)
     mask[rows] = True
     return mask
 
 
-def _spread(values: npt.NDArray[Any], rows: _Rows, count: int) -> npt.NDArray[Any]:
+def _spread(values: npt.NDArray[Any], rows: Rows, count: int) -> npt.NDArray[Any]:
     """Values of some rows as values of all: zero elsewhere."""
     if rows is None:
         return values
@@ -368,11 +228,11 @@ class _Reader(ABC):
     skip_checks: bool
 
     @abstractmethod
-    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         """Move behind the values. They need not be checked."""
 
     @abstractmethod
-    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
         """Move behind the values, and mark the bad ones.
 
         Returns:
@@ -383,10 +243,10 @@ class _Reader(ABC):
 class _Null(_Reader):
     least, size, skip_checks = 0, 0, True
 
-    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         pass
 
-    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
         del rows, build
         return _Column(pa.null(), cursor.count)
 
@@ -394,10 +254,10 @@ class _Null(_Reader):
 class _Boolean(_Reader):
     least, size, skip_checks = 1, 1, False
 
-    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         cursor.move(rows, cursor.at(rows) + 1)
 
-    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
         start = cursor.at(rows)
         cursor.move(rows, start + 1)
         byte = cursor.data.take(start, mode="clip")
@@ -419,10 +279,10 @@ class _Varint(_Reader):
         self._times = TIMES_OF_DAY.get(node.logical) if isinstance(node.logical, str) else None
         self.skip_checks = node.name == "long" and self._times is None
 
-    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         cursor.longs(rows)
 
-    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
         values = cursor.longs(rows)
         if self._times is not None:
             wrong = values.view(np.uint64) >= np.uint64(self._times)
@@ -444,11 +304,11 @@ class _Fixed(_Reader):
         self.size = self.least = size
         self._type = kind
 
-    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         if self.size:
             cursor.move(rows, cursor.at(rows) + self.size)
 
-    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
         if not self.size:
             return _Column(self._type, cursor.count, [pa.py_buffer(b"")]) if build else None
         start = cursor.at(rows)
@@ -480,11 +340,11 @@ class _Varying(_Reader):
         self._text = pa.types.is_string(kind)
         self.skip_checks = not self._text
 
-    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         length = cursor.lengths(rows)
         cursor.move(rows, cursor.at(rows) + length)
 
-    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
         length = cursor.lengths(rows)
         start = cursor.at(rows)
         end = start + length
@@ -505,9 +365,9 @@ class _Varying(_Reader):
         return _Column(self._type, cursor.count, taken.buffers()[1:])
 
     @staticmethod
-    def _check(cursor: _Cursor, begins: Int64Array, ends: Int64Array) -> None:
+    def _check(cursor: Cursor, begins: Int64Array, ends: Int64Array) -> None:
         """Mark the rows that are not UTF-8, and make their spans empty."""
-        kind = pa.string() if len(cursor.data) <= _LARGEST_BATCH else pa.large_string()
+        kind = pa.string() if len(cursor.data) <= LARGEST_BATCH else pa.large_string()
         try:
             _spans(cursor, kind, begins, ends, hide=True).validate(full=True)
         except pa.ArrowInvalid:
@@ -523,7 +383,7 @@ def _int32_array(values: npt.NDArray[np.int32]) -> Array:
     return cast("Array", pa.Array.from_buffers(pa.int32(), len(values), [None, _buffer(values)]))
 
 
-def _spans(cursor: _Cursor, kind: pa.DataType, begins: Int64Array, ends: Int64Array, *, hide: bool = False) -> Array:
+def _spans(cursor: Cursor, kind: pa.DataType, begins: Int64Array, ends: Int64Array, *, hide: bool = False) -> Array:
     """An array over the data of the cursor: spans at even indices, and what is between them at odd ones.
 
     Args:
@@ -555,11 +415,11 @@ class _Decimal(_Reader):
         self._bound = 10**decimal.precision
         self._width = 16 if pa.types.is_decimal128(kind) else 32
 
-    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         length = cursor.lengths(rows) if self.size is None else self.size
         cursor.move(rows, cursor.at(rows) + length)
 
-    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
         length = cursor.lengths(rows) if self.size is None else np.full(len(cursor.at(rows)), self.size, np.int64)
         start = cursor.at(rows)
         end = start + length
@@ -578,7 +438,7 @@ class _Decimal(_Reader):
         """Whether numbers of so many bytes can be out of range."""
         return widest > self._width or 1 << max(8 * widest - 1, 0) >= self._bound
 
-    def _values(self, data: _Bytes, end: Int64Array, length: Int64Array, widest: int) -> tuple[_Bytes, _Bools]:
+    def _values(self, data: Bytes, end: Int64Array, length: Int64Array, widest: int) -> tuple[Bytes, Bools]:
         """Little-endian numbers, and which are out of range; those are 0."""
         negative = (data.take(end - length, mode="clip") >= 0x80) & (length > 0)
         fill = np.where(negative, np.uint8(255), np.uint8(0))
@@ -598,7 +458,7 @@ class _Decimal(_Reader):
         return values, wrong
 
 
-def _less(limbs: npt.NDArray[np.uint64], bound: int) -> _Bools:
+def _less(limbs: npt.NDArray[np.uint64], bound: int) -> Bools:
     """Whether numbers in two's complement, lowest limb first, are less than a bound that is not negative."""
     result = np.zeros(len(limbs), np.bool_)
     for place in range(limbs.shape[1]):
@@ -615,10 +475,10 @@ class _Enum(_Reader):
         texts = binary_array([*(s.encode() for s in node.symbols), b""], large=False)
         self._symbols = cast("Array", texts.cast(pa.string()))
 
-    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         cursor.longs(rows)
 
-    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
         values = cursor.longs(rows)
         wrong = values.view(np.uint64) >= np.uint64(self._count)
         if cursor.mark(rows, wrong):
@@ -639,11 +499,11 @@ class _Record(_Reader):
         self.size = None if None in sizes else sum(s for s in sizes if s is not None)
         self.skip_checks = all(f.skip_checks for f in fields)
 
-    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         for part in self._fields:
             part.skip(cursor, rows)
 
-    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
         columns = [part.read(cursor, rows, build=build) for part in self._fields]
         if not build:
             return None
@@ -662,14 +522,14 @@ class _Union(_Reader):
         self._single = nullable_branch(node) is not None
         self.skip_checks = all(b.skip_checks for b in branches)
 
-    def _parts(self, cursor: _Cursor, rows: _Rows) -> list[Int64Array]:
+    def _parts(self, cursor: Cursor, rows: Rows) -> list[Int64Array]:
         """The rows of each branch."""
         index = cursor.longs(rows)
         cursor.mark(rows, index.view(np.uint64) >= np.uint64(len(self._branches)))
         found = (np.flatnonzero(index == number) for number in range(len(self._branches)))
         return [f if rows is None else rows[f] for f in found]
 
-    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         for number, part in enumerate(self._parts(cursor, rows)):
             if number == self._null or not part.size:
                 continue
@@ -678,7 +538,7 @@ class _Union(_Reader):
             else:
                 self._branches[number].skip(cursor, part)
 
-    def _skip_few(self, cursor: _Cursor, rows: Int64Array, number: int) -> None:
+    def _skip_few(self, cursor: Cursor, rows: Int64Array, number: int) -> None:
         check = self._checks[number]
         if check is None:
             check = self._checks[number] = scalar_check(self._nodes[number])
@@ -691,7 +551,7 @@ class _Union(_Reader):
             else:
                 cursor.pos[row] += datum.position
 
-    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
         parts = self._parts(cursor, rows)
         count = cursor.count
         columns: list[tuple[Int64Array, _Column | None]] = []
@@ -765,10 +625,10 @@ class _Items(_Reader):
             else [scalar_check(Primitive("string")), scalar_check(node.values)]
         )
 
-    def skip(self, cursor: _Cursor, rows: _Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         self._find(cursor, rows, None)
 
-    def read(self, cursor: _Cursor, rows: _Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
         if not build and self._items_skip_checks and self._item_size != 0:
             self._find(cursor, rows, None)
             return None
@@ -797,14 +657,14 @@ class _Items(_Reader):
         return _Column(self._type, cursor.count, [_buffer(offsets.astype(np.int32))], children)
 
     @staticmethod
-    def _bound_empty_items(cursor: _Cursor, counts: Int64Array) -> None:
+    def _bound_empty_items(cursor: Cursor, counts: Int64Array) -> None:
         """Mark the rows whose record has too many items without bytes, and let them have none."""
         np.subtract.at(cursor.empty_items, cursor.root, counts)
         wrong = cursor.empty_items[cursor.root] < 0
         if cursor.mark(None, wrong):
             counts[wrong] = 0
 
-    def _find(self, cursor: _Cursor, rows: _Rows, runs: _Runs | None) -> Int64Array:
+    def _find(self, cursor: Cursor, rows: Rows, runs: _Runs | None) -> Int64Array:
         """Move behind the arrays; the number of items of each row."""
         counts = np.zeros(cursor.count, np.int64)
         rows = np.arange(cursor.count, dtype=np.int64) if rows is None else rows
@@ -814,7 +674,7 @@ class _Items(_Reader):
             self._find_blocks(cursor, rows, runs, counts, self._item_size)
         return counts
 
-    def _block_counts(self, cursor: _Cursor, rows: Int64Array) -> Int64Array:
+    def _block_counts(self, cursor: Cursor, rows: Int64Array) -> Int64Array:
         """Items of the next blocks; 0 at the end of an array, and for a count that cannot be."""
         counts = cursor.longs(rows)
         negative = np.flatnonzero(counts < 0)
@@ -831,9 +691,7 @@ class _Items(_Reader):
             counts[wrong] = 0
         return counts
 
-    def _find_blocks(
-        self, cursor: _Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array, size: int
-    ) -> None:
+    def _find_blocks(self, cursor: Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array, size: int) -> None:
         """Items of the same size: one step for each block."""
         while rows.size >= _FEW:
             block = self._block_counts(cursor, rows)
@@ -846,7 +704,7 @@ class _Items(_Reader):
         for row in rows.tolist():
             self._finish_row(cursor, row, 0, runs, counts)
 
-    def _find_items(self, cursor: _Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array) -> None:
+    def _find_items(self, cursor: Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array) -> None:
         """Items of different sizes: one step for each item of the longest array."""
         left = np.zeros(len(rows), np.int64)
         step = 0
@@ -883,7 +741,7 @@ class _Items(_Reader):
         datum.position += int(stops[-1]) + 1
         return True
 
-    def _finish_row(self, cursor: _Cursor, row: int, left: int, runs: _Runs | None, counts: Int64Array) -> None:
+    def _finish_row(self, cursor: Cursor, row: int, left: int, runs: _Runs | None, counts: Int64Array) -> None:
         """The rest of one array, item by item."""
         datum = cursor.datum(row)
         begin = int(cursor.pos[row])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents
+from airflow_provider_kafka_s3.arrays import Array, Int64Array
 from airflow_provider_kafka_s3.schemas.avro import Node
 
 __all__ = ["Invalid", "TypedGroup", "TypedValues", "ValueConverter", "ValueSchema"]
@@ -54,27 +53,13 @@ class TypedGroup:
         rows: of the batch, ascending.
         values: the decoded values, parallel to the rows, of the Arrow type of the schema; None if only datums were
             requested.
-        encoded: the values as they are in Kafka, parallel to the rows.
-        header: bytes before the datum in each of them.
+        datums: makes the values in Avro's binary encoding: a binary or large_binary array parallel to the rows.
     """
 
     schema: int
     rows: Int64Array
     values: Array | None
-    encoded: Array
-    header: int
-
-    def datums(self) -> Array:
-        """The values in Avro's binary encoding, as large_binary array parallel to the rows."""
-        ends = bounds(self.encoded)
-        first = ends[0]
-        data = np.frombuffer(contents(self.encoded), np.uint8)
-        kept = np.ones(len(data), np.bool_)
-        for byte in range(self.header):
-            kept[ends[:-1] - first + byte] = False
-        offsets = ends - first - self.header * np.arange(len(ends))
-        buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(data[kept].data)]
-        return cast("Array", pa.Array.from_buffers(pa.large_binary(), len(self.encoded), buffers))
+    datums: Callable[[], Array]
 
 
 @dataclass(frozen=True)

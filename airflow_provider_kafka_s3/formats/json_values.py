@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterable
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, bounds, contents
+from airflow_provider_kafka_s3.config import DecimalFormat
 
-__all__ = ["DecimalFormat", "encode_json"]
+__all__ = ["encode_json"]
 
-DecimalFormat: TypeAlias = Literal["BASE64", "NUMERIC"]
 
 _Parts: TypeAlias = "list[bytes | Array]"
 

@@ -6,6 +6,9 @@ from typing import assert_never
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.converters.avro import AvroRegistryConverter, Schemas
+from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConverter
+from airflow_provider_kafka_s3.converters.enveloped_json import EnvelopedJsonConverter
+from airflow_provider_kafka_s3.converters.port import ValueConverter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.jsonlines import JsonLinesFormat
 from airflow_provider_kafka_s3.formats.port import RecordFormat
@@ -31,16 +34,22 @@ def make_format(
         if schemas is None:
             raise ConfigurationError("value_converter='avro' needs a schema registry; name it by registry_conn_id")
         return _typed_format(settings, AvroRegistryConverter(schemas))
+    if isinstance(converter, config.JsonConverter) and converter.schema is not None:
+        return _typed_format(settings, DeclaredJsonConverter(converter.schema, converter.decimal_format))
+    if isinstance(converter, config.JsonConverter) and converter.schemas_enable:
+        return _typed_format(settings, EnvelopedJsonConverter(converter.decimal_format))
     match settings:
         case config.JsonLines():
             return JsonLinesFormat(settings)
         case config.RawBytes():
             return RawFormat(settings)
         case _:
-            raise ConfigurationError(f"{settings!r} needs a converter with a schema; use value_converter='avro'")
+            raise ConfigurationError(
+                f"{settings!r} needs values with a schema; use value_converter='avro' or JsonConverter(schema=...)"
+            )
 
 
-def _typed_format(settings: config.Format, converter: AvroRegistryConverter) -> RecordFormat:
+def _typed_format(settings: config.Format, converter: ValueConverter) -> RecordFormat:
     # Parquet takes a tenth of a second to import.
     from airflow_provider_kafka_s3.formats import typed
 

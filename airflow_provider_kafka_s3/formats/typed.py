@@ -19,7 +19,16 @@ from airflow_provider_kafka_s3.formats.frames import FrameWriter, join, without_
 from airflow_provider_kafka_s3.formats.json_values import encode_json
 from airflow_provider_kafka_s3.formats.parquet import ParquetSettings, ParquetWriter
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, Rejected
-from airflow_provider_kafka_s3.schemas.avro import Record, arrow_field, arrow_type
+from airflow_provider_kafka_s3.schemas.avro import (
+    ArrayOf,
+    Fixed,
+    MapOf,
+    Node,
+    Record,
+    Union,
+    arrow_field,
+    arrow_type,
+)
 
 __all__ = ["AvroEncoding", "JsonEncoding", "ParquetEncoding", "TypedEncoding", "TypedFormat"]
 
@@ -124,11 +133,12 @@ class JsonEncoding:
 
     def __init__(self, settings: config.JsonLines) -> None:
         self._compression = make_compression(settings.compression, settings.compression_level)
+        self._decimal_format = settings.decimal_format
 
     def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:  # noqa: ARG002 - the interface has it
         """One line per value."""
         assert group.values is not None, "JSON is made of decoded values"
-        return join(encode_json(group.values), b"\n")
+        return join(encode_json(group.values, decimal_format=self._decimal_format), b"\n")
 
     def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:  # noqa: ARG002 - the interface has them
         """Begin an object."""
@@ -191,11 +201,27 @@ def _columns(schema: ValueSchema) -> pa.Schema:
     Raises:
         ConfigurationError: Parquet has no such column.
     """
+    arrow_type(schema.node)  # which refuses recursive schemas and those of too many columns
+    if (part := _without_bytes(schema.node)) is not None:
+        raise ConfigurationError(f"{schema.name} has {part}, which Parquet cannot hold; use format='avro'")
     if not isinstance(schema.node, Record):
         return pa.schema([arrow_field("value", schema.node)])
-    if not schema.node.fields:
-        raise ConfigurationError(
-            f"{schema.name} is a record without fields, which Parquet cannot hold; use format='avro'"
-        )
-    arrow_type(schema.node)
     return pa.schema([arrow_field(f.name, f.type, f.number) for f in schema.node.fields])
+
+
+def _without_bytes(node: Node) -> str | None:
+    """A type inside a schema whose values have no bytes, and so no column; None if there is none."""
+    match node:
+        case Record(fields=()):
+            return f"the record {node.name!r} without fields"
+        case Fixed(size=0):
+            return f"the fixed {node.name!r} of 0 bytes"
+        case Record(fields=fields):
+            parts: Sequence[Node] = [f.type for f in fields]
+        case Union(branches=branches):
+            parts = branches
+        case ArrayOf(items=part) | MapOf(values=part):
+            parts = [part]
+        case _:
+            parts = []
+    return next((found for part in parts if (found := _without_bytes(part)) is not None), None)

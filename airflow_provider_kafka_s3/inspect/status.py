@@ -36,7 +36,8 @@ class BatchStatus:
         tail: whether it continues from the end of the claimed offsets, rather than filling history.
         offsets: claimed offsets.
         objects: number of objects of a commit.
-        records: number of records of a commit.
+        records: number of records in the data objects of a commit.
+        dead_letters: number of records in its objects of dead letters.
         size: bytes of a commit.
         reason: why it was abandoned, and by whom.
     """
@@ -49,6 +50,7 @@ class BatchStatus:
     offsets: Offsets
     objects: int
     records: int
+    dead_letters: int
     size: int
     reason: str
 
@@ -207,6 +209,7 @@ def _batch(topic_log: TopicLog, marker: Marker, batch: int) -> BatchStatus:
         offsets=plan.claim,
         objects=0 if decision is None else len(decision.objects),
         records=0 if decision is None else decision.records,
+        dead_letters=0 if decision is None else decision.dead_letters,
         size=0 if decision is None else decision.size,
         reason="" if decision is None or decision.reason is None else f"{decision.reason} ({decision.operator})",
     )

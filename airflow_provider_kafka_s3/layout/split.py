@@ -146,7 +146,7 @@ class Splitter:
 
     def _first_over_limit(self, codes: Codes, streams: list[_Stream], start: int, stop: int) -> int:
         """The first row for which an object may have to be closed before; ``stop`` if there is none."""
-        limit = self._layout.rotation.max_open_objects
+        limit = self._layout.max_open_objects
         if len(streams) <= limit and len(self._open.keys() | streams) <= limit:
             return stop
         taken = set(self._open)

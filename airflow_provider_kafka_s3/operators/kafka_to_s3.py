@@ -109,7 +109,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         value_converter: what the bytes of values are: :class:`~airflow_provider_kafka_s3.config.JsonConverter`,
             :class:`~airflow_provider_kafka_s3.config.AvroConverter` or
             :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"`` or
-            ``"bytes"``; None: JSON for ``format="json"``, bytes for ``format="bytes"``.
+            ``"bytes"``; None: JSON for ``format="json"``, bytes for ``format="bytes"``. JSON values need a schema with
+            ``format="avro"`` or ``"parquet"``: ``JsonConverter(schema=…)``.
         partitioner: determines the folder of a record: :class:`~airflow_provider_kafka_s3.config.ByPartition`,
             :class:`~airflow_provider_kafka_s3.config.Daily`, :class:`~airflow_provider_kafka_s3.config.Hourly` or
             :class:`~airflow_provider_kafka_s3.config.TimePattern`, a mapping such as ``{"kind": "daily", "timezone":

@@ -30,6 +30,7 @@ __all__ = [
     "arrow_type",
     "branch_names",
     "is_recursive",
+    "node_text",
     "nullable_branch",
     "parse_schema",
     "schema_text",
@@ -42,6 +43,7 @@ _LARGEST_128: Final = 38
 _MOST_COLUMNS: Final = 10_000
 _DEEPEST: Final = 100
 _MOST_DIGITS: Final = 76
+_LONGEST_FIXED: Final = 65_536
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,46 @@ def schema_text(text: str, references: Sequence[str] = ()) -> str:
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
 
 
+def node_text(node: Node) -> str:
+    """The text of a schema that is not recursive."""
+    return json.dumps(_json_of(node, set()), separators=(",", ":"), ensure_ascii=False)
+
+
+def _json_of(node: Node, defined: set[str]) -> Any:
+    match node:
+        case Primitive(name=name, logical=None):
+            return name
+        case Primitive(name=name, logical=logical):
+            return {"type": name, **_logical_json(logical)}
+        case ArrayOf(items=items):
+            return {"type": "array", "items": _json_of(items, defined)}
+        case MapOf(values=values):
+            return {"type": "map", "values": _json_of(values, defined)}
+        case Union(branches=branches):
+            return [_json_of(branch, defined) for branch in branches]
+    if node.name in defined:
+        return node.name
+    defined.add(node.name)
+    match node:
+        case Fixed(name=name, size=size, logical=logical):
+            return {"type": "fixed", "name": name, "size": size, **_logical_json(logical)}
+        case Enum(name=name, symbols=symbols, default=default):
+            return {"type": "enum", "name": name, "symbols": symbols, **({"default": default} if default else {})}
+        case Record(name=name, fields=fields):
+            return {"type": "record", "name": name, "fields": [_field_json(f, defined) for f in fields]}
+
+
+def _field_json(field: Field, defined: set[str]) -> dict[str, Any]:
+    default = {"default": field.default} if field.has_default else {}
+    return {"name": field.name, "type": _json_of(field.type, defined), **default}
+
+
+def _logical_json(logical: Logical) -> dict[str, Any]:
+    if isinstance(logical, Decimal):
+        return {"logicalType": "decimal", "precision": logical.precision, "scale": logical.scale}
+    return {} if logical is None else {"logicalType": logical}
+
+
 def nullable_branch(node: Union) -> Node | None:
     """X of a union of null and X; None for any other union."""
     others = [branch for branch in node.branches if branch != Primitive("null")]
@@ -220,7 +262,8 @@ def arrow_type(node: Node) -> pa.DataType:
     branch that is not null; one of them is set.
 
     Raises:
-        ConfigurationError: the schema is recursive, which no column type can express, or has more than 10,000 columns.
+        ConfigurationError: the schema is recursive, which no column type can express, has more than 10,000 columns, or
+            a fixed of more than 65,536 bytes.
     """
     if is_recursive(node):
         raise ConfigurationError("the schema is recursive: a record contains itself, which no column type can express")
@@ -279,7 +322,12 @@ def _arrow(node: Node) -> pa.DataType:
             return make(decimal.precision, decimal.scale)
         case Primitive(name=name, logical=logical):
             return _ARROW_LOGICAL.get((name, str(logical)), _ARROW[name])
-        case Fixed(size=size):
+        case Fixed(name=name, size=size):
+            if size > _LONGEST_FIXED:
+                raise ConfigurationError(
+                    f"fixed {name!r} of the Avro schema has {size:,} bytes. A column has them for nulls too, and has "
+                    f"at most {_LONGEST_FIXED:,} of them: use bytes"
+                )
             return pa.binary(size)
         case Enum():
             return pa.string()

@@ -93,7 +93,7 @@ class SparkJars:
 
     Attributes:
         names: of the jars in its folder and on ``SPARK_DIST_CLASSPATH``.
-        configured: whether its settings add other jars.
+        configured: whether its settings add other jars, or may do so.
         scripted: whether it has a ``spark-env.sh``, which may add other jars.
     """
 
@@ -120,8 +120,10 @@ def jars_of_spark(command: str, environment: Mapping[str, str], properties_file:
     for entry in filter(None, environment.get("SPARK_DIST_CLASSPATH", "").split(os.pathsep)):
         names += _file_names(entry)
     folder = Path(environment.get("SPARK_CONF_DIR") or home / "conf")
-    settings = _text(Path(properties_file) if properties_file else folder / "spark-defaults.conf")
-    return SparkJars(names, _JAR_SETTING.search(settings) is not None, (folder / "spark-env.sh").exists())
+    settings = _text(Path(properties_file or folder / "spark-defaults.conf"))
+    # A properties file that cannot be read may be on the machine of the driver only.
+    configured = properties_file is not None if settings is None else _JAR_SETTING.search(settings) is not None
+    return SparkJars(names, configured, (folder / "spark-env.sh").exists())
 
 
 def require_jars(settings: SparkSettings, *, command: str | None, local: bool) -> None:
@@ -183,8 +185,9 @@ def _file_names(pattern: str) -> list[str]:
     return [Path(path).name for path in glob.glob(pattern)]
 
 
-def _text(file: Path) -> str:
+def _text(file: Path) -> str | None:
+    """The text of a file; None if it cannot be read."""
     try:
         return file.read_text(errors="replace")
     except OSError:
-        return ""
+        return None

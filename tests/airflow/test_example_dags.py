@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import re
 import subprocess
@@ -11,12 +13,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
+from dev import flights
 from dev.airflow_home import spark_defaults
 from dev.kafka_broker import Message
+from dev.schema_registry import SchemaRegistry
 from tests.airflow.conftest import BUCKET
 
 if TYPE_CHECKING:
@@ -73,6 +78,7 @@ def test_the_examples_are_parsed_and_serialised_without_connections(airflow_home
         "dags": {
             "flights_daily": [["land_day", "KafkaToS3Operator"]],
             "flights_incremental": [["land_new", "KafkaToS3Operator"]],
+            "kafka_to_s3_avro_to_parquet": [["land", "KafkaToS3Operator"]],
             "kafka_to_s3_daily": [["land_day", "KafkaToS3Operator"]],
             "kafka_to_s3_hourly": [["land", "KafkaToS3Operator"]],
             "kafka_to_s3_complete_hours": [
@@ -102,15 +108,18 @@ def test_the_dags_of_the_documentation_are_parsed(airflow_home: AirflowHome, tmp
 
 @pytest.fixture
 def example(worker: Worker, tmp_path: Path) -> Callable[..., DagRun]:
-    """Run an example, all its tasks: ``example(dag_id, date)``. Spark's own settings bring the Kafka connector."""
+    """Run an example, all its tasks: ``example(dag_id, date)``. Spark's own settings bring the Kafka connector.
+
+    Keywords are more variables of the environment.
+    """
     settings = {"KAFKA_TO_S3_BUCKET": BUCKET, **spark_defaults(tmp_path / "spark")}
 
-    def run(dag_id: str, date: datetime | None = None) -> DagRun:
+    def run(dag_id: str, date: datetime | None = None, **more: str) -> DagRun:
         done = worker.run_dag(
             ROOT / "dags",
             dag_id,
             None if date is None else date.isoformat(),
-            environment=settings,
+            environment={**settings, **more},
         )
         assert done.succeeded, done.output
         return done
@@ -213,3 +222,31 @@ def test_records_are_landed_when_there_are_enough_of_them(
     assert run.returned["enough"] == {"events": 10_000}
     assert run.returned["land_events"]["records"] == 10_000
     assert check(store, kafka_broker, "events", "events").records == 10_000
+
+
+def test_avro_of_a_registry_is_landed_as_parquet(
+    example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
+) -> None:
+    """Every flight is a row, with the values that were produced; the schema comes from a real registry."""
+    given = list(itertools.islice(flights.flights(), 100))
+    with SchemaRegistry() as registry:
+        schema_id = registry.register("flights-avro-value", json.dumps(flights.AVRO_SCHEMA))
+        kafka_broker.create_topic("flights-avro", 2)
+        kafka_broker.produce("flights-avro", itertools.islice(flights.avro_messages(schema_id), len(given)))
+        connection = json.dumps({"conn_type": "http", "host": registry.url})
+        run = example("kafka_to_s3_avro_to_parquet", AIRFLOW_CONN_REGISTRY_DEFAULT=connection)
+    assert run.java_starts == JVMS_OF_A_JOB
+    assert run.returned["land"]["records"] == len(given)
+    landed = []
+    for info in store.list("topics/flights-avro/"):
+        assert info.key.endswith(".zstd.parquet")
+        stored = store.get(info.key)
+        assert stored is not None
+        landed += pq.read_table(io.BytesIO(stored.body)).to_pylist()
+    expected = [{**flight, "time_hour": datetime.fromisoformat(str(flight["time_hour"]))} for flight in given]
+    assert sorted(landed, key=in_order) == sorted(expected, key=in_order)
+
+
+def in_order(flight: dict[str, Any]) -> str:
+    """A key that sorts equal flights next to each other."""
+    return str(sorted(flight.items()))

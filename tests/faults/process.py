@@ -5,15 +5,19 @@ All shared state is in the bucket and in Kafka: a new :class:`Process` on the sa
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import fastavro
+import pyarrow.parquet as pq
+
 from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, Layout, Limits, parse_format
+from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, JsonConverter, Layout, Limits, Parquet, parse_format
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
@@ -21,22 +25,28 @@ from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store
-from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket
+from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, decode_lines
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-__all__ = ["LARGE", "SMALL", "Process", "Size", "Topic"]
+__all__ = ["LARGE", "SMALL", "FormatName", "Process", "Size", "Topic"]
 
 TOPIC: Final = "events"
 PIPELINE: Final = "lake"
 
 Size = Literal["small", "large"]
+FormatName = Literal["bytes", "json", "avro", "parquet"]
 SMALL: Final = "small"
 LARGE: Final = "large"
 
 _NUMBERS = itertools.count(1)
+_SCHEMA: Final = {
+    "type": "record",
+    "name": "Event",
+    "fields": [{"name": "at", "type": "long"}, {"name": "of", "type": "string"}, {"name": "padding", "type": "string"}],
+}
 
 
 @dataclass
@@ -48,7 +58,7 @@ class Topic:
         size: ``small``: two objects a batch; ``large``: one that takes two parts.
     """
 
-    format: Literal["bytes", "json"] = "bytes"
+    format: FormatName = "bytes"
     size: Size = SMALL
     topics_dir: str = field(default_factory=lambda: f"t{next(_NUMBERS):05d}")
     kafka: SimulatedKafka = field(default_factory=SimulatedKafka)
@@ -59,7 +69,15 @@ class Topic:
     @property
     def layout(self) -> Layout:
         """Layout of its objects."""
-        return Layout(topics_dir=self.topics_dir, format=parse_format(self.format), part_size=MIN_PART_SIZE)
+        # Incompressible, so that a large object takes several parts in every format.
+        record_format = Parquet(compression="none") if self.format == "parquet" else self.format
+        converter = JsonConverter(schema=json.dumps(_SCHEMA)) if self.format in ("avro", "parquet") else None
+        return Layout(
+            topics_dir=self.topics_dir,
+            format=parse_format(record_format),
+            value_converter=converter,
+            part_size=MIN_PART_SIZE,
+        )
 
     @property
     def control(self) -> str:
@@ -76,7 +94,7 @@ class Topic:
         padding = 5 * MIB // 4 if self.size == LARGE else 2
         for _ in range(5 if self.size == LARGE else 3):
             at = self.kafka.bounds(TOPIC, 0)[1]
-            record = {"at": at, "of": self.kafka.topic_id(TOPIC), "padding": "." * padding}
+            record = {"at": at, "of": self.kafka.topic_id(TOPIC), "padding": (f"{at}." * padding)[:padding]}
             self.kafka.append(TOPIC, 0, json.dumps(record, separators=(",", ":")).encode(), timestamp=at)
 
 
@@ -153,9 +171,21 @@ class Process:
             pipeline=PIPELINE,
             topic=TOPIC,
             source=self.topic.kafka.all_records(),
+            decoder=_values,
             **{"recovered": True, "complete": True, **how},
         )
 
     def pending(self) -> set[str]:
         """Ids of the pending uploads."""
         return {upload.upload_id for upload in self.store.pending_uploads(self.topic.data)}
+
+
+def _values(key: str, body: bytes) -> Sequence[bytes]:
+    """The values in an object, as they are in Kafka."""
+    if key.endswith(".avro"):
+        rows: list[Any] = list(fastavro.reader(io.BytesIO(body)))
+    elif key.endswith(".parquet"):
+        rows = pq.read_table(io.BytesIO(body)).to_pylist()
+    else:
+        return decode_lines(key, body)
+    return [json.dumps(row, separators=(",", ":")).encode() for row in rows]

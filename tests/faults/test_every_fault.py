@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, get_args
 
 import pytest
 
@@ -31,7 +31,7 @@ from dev.faults import (
     Twice,
 )
 from tests.faults.conftest import Site
-from tests.faults.process import LARGE, SMALL, Size, Topic
+from tests.faults.process import LARGE, SMALL, FormatName, Size, Topic
 
 REFUSALS: Final = {
     "503": Answer(503, "SlowDown"),
@@ -168,6 +168,8 @@ SELECTED: Final = (
     *cases("versitygw-http", DATA, "bytes", LARGE),
     *cases("versitygw-http", DATA, "json"),
     *cases("versitygw-http", DATA, "json", LARGE),
+    *cases("versitygw-http", {"Complete": DATA["Complete"]}, "avro", LARGE),
+    *cases("versitygw-http", {"Complete": DATA["Complete"]}, "parquet", LARGE),
     *cases("moto-http", SERVERS_DIFFER, "json", only=[*LOSSES, *ODD_COMPLETES, "409"]),
     *cases("moto-http", {"GET marker": CONTROL["GET marker"]}, "bytes", only=["flipped"]),
     *cases("versitygw-https", CLIENTS_DIFFER, "json", only=BROKEN_CONNECTIONS),
@@ -178,7 +180,7 @@ SELECTED: Final = (
 EVERYTHING: Final = tuple(
     case
     for site, kind, size in itertools.product(
-        ("versitygw-http", "versitygw-https", "moto-http", "moto-https"), ("bytes", "json"), (SMALL, LARGE)
+        ("versitygw-http", "versitygw-https", "moto-http", "moto-https"), get_args(FormatName), (SMALL, LARGE)
     )
     for case in cases(site, CONTROL | DATA, kind, size)
 )
@@ -195,7 +197,7 @@ def test_a_fault_neither_loses_nor_doubles_a_record_and_has_its_own_error(
     kind_of_request: Request,
     name: str,
     fault: Fault,
-    kind: Literal["bytes", "json"],
+    kind: FormatName,
     size: Size,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

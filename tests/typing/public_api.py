@@ -7,15 +7,20 @@ from datetime import UTC, datetime, timedelta
 from airflow.providers.common.compat.sdk import DAG  # noqa: TID253 - a DAG file imports Airflow
 
 from airflow_provider_kafka_s3 import (
+    AvroContainer,
+    AvroConverter,
     ByPartition,
+    BytesConverter,
     Daily,
     Hourly,
+    JsonConverter,
     JsonLines,
     KafkaLagSensor,
     KafkaToS3Operator,
     KafkaWindowClosedSensor,
     Limits,
     Naming,
+    Parquet,
     RawBytes,
     RetryPolicy,
     Rotation,
@@ -31,6 +36,7 @@ with DAG("values", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
         bucket="lake",
         pipeline="orders",
         format=JsonLines(compression="gzip", on_null="ignore"),
+        value_converter=JsonConverter(),
         offsets="incremental",
         starting_offsets={"orders": {0: 100}, "refunds": {0: 0}},
         action="land",
@@ -41,6 +47,8 @@ with DAG("values", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
         upload=Upload(part_size=16 * 1024 * 1024, spill_dir="/mnt/fast"),
         on_bad_timestamp="__HIVE_DEFAULT_PARTITION__",
         on_empty="skip",
+        errors="dead_letter",
+        max_dead_letters=1_000,
         request_retry=RetryPolicy(max_retries=5),
         kafka_options={"kafka.fetch.max.bytes": "1048576"},
         aws_conn_id=None,
@@ -60,12 +68,38 @@ with DAG("values", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
         topics="clicks",
         bucket="lake",
         pipeline="clicks",
-        format=RawBytes(separator="", extension=".avro"),
+        format=RawBytes(separator="", extension=".protobuf"),
+        value_converter=BytesConverter(),
         offsets="data_interval",
         partitioner=TimePattern(path_format="'year'=YYYY/'month'=MM", duration_ms=86_400_000),
         window=Window(allow_open=True),
     )
     [complete, enough] >> monthly
+
+with DAG("schemas_of_a_registry", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
+    KafkaToS3Operator(
+        task_id="columns",
+        topics="trips",
+        bucket="lake",
+        pipeline="trips",
+        format=Parquet(compression="snappy", row_group_bytes=8 * 1024 * 1024),
+        value_converter=AvroConverter(),
+        registry_conn_id="registry_default",
+        offsets="incremental",
+        starting_offsets="earliest",
+        rotation=Rotation(max_open_objects=50),
+    )
+    KafkaToS3Operator(
+        task_id="files",
+        topics="trips",
+        bucket="lake",
+        pipeline="trips-avro",
+        topics_dir="avro",
+        format=AvroContainer(codec="zstandard"),
+        value_converter="avro",
+        registry_conn_id="registry_default",
+        offsets="data_interval",
+    )
 
 with DAG("names_and_mappings", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
     KafkaToS3Operator(
@@ -90,4 +124,16 @@ with DAG("names_and_mappings", schedule=None, start_date=datetime(2026, 1, 1, tz
         offsets="incremental",
         starting_offsets="latest",
         partitioner=ByPartition(),
+    )
+    KafkaToS3Operator(
+        task_id="parquet_from_yaml",
+        topics="events",
+        bucket="lake",
+        pipeline="events-parquet",
+        topics_dir="parquet",
+        format={"kind": "parquet", "compression": "zstd"},
+        value_converter={"kind": "avro"},
+        registry_conn_id="registry_default",
+        offsets="incremental",
+        starting_offsets="latest",
     )

@@ -20,7 +20,7 @@ class Weekly(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
     """As an object, a mapping and a name; also inside a layout, which plans are made of."""
     for given in (Csv(), {"kind": "csv"}, "csv"):
-        with pytest.raises(ConfigurationError, match=r"^format.*'json' or 'bytes'"):
+        with pytest.raises(ConfigurationError, match=r"^format.*'json', 'bytes', 'avro' or 'parquet'"):
             parse_format(given)
     with pytest.raises(ConfigurationError, match=r"^format="):
         Layout(format=Csv())  # type: ignore[arg-type]

@@ -242,7 +242,7 @@ def test_an_impossible_manifest_is_refused_although_its_checksum_fits(change: di
     [
         (plan(), {"priority": 1}, "unknown field `priority`"),
         (plan(), {"slices": [{"id": 0, "partition": 0, "start": 0, "end": 5, "leader": 3}]}, "unknown field `leader`"),
-        (plan(), {"layout": {"format": {"kind": "parquet"}}}, "Invalid value 'parquet' - at `$.layout.format.kind`"),
+        (plan(), {"layout": {"format": {"kind": "orc"}}}, "Invalid value 'orc' - at `$.layout.format.kind`"),
         (plan(), {"layout": {"format": {"kind": "json", "schema": "x"}}}, "unknown field `schema`"),
         (plan(), {"type": "compaction"}, "enum value 'compaction'"),
         (plan(), {"isolation": "dirty"}, "enum value 'dirty'"),

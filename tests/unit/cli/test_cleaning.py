@@ -70,10 +70,10 @@ def test_a_read_that_fails_leaves_no_uploads(world: World, monkeypatch: pytest.M
     plan, _ = committer.log.require_plan(1)
     read = world.kafka.read
 
-    def broken(topic: str, partition: int, start: int, *more: object) -> object:
+    def broken(topic: str, partition: int, start: int, *more: object, **settings: object) -> object:
         if start:
             raise SparkJobError("the broker went away")
-        return read(topic, partition, start, *more)  # type: ignore[arg-type]
+        return read(topic, partition, start, *more, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(world.kafka, "read", broken)
     with pytest.raises(SparkJobError):

@@ -21,9 +21,11 @@ def reads(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]
     found: list[tuple[int, int]] = []
     read = world.kafka.read
 
-    def counted(topic: str, partition: int, start: int, end: int, isolation: str) -> Iterator[object]:
+    def counted(
+        topic: str, partition: int, start: int, end: int, isolation: str, **settings: object
+    ) -> Iterator[object]:
         found.append((start, end))
-        return read(topic, partition, start, end, isolation)  # type: ignore[arg-type]
+        return read(topic, partition, start, end, isolation, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(world.kafka, "read", counted)
     return found

@@ -111,7 +111,7 @@ def test_nothing_but_the_output_of_the_command_is_on_standard_output(world: Worl
         package.removeHandler(handler)
         package.setLevel(level)
     assert output.data["topics"][TOPIC]["objects"] == 2
-    assert "verify of what is landed" in output.err
+    assert "verify of the landed part" in output.err
 
 
 def test_verify_names_missing_objects(world: World) -> None:

@@ -52,13 +52,15 @@ def locked(name: str) -> str:
     return str(version)
 
 
-def test_images_have_a_version_and_that_of_kafka_is_the_tested_one(
+def test_images_have_a_version_and_those_of_kafka_and_the_registry_are_the_tested_ones(
     services: dict[str, Any], pom: dict[str, str]
 ) -> None:
     """So later pulls get the same image."""
     pulled = {service["image"] for service in services.values() if "build" not in service}
     assert all(re.fullmatch(r"[a-z0-9./-]+:v?\d+\.\d+\.\d+", image) for image in pulled), pulled
     assert {image for image in pulled if "kafka" in image} == {f"apache/kafka:{pom['kafka.version']}"}
+    (registry,) = re.findall(r"^APICURIO_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert services["registry"]["image"] == f"apicurio/apicurio-registry:{registry}"
 
 
 def test_the_image_is_built_from_the_lock_and_the_pom(dockerfile: list[list[str]], pom: dict[str, str]) -> None:
@@ -125,7 +127,9 @@ def test_connections_lead_to_services_of_the_stack(services: dict[str, Any]) -> 
     """Airflow's connections are JSON, and name hosts and ports of the stack."""
     environment = services["airflow"]["environment"]
     plain = {n: re.sub(r"\$\{\w+:-(.*?)\}", r"\1", v) for n, v in environment.items()}
-    kafka, aws, spark = (json.loads(plain[f"AIRFLOW_CONN_{n}_DEFAULT"]) for n in ("KAFKA", "AWS", "SPARK"))
+    kafka, aws, spark, registry = (
+        json.loads(plain[f"AIRFLOW_CONN_{n}_DEFAULT"]) for n in ("KAFKA", "AWS", "SPARK", "REGISTRY")
+    )
     broker = services["kafka"]["environment"]
     assert f"INSIDE://{kafka['extra']['bootstrap.servers']}" in broker["KAFKA_ADVERTISED_LISTENERS"].split(",")
     assert aws["extra"]["endpoint_url"] == "http://s3" + services["s3"]["environment"]["VGW_PORT"]
@@ -135,6 +139,8 @@ def test_connections_lead_to_services_of_the_stack(services: dict[str, Any]) -> 
         master[master.index("--host") + 1],
         master[master.index("--port") + 1],
     )
+    published = services["registry"]["ports"][0].rpartition(":")[2]
+    assert registry["host"] == f"http://registry:{published}/apis/ccompat/v7"
     assert services["spark-worker"]["command"][-1] == f"spark://{spark['host']}:{spark['port']}"
 
 

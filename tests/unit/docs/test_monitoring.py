@@ -24,4 +24,4 @@ def test_every_field_of_the_page_is_in_the_output_of_status() -> None:
     assert rows["open"] | rows["last"] <= set(batch)
     assert rows["partitions"] < set(partition)
     watched = set(re.findall(r"^\| .*?`(\w+)`.* \| `kafka-s3 status --json`", page, re.MULTILINE))
-    assert {"lag", "gone", "recreated", "open", "debt"} <= watched <= set(topic) | set(partition)
+    assert {"lag", "gone", "recreated", "open", "debt"} <= watched <= set(topic) | set(partition) | set(batch)

@@ -8,9 +8,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from airflow_provider_kafka_s3.storage.port import ObjectStore
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 from tests.documentation import ROOT, snippets
-from tests.unit.docs.lake import Lake, filled_lake
+from tests.unit.docs.lake import Lake, filled_lake, parquet_lake
 
 
 @pytest.fixture
@@ -26,13 +27,13 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def statements(section: str, lake: Lake, folder: Path) -> list[str]:
+def statements(section: str, store: ObjectStore, folder: Path) -> list[str]:
     """The statements of a section, about the files of a folder in place of the bucket, which are written there."""
     page = (ROOT / "docs" / "reading.md").read_text()
     text = folder / "section.md"
     text.write_text(page.split(f"# {section}\n")[1].split("\n#")[0])
-    for info in lake.store.list(""):
-        stored = lake.store.get(info.key)
+    for info in store.list(""):
+        stored = store.get(info.key)
         assert stored is not None
         path = folder / info.key
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +45,7 @@ def test_duckdb_reads_records_by_folder_with_partition_and_offset(
     lake: Lake, database: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     """The view has every record once; file names have the partition and the first offset of each object."""
-    credentials, view, by_hour, by_object = statements("DuckDB", lake, tmp_path)
+    credentials, view, by_hour, by_object = statements("DuckDB", lake.store, tmp_path)
     assert "CREATE SECRET" in credentials
     database.execute(view)
     assert database.sql("SELECT count(*), count(DISTINCT order_id) FROM orders").fetchall() == [(20, 20)]
@@ -63,10 +64,20 @@ def test_duckdb_reads_whole_batches_by_their_manifests(
     with pytest.raises(SimulatedCrash):
         Lake(dying, lake.kafka).land("third")
     assert len(list(lake.store.list("topics/orders/"))) > before
-    view, query = statements("Whole batches", lake, tmp_path)
+    view, query = statements("Whole batches", lake.store, tmp_path)
     database.execute(view)
     counted = database.sql("SELECT batch, count(*), sum(records) FROM batches GROUP BY batch ORDER BY batch")
     assert counted.fetchall() == [(1, 4, 16), (2, 2, 4)]
     names, total = query.split(";\n")[:2]
     database.execute(names)
     assert database.sql(total).fetchall() == [(20,)]
+
+
+def test_duckdb_reads_parquet_of_several_schemas(database: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """One view of both schemas: a field that an object does not have is null. Times are times."""
+    view, by_currency = statements("Parquet", parquet_lake(), tmp_path)
+    database.execute(view)
+    assert database.sql(by_currency).fetchall() == [("EUR", 3, 7.5), (None, 3, 7.5)]
+    days = database.sql("SELECT day, count(*), count(DISTINCT id), epoch_ms(min(paid_at)) FROM payments GROUP BY day")
+    start = 1_767_312_000_000
+    assert sorted(days.fetchall()) == [(2, 6, 6, start), (3, 4, 4, start + 86_400_000)]

@@ -93,7 +93,7 @@ def test_jars_of_another_spark_are_not_missed(bench: Bench, folder: Path, tmp_pa
     (home / "jars" / VERSIONED[1]).unlink()
     assert "spark-token-provider-kafka-0-10 is missing" in run(bench, jars=str(folder / VERSIONED[0]), env_vars=env)
     (home / "conf").mkdir()
-    (home / "conf" / "spark-defaults.conf").touch()
+    (home / "conf" / "spark-defaults.conf").write_text("spark.jars /opt/connector.jar\n")
     assert run(bench, jars=str(folder / VERSIONED[0]), env_vars=env) == ""
 
 

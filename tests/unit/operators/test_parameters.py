@@ -83,7 +83,7 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
 @pytest.mark.parametrize(
     ("parse", "given", "message"),
     [
-        (parse_format, "avro", "^format='avro' is not known; use 'json' or 'bytes'$"),
+        (parse_format, "orc", "^format='orc' is not known; use 'json', 'bytes', 'avro' or 'parquet'$"),
         (
             parse_format,
             {"kind": "json", "compresion": "gzip"},
@@ -94,7 +94,11 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
             {"kind": "json", "compression_level": 9},
             "^format: compression_level=9 must be a whole number from 0 to 3: a level of ISA-L",
         ),
-        (parse_format, 7, "^format=7 must be 'json' or 'bytes', a mapping of settings or a JsonLines or RawBytes$"),
+        (
+            parse_format,
+            7,
+            r"^format=7 must be 'json', 'bytes', 'avro' or 'parquet', a mapping of settings or a JsonLines .* Parquet$",
+        ),
         (
             parse_partitioner,
             {"kind": "time"},
@@ -129,9 +133,13 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
             {"max_retries": -1},
             "^request_retry: max_retries=-1 must be a whole number, 0 or more: 0 is one try only",
         ),
-        (parse_format, {"kind": "parquet"}, "^format: kind='parquet' is not known; use 'json' or 'bytes'$"),
+        (parse_format, {"kind": "orc"}, "^format: kind='orc' is not known; use 'json', 'bytes', 'avro' or 'parquet'$"),
         (parse_format, {"kind": ["json"]}, "^format: kind=.*json.* is not known; did you mean 'json'"),
-        (parse_format, {"compression": "gzip"}, "^format has no 'kind', which must be 'json' or 'bytes'"),
+        (
+            parse_format,
+            {"compression": "gzip"},
+            "^format has no 'kind', which must be 'json', 'bytes', 'avro' or 'parquet'",
+        ),
         (
             parse_format,
             {"kind": "json", "on_null": True},
@@ -194,7 +202,10 @@ def test_the_error_of_an_invalid_setting_names_its_parameter(parse: Any, given: 
         (lambda: Daily(timezone="Mars/Base"), "^timezone='Mars/Base' is not in the zone database"),
         (lambda: Upload(threads=1.5), "^threads=1.5 must be a positive whole number$"),  # type: ignore[arg-type]
         (lambda: RetryPolicy(base=float("nan")), "^base=nan must be a number of seconds from 0 to 86,400$"),
-        (lambda: Layout(format="json"), "^format='json' must be a JsonLines or a RawBytes$"),  # type: ignore[arg-type]
+        (
+            lambda: Layout(format="json"),
+            "^format='json' must be a JsonLines or a RawBytes or an AvroContainer or a Parquet$",
+        ),  # type: ignore[arg-type]
     ],
 )
 def test_no_invalid_value_can_be_created(make: Callable[[], object], message: str) -> None:

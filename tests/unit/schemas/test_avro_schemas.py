@@ -150,6 +150,14 @@ def test_a_schema_of_doubling_records_is_refused_in_time() -> None:
         arrow_type(node)
 
 
+def test_a_fixed_too_large_for_a_column_is_refused() -> None:
+    """Its bytes are there for every row, null or not."""
+    fixed = '["null", {{"type": "fixed", "name": "F", "size": {}}}]'
+    assert arrow_type(parse_schema(fixed.format(65_536))) == pa.binary(65_536)
+    with pytest.raises(ConfigurationError, match="65,537 bytes"):
+        arrow_type(parse_schema(fixed.format(65_537)))
+
+
 def test_references_nested_deeper_than_100_are_refused() -> None:
     """Also if each schema is flat by itself."""
     records = ['{"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int"}]}']

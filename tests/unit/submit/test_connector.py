@@ -97,7 +97,7 @@ def test_settings_of_the_worker_have_precedence(home: Path, tmp_path: Path, line
     assert packages(home) is None
     file.write_text(f"#{line}\nspark.jars.ivy /tmp/ivy\nspark.jars\n")
     assert packages(home, properties_file=str(file)) == PACKAGE
-    assert packages(home, properties_file=str(tmp_path / "absent.conf")) == PACKAGE
+    assert packages(home, properties_file=str(tmp_path / "absent.conf")) is None
 
 
 def test_a_spark_that_brings_the_connector_gets_no_other(home: Path, tmp_path: Path) -> None:

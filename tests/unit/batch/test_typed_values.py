@@ -1,9 +1,10 @@
-"""Avro values of a schema registry, landed as Avro, Parquet and JSON lines."""
+"""Values with a schema, of a registry or declared, landed as Avro, Parquet and JSON lines."""
 
 from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -11,11 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_kafka_s3.airflow.parameters import usable_layout
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.config import (
+    MIB,
     AvroContainer,
     AvroConverter,
     Daily,
+    JsonConverter,
     JsonLines,
     Layout,
     Limits,
@@ -243,11 +247,115 @@ def test_partitioner_rotation_and_extension_go_with_typed_formats() -> None:
     ]
 
 
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+DECLARED = JsonConverter(schema=json.dumps(V2))
+
+
+def declared(record_format: Any, **more: Any) -> Layout:
+    """Of JSON values with a declared schema."""
+    return Layout(topics_dir="lake", format=record_format, value_converter=DECLARED, **more)
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet(), JsonLines()])
+def test_json_values_with_a_declared_schema_are_landed(record_format: Any) -> None:
+    """As typed values; what the schema does not have is left out, a missing field with a default is filled."""
+    topic = Topic(declared(record_format))
+    topic.append(*(json.dumps(order(n, tags=["t"], more=1)).encode() for n in range(5)))
+    topic.append(b'{"at": 5, "tags": [], "id": 5}')
+    topic.land()
+    assert values_of(topic, 0, 5) == [
+        *(order(n, tags=["t"]) for n in range(5)),
+        {"id": 5, "customer": None, "at": 5, "tags": []},
+    ]
+
+
+def test_json_that_does_not_have_the_declared_schema_becomes_a_dead_letter() -> None:
+    """The reason names the field; the default policy names topic, partition and offset."""
+    bad = [b"{", b'{"id": "x", "at": 1, "tags": []}', b'{"at": 1, "tags": []}', b"7"]
+    topic = Topic(declared(Parquet(), errors="dead_letter"))
+    topic.append(*bad, json.dumps(order(1, tags=[])).encode())
+    (batch,) = topic.land().batches
+    assert (batch.records, batch.dead_letters) == (1, len(bad))
+    reasons = [letter["reason"] for letter in topic.dead_letters()]
+    assert all("does not have the declared schema" in reason for reason in reasons)
+    assert "id" in reasons[1]
+    failing = Topic(declared(Parquet()))
+    failing.append(json.dumps(order(1, tags=[])).encode(), bad[1])
+    with pytest.raises(
+        RecordError, match=r"topic 'orders', partition 0, offset 1: the value does not have the declared"
+    ):
+        failing.land()
+
+
+ENVELOPE = {
+    "type": "struct",
+    "optional": False,
+    "name": "shop.Order",
+    "fields": [
+        {"field": "id", "type": "int64", "optional": False},
+        {"field": "customer", "type": "string", "optional": True},
+        {"field": "at", "type": "int64", "optional": False, "name": "org.apache.kafka.connect.data.Timestamp"},
+    ],
+}
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet(), JsonLines()])
+def test_json_values_with_their_schemas_are_landed(record_format: Any) -> None:
+    """As Kafka Connect writes them; equal schemas of another text share objects, what is no envelope is set aside."""
+    converter = JsonConverter(schemas_enable=True)
+    topic = Topic(Layout(topics_dir="lake", format=record_format, value_converter=converter, errors="dead_letter"))
+    texts = [json.dumps(ENVELOPE), json.dumps(ENVELOPE, indent=1)]
+    for n in range(6):
+        topic.append(b'{"schema": %s, "payload": %s}' % (texts[n % 2].encode(), json.dumps(order(n)).encode()))
+    topic.append(json.dumps(order(7)).encode(), b'{"schema": %s, "payload": {"id": "x"}}' % texts[0].encode())
+    topic.append(b'{"schema": {"type": "strict"}, "payload": 1}')
+    (batch,) = topic.land().batches
+    assert (batch.records, batch.dead_letters, batch.objects) == (6, 3, 2)
+    assert values_of(topic, 0, 9) == [order(n) for n in range(6)]
+    reasons = [letter["reason"] for letter in topic.dead_letters()]
+    assert all(word in reason for word, reason in zip(["envelope", "payload", "strict"], reasons, strict=True)), reasons
+
+
+def test_decimals_of_json_lines_are_base64_or_numbers() -> None:
+    """As ``decimal.format`` of Kafka Connect."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "d", "type": DECIMAL}]}
+    for decimal_format, expected in (("BASE64", b'{"d":"AJY="}\n'), ("NUMERIC", b'{"d":1.50}\n')):
+        topic = Topic(layout(JsonLines(decimal_format=decimal_format)))  # type: ignore[arg-type]
+        schema_id = topic.registry.register(json.dumps(schema))
+        append(topic, schema_id, schema, {"d": Decimal("1.50")})
+        topic.land()
+        assert list(topic.objects().values()) == [expected]
+
+
+def test_json_without_a_schema_is_refused_for_formats_with_one() -> None:
+    """When the DAG is parsed; and a text that is no schema before anything is planned."""
+    with pytest.raises(ConfigurationError, match=r"value_converter='json' needs a schema with Parquet"):
+        Layout(format=Parquet(), value_converter=JsonConverter())
+    with pytest.raises(ConfigurationError, match="no Avro schema"):
+        usable_layout(Layout(format=Parquet(), value_converter=JsonConverter(schema='{"x": 1}')), ["orders"])
+
+
 @pytest.mark.parametrize("record_format", [AvroContainer(), Parquet()])
 def test_a_format_without_a_converter_that_fits_is_refused(record_format: Any) -> None:
     """When the DAG is parsed; the message has the converters that fit."""
-    with pytest.raises(ConfigurationError, match=r"value_converter=BytesConverter\(\) does not go with .*; use 'avro'"):
+    with pytest.raises(
+        ConfigurationError, match=r"value_converter=BytesConverter\(\) does not go with .*; use 'avro' or 'json'"
+    ):
         Layout(format=record_format)
+
+
+def test_open_parquet_files_are_limited_by_their_memory() -> None:
+    """Whatever the limit of objects is: a record that needs one more closes the one that was opened first."""
+    assert Layout(format=JsonLines()).max_open_objects == 400
+    assert layout(Parquet()).max_open_objects == 16
+    assert layout(Parquet(row_group_bytes=1024 * MIB)).max_open_objects == 1
+    topic = Topic(layout(Parquet(row_group_bytes=128 * MIB), partitioner=Daily()))
+    schema_id = topic.registry.register(json.dumps(V1))
+    for n, day in enumerate([0, 1, 0, 2, 1, 0]):
+        append(topic, schema_id, V1, order(n), timestamp=86_400_000 * day)
+    topic.land()
+    firsts = {key.rpartition("+")[2].partition(".")[0]: len(rows(key, body)) for key, body in topic.objects().items()}
+    assert firsts == {"0000000000": 2, "0000000001": 2, "0000000003": 1, "0000000005": 1}
 
 
 def test_parquet_has_the_types_of_the_schema() -> None:
@@ -263,3 +371,29 @@ def test_parquet_has_the_types_of_the_schema() -> None:
             pa.field("at", pa.timestamp("ms", "UTC"), nullable=False),
         ]
     )
+
+
+@pytest.mark.parametrize("where", ["itself", "field", "items", "branch"])
+@pytest.mark.parametrize(
+    "empty", [{"type": "record", "name": "E", "fields": []}, {"type": "fixed", "name": "E", "size": 0}]
+)
+def test_a_type_without_bytes_is_refused_by_parquet_alone(empty: Any, where: str) -> None:
+    """At any depth, before anything is uploaded; the message names the type and the format that holds it."""
+    value: Any = {} if empty["type"] == "record" else b""
+    inside = {"itself": empty, "field": empty, "items": {"type": "array", "items": empty}, "branch": ["int", empty]}[
+        where
+    ]
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": inside}]}
+    if where == "itself":
+        schema = empty
+    else:
+        value = {"x": [value] if where == "items" else value}
+    avro = Topic(layout(AvroContainer()))
+    append(avro, avro.registry.register(json.dumps(schema)), schema, value)
+    avro.land()
+    assert [rows(*item) for item in avro.objects().items()] == [[value]]
+    parquet = Topic(layout(Parquet()))
+    append(parquet, parquet.registry.register(json.dumps(schema)), schema, value)
+    with pytest.raises(ConfigurationError, match=r"schema 1 has the .* 'E' .* cannot hold; use format='avro'"):
+        parquet.land()
+    assert parquet.objects() == {}

@@ -1,0 +1,178 @@
+"""Where each record of a batch is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.arrays import Array, Int64Array
+from airflow_provider_kafka_s3.converters.avro_scalar import MOST_EMPTY_ITEMS, Datum
+
+__all__ = ["LARGEST_BATCH", "Bools", "Bytes", "Cursor", "Rows", "cursor_of", "offsets_of"]
+
+_PADDING: Final = 16
+LARGEST_BATCH: Final = 2**31 - 1 - _PADDING
+"""Bytes of the data of a batch, so that 32 bits have every position."""
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+_Words: TypeAlias = npt.NDArray[np.uint64]
+Rows: TypeAlias = "Int64Array | None"
+"""Numbers of rows, ascending; None: all."""
+
+
+@dataclass
+class Cursor:
+    """Where each row is read.
+
+    Attributes:
+        data: bytes of all rows, and padding.
+        words: the 8 bytes from each position, as little-endian numbers.
+        pos: per row, the next byte. Never less than the start of the row.
+        end: per row. The rows follow each other in ``data``.
+        bad: per row, whether it was found invalid.
+        root: per row, the row of the batch that contains it.
+        empty_items: per row of the batch, items without bytes that may still follow.
+        count: number of rows.
+    """
+
+    data: Bytes
+    words: _Words
+    pos: Int64Array
+    end: Int64Array
+    bad: Bools
+    root: Int64Array
+    empty_items: Int64Array
+    count: int
+
+    def at(self, rows: Rows) -> Int64Array:
+        """The positions of the rows."""
+        return self.pos if rows is None else self.pos[rows]
+
+    def move(self, rows: Rows, positions: Int64Array) -> None:
+        """Set the positions of the rows."""
+        if rows is None:
+            self.pos = positions
+        else:
+            self.pos[rows] = positions
+
+    def mark(self, rows: Rows, wrong: Bools) -> bool:
+        """Mark rows as bad; whether there were any."""
+        if not wrong.any():
+            return False
+        self.bad[np.flatnonzero(wrong) if rows is None else rows[wrong]] = True
+        return True
+
+    def refuse(self, row: int) -> None:
+        """Mark a row as bad, and read nothing more of it."""
+        self.bad[row] = True
+        self.pos[row] = self.end[row] + 1
+
+    def finish(self, rows: Rows) -> Bools:
+        """Mark the rows that are not at their end; the rows that are bad."""
+        self.mark(rows, self.at(rows) != (self.end if rows is None else self.end[rows]))
+        return self.bad
+
+    def datum(self, row: int) -> Datum:
+        """The rest of a row, for a scalar check."""
+        return Datum(self.data[self.pos[row] : max(self.pos[row], self.end[row])].tobytes())
+
+    def inside(self, parents: Int64Array, starts: Int64Array) -> Cursor:
+        """Values inside the rows ``parents``, which are ascending.
+
+        A value ends where the next one of its row starts: values of a bad row do not overlap either.
+        """
+        bad = np.zeros(len(parents), np.bool_)
+        end, root = self.end[parents], self.root[parents]
+        end[:-1] = np.where(parents[1:] == parents[:-1], starts[1:], end[:-1])
+        return Cursor(self.data, self.words, starts, end, bad, root, self.empty_items, len(parents))
+
+    def longs(self, rows: Rows) -> Int64Array:
+        """The next long of the rows."""
+        start = self.at(rows)
+        first = self.data.take(start, mode="clip")
+        if not first.size or first.max() < 0x80:
+            self.move(rows, start + 1)
+            values = first.astype(np.int64)
+            return (values >> 1) ^ -(values & 1)
+        word = self.words[np.minimum(start, len(self.words) - 1)]
+        stops = ~word & _CONTINUES
+        lowest = stops & (~stops + _ONE)
+        length = (((lowest >> np.uint64(7)) * _LENGTHS) >> np.uint64(56)).view(np.int64)
+        word &= (lowest ^ (lowest - _ONE)) & ~_CONTINUES
+        for keep, shift in _MERGES:
+            word = (word & keep) | ((word & ~keep) >> shift)
+        long = np.flatnonzero(lowest == 0)
+        if long.size:
+            self._long_varints(rows, start, word, length, long)
+        self.move(rows, start + length)
+        return cast("Int64Array", ((word >> _ONE) ^ (~(word & _ONE) + _ONE)).view(np.int64))
+
+    def _long_varints(self, rows: Rows, start: Int64Array, word: _Words, length: Int64Array, long: Int64Array) -> None:
+        """The ninth and the tenth byte of those that have them."""
+        ninth = self.data.take(start[long] + 8, mode="clip")
+        tenth = self.data.take(start[long] + 9, mode="clip")
+        more = ninth >= 0x80
+        length[long] = np.where(more, 10, 9)
+        top = np.where(more, tenth, 0).astype(np.uint64)
+        word[long] |= ((ninth & 0x7F).astype(np.uint64) << np.uint64(56)) | (top << np.uint64(63))
+        self.mark(long if rows is None else rows[long], more & (tenth > 1))
+
+    def lengths(self, rows: Rows) -> Int64Array:
+        """The next lengths; 0 where one is longer than everything."""
+        length = self.longs(rows)
+        wrong = length.view(np.uint64) > np.uint64(len(self.data))
+        if self.mark(rows, wrong):
+            length[wrong] = 0
+        return length
+
+
+_ONE: Final = np.uint64(1)
+_CONTINUES: Final = np.uint64(0x8080808080808080)
+_LENGTHS: Final = np.uint64(0x0102030405060708)  # times 256**k, its highest byte is k + 1
+_MERGES: Final = (
+    (np.uint64(0x007F007F007F007F), np.uint64(1)),
+    (np.uint64(0x00003FFF00003FFF), np.uint64(2)),
+    (np.uint64(0x000000000FFFFFFF), np.uint64(4)),
+)
+
+
+def offsets_of(values: Array) -> Int64Array:
+    """Where the values begin and end in the data of an array."""
+    buffer = values.buffers()[1]
+    if buffer is None or not len(values):
+        return np.zeros(len(values) + 1, np.int64)
+    kind = np.dtype(np.int64 if pa.types.is_large_binary(values.type) else np.int32)
+    whole = np.frombuffer(memoryview(buffer), kind)
+    return whole[values.offset : values.offset + len(values) + 1].astype(np.int64)
+
+
+def cursor_of(values: Array, starts: int | Int64Array) -> tuple[Cursor, Rows]:
+    """The cursor of a batch, and the rows that have a datum."""
+    count = len(values)
+    validity, _, data_buffer = values.buffers()
+    offsets = offsets_of(values)
+    first, last = int(offsets[0]), int(offsets[-1])
+    offsets -= first
+    data = np.zeros(last - first + _PADDING, np.uint8)
+    if data_buffer is not None and last > first:
+        data[:-_PADDING] = np.frombuffer(memoryview(data_buffer), np.uint8)[first:last]
+    words = np.ndarray((len(data) - 7,), "<u8", data.data, strides=(1,))
+    pos, end = offsets[:-1] + starts, offsets[1:].copy()
+    usable = pos <= end
+    bad = ~usable
+    if values.null_count and validity is not None:
+        bits = np.frombuffer(memoryview(validity), np.uint8)
+        valid = np.unpackbits(bits, bitorder="little")[values.offset : values.offset + count].view(np.bool_)
+        usable &= valid
+        bad &= valid
+    rows = None if usable.all() else np.flatnonzero(usable)
+    if rows is not None:
+        pos = np.where(usable, pos, offsets[:-1])
+    budget = np.full(count, MOST_EMPTY_ITEMS, np.int64)
+    root = np.arange(count, dtype=np.int64)
+    return Cursor(data, cast("_Words", words), pos, end, bad, root, budget, count), rows

@@ -1,0 +1,82 @@
+"""The converter of JSON values with their schemas: those of Kafka Connect's JsonConverter, ``schemas.enable=true``."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+from airflow_provider_kafka_s3.config import DecimalFormat
+from airflow_provider_kafka_s3.converters.connect_json import connect_schema, split_envelopes
+from airflow_provider_kafka_s3.converters.declared_json import decoded_group
+from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
+from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.schemas.avro import node_text
+
+__all__ = ["EnvelopedJsonConverter"]
+
+_REMEDY = "correct the producer, or use errors='dead_letter' to set such records aside"
+
+
+class EnvelopedJsonConverter:
+    """JSON values of the form ``{"schema": …, "payload": …}``.
+
+    Args:
+        decimal_format: what strings are where a schema has a decimal.
+    """
+
+    def __init__(self, decimal_format: DecimalFormat) -> None:
+        self.schemas: list[ValueSchema] = []
+        self._format = decimal_format
+        # Texts differ where schemas do not: objects are those of equal schemas.
+        self._by_text: dict[str, tuple[int, JsonDecoder] | str] = {}
+        self._by_schema: dict[str, tuple[int, JsonDecoder]] = {}
+
+    def convert(self, values: Array, *, decode: bool) -> TypedValues:  # noqa: ARG002 - decoding is the check
+        """See :class:`~airflow_provider_kafka_s3.converters.port.ValueConverter`."""
+        envelopes = split_envelopes(values)
+        invalid = [
+            Invalid(row, f"the value is no envelope of a schema and a payload ({reason})", _REMEDY)
+            for row, reason in envelopes.reasons.items()
+        ]
+        rows_of: dict[int, list[Int64Array]] = {}
+        decoders: dict[int, JsonDecoder] = {}
+        for text, rows in envelopes.rows.items():
+            found = self._decoder(text)
+            if isinstance(found, str):
+                invalid += [Invalid(int(row), found, _REMEDY) for row in rows]
+                continue
+            rows_of.setdefault(found[0], []).append(rows)
+            decoders[found[0]] = found[1]
+        groups: list[TypedGroup] = []
+        for index, parts in rows_of.items():
+            rows = np.sort(np.concatenate(parts))
+            decoded = decoders[index].decode(envelopes.payloads.take(int64_array(rows)))
+            invalid += [
+                Invalid(int(rows[row]), f"the payload does not have the schema of its envelope ({reason})", _REMEDY)
+                for row, reason in decoded.reasons.items()
+            ]
+            groups += decoded_group(index, self.schemas[index].node, rows, decoded)
+        return TypedValues(groups, sorted(invalid, key=lambda i: i.row))
+
+    def _decoder(self, text: str) -> tuple[int, JsonDecoder] | str:
+        """Index of the schema of a text, and its decoder; or why records with it are invalid."""
+        found = self._by_text.get(text)
+        if found is None:
+            try:
+                found = self._make_decoder(text)
+            except ConfigurationError as e:
+                found = f"the schema of the envelope cannot be used: {e}"
+            self._by_text[text] = found
+        return found
+
+    def _make_decoder(self, text: str) -> tuple[int, JsonDecoder]:
+        node = connect_schema(json.loads(text), decimal_format=self._format)
+        avro = node_text(node)
+        if avro not in self._by_schema:
+            decoder = JsonDecoder(node, decimal_format=self._format)
+            self.schemas.append(ValueSchema("the schema of the envelope", node, avro))
+            self._by_schema[avro] = (len(self.schemas) - 1, decoder)
+        return self._by_schema[avro]
