@@ -114,15 +114,18 @@ def _schema_ids(values: Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
         return ids, np.zeros(len(values), np.bool_)
     body = np.frombuffer(contents(values), np.uint8)
     starts = at[:-1][has_header] - at[0]
-    magic = body[starts] == _MAGIC
-    for byte in range(1, HEADER_SIZE):
-        ids[has_header] = ids[has_header] << 8 | body[starts + byte]
-    has_header[has_header] = magic
+    # The number that begins at each byte.
+    numbers = np.ndarray((len(body) - 3,), ">u4", body.data, strides=(1,))
+    ids[has_header] = numbers[starts + 1]
+    has_header[has_header] = body[starts] == _MAGIC
     return ids, has_header
 
 
 def _rows_by_id(ids: Int64Array, has_header: npt.NDArray[np.bool_]) -> Iterator[tuple[int, Int64Array]]:
     """Rows by the id of their schema, in the order of the first row of each."""
+    if has_header.all() and len(ids) and (ids == ids[0]).all():
+        yield int(ids[0]), np.arange(len(ids))
+        return
     rows = np.flatnonzero(has_header)
     found, first = np.unique(ids[rows], return_index=True)
     for schema_id in found[np.argsort(first)]:

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, int64_array
 from airflow_provider_kafka_s3.schemas.avro import Node
 
 __all__ = ["Invalid", "TypedGroup", "TypedValues", "ValueConverter", "ValueSchema"]
@@ -65,16 +65,16 @@ class TypedGroup:
     header: int
 
     def datums(self) -> Array:
-        """The values in Avro's binary encoding, as large_binary array parallel to the rows."""
-        ends = bounds(self.encoded)
-        first = ends[0]
-        data = np.frombuffer(contents(self.encoded), np.uint8)
-        kept = np.ones(len(data), np.bool_)
-        for byte in range(self.header):
-            kept[ends[:-1] - first + byte] = False
-        offsets = ends - first - self.header * np.arange(len(ends))
-        buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(data[kept].data)]
-        return cast("Array", pa.Array.from_buffers(pa.large_binary(), len(self.encoded), buffers))
+        """The values in Avro's binary encoding, as array of the type of ``encoded`` and parallel to the rows."""
+        at, rows = bounds(self.encoded), len(self.encoded)
+        # Headers and datums by turns, as values of one array: their selection copies each datum at once.
+        large = pa.types.is_large_binary(self.encoded.type)
+        parts = np.empty(2 * rows + 1, np.int64 if large else np.int32)
+        parts[::2] = at
+        parts[1::2] = at[:-1] + self.header
+        buffers = [None, pa.py_buffer(parts.data), self.encoded.buffers()[2]]
+        both = cast("Array", pa.Array.from_buffers(self.encoded.type, 2 * rows, buffers))
+        return both.take(int64_array(np.arange(1, 2 * rows, 2, dtype=np.int64)))
 
 
 @dataclass(frozen=True)
