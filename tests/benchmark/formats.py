@@ -319,7 +319,7 @@ def _fastavro_json(batches: Batches) -> Case:
 
 
 def _cpu() -> dict[str, dict[str, float]]:
-    """Microseconds per record, and bytes per record, of each case; the least of the turns, since other load adds time."""
+    """Microseconds and bytes per record of each case; the least of the turns, since other load adds time."""
     orders = list(_orders(BATCH * DISTINCT))
     avro = _batches_of(_framed(SCHEMA, orders))
     documents = _batches_of([msgspec.json.encode(order) for order in orders])
