@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 import numpy as np
 from isal import isal_zlib
 
-from airflow_provider_kafka_s3.arrays import Int64Array, int64_values
+from airflow_provider_kafka_s3.arrays import Int64Array, bounds, int64_values
 from airflow_provider_kafka_s3.batch.dead_letters import dead_letters, too_many_dead_letters
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
-from airflow_provider_kafka_s3.config import MIB, ByTime, Layout, Upload
+from airflow_provider_kafka_s3.config import KIB, MIB, ByTime, Layout, Upload
 from airflow_provider_kafka_s3.converters.avro import Schemas
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
@@ -40,6 +40,10 @@ __all__ = ["ObjectSink", "OpenObject", "object_builder", "too_many_objects", "wr
 
 _LITTLE_ENDIAN: Final = np.dtype("<i8")
 _COPY_BYTES: Final = MIB
+_CONVERTED_BYTES: Final = 4 * MIB
+"""Bytes of values that are converted at a time: decoded values may take many times the memory of their bytes."""
+_CONVERTED_LARGE: Final = MIB
+"""The same for values above 4 KiB on average, which may be arrays of many small items."""
 
 
 class ObjectSink(Protocol):
@@ -183,7 +187,10 @@ def _encode(
                 stats.write(piece)
             stats.seal()
 
-    for batch in _checked(plan, slice_, batches):
+    checked = _checked(plan, slice_, batches)
+    if layout.has_typed_values:
+        checked = _in_parts(checked)
+    for batch in checked:
         prepared = record_format.prepare(batch)
         if prepared.rejected:
             if layout.errors == "fail":
@@ -294,6 +301,20 @@ def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> It
             )
         last = int(offsets[-1])
         yield batch
+
+
+def _in_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, cut into parts of at most ``_CONVERTED_BYTES``, or ``_CONVERTED_LARGE``, or of one record."""
+    for batch in batches:
+        ends = bounds(batch.column("value"))
+        large = ends[-1] - ends[0] > 4 * KIB * batch.num_rows
+        most = _CONVERTED_LARGE if large else _CONVERTED_BYTES
+        start = 0
+        while start < batch.num_rows:
+            stop = int(np.searchsorted(ends, ends[start] + most, side="right")) - 1
+            stop = min(max(stop, start + 1), batch.num_rows)
+            yield batch.slice(start, stop - start)
+            start = stop
 
 
 # -- writing a lost object again --------------------------------------------------------------------------------------

@@ -184,6 +184,12 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return most
 
     @property
+    def has_typed_values(self) -> bool:
+        """Whether values are converted by their schemas."""
+        converter = self.value_converter
+        return isinstance(converter, AvroConverter) or (isinstance(converter, JsonConverter) and converter.has_schema)
+
+    @property
     def whole_records(self) -> bool:
         """Whether keys and headers are read as well."""
         return self.errors == "dead_letter"

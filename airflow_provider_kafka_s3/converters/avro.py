@@ -116,15 +116,18 @@ def _schema_ids(values: Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
         return ids, np.zeros(len(values), np.bool_)
     body = np.frombuffer(contents(values), np.uint8)
     starts = at[:-1][has_header] - at[0]
-    magic = body[starts] == _MAGIC
-    for byte in range(1, HEADER_SIZE):
-        ids[has_header] = ids[has_header] << 8 | body[starts + byte]
-    has_header[has_header] = magic
+    # The number that begins at each byte.
+    numbers = np.ndarray((len(body) - 3,), ">u4", body.data, strides=(1,))
+    ids[has_header] = numbers[starts + 1]
+    has_header[has_header] = body[starts] == _MAGIC
     return ids, has_header
 
 
 def _rows_by_id(ids: Int64Array, has_header: npt.NDArray[np.bool_]) -> Iterator[tuple[int, Int64Array]]:
     """Rows by the id of their schema, in the order of the first row of each."""
+    if has_header.all() and len(ids) and (ids == ids[0]).all():
+        yield int(ids[0]), np.arange(len(ids))
+        return
     rows = np.flatnonzero(has_header)
     found, first = np.unique(ids[rows], return_index=True)
     for schema_id in found[np.argsort(first)]:
@@ -132,13 +135,13 @@ def _rows_by_id(ids: Int64Array, has_header: npt.NDArray[np.bool_]) -> Iterator[
 
 
 def _without_header(values: Array) -> Array:
-    """The datums of values with a header, as large_binary array."""
-    ends = bounds(values)
-    data = np.frombuffer(contents(values), np.uint8)
-    kept = np.ones(len(data), np.bool_)
-    starts = ends[:-1] - ends[0]
-    for byte in range(HEADER_SIZE):
-        kept[starts + byte] = False
-    offsets = ends - ends[0] - HEADER_SIZE * np.arange(len(ends))
-    buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(data[kept].data)]
-    return cast("Array", pa.Array.from_buffers(pa.large_binary(), len(values), buffers))
+    """The datums of values with a header, as array of the same type."""
+    at, rows = bounds(values), len(values)
+    # Headers and datums by turns, as values of one array: their selection copies each datum at once.
+    large = pa.types.is_large_binary(values.type)
+    parts = np.empty(2 * rows + 1, np.int64 if large else np.int32)
+    parts[::2] = at
+    parts[1::2] = at[:-1] + HEADER_SIZE
+    buffers = [None, pa.py_buffer(parts.data), values.buffers()[2]]
+    both = cast("Array", pa.Array.from_buffers(values.type, 2 * rows, buffers))
+    return both.take(int64_array(np.arange(1, 2 * rows, 2, dtype=np.int64)))

@@ -196,7 +196,10 @@ def schema_groups(ids: Indices, codes: Indices) -> tuple[Indices, list[tuple[int
     """
     if len(ids) == 0:
         return codes, []
-    _, first, inverse = np.unique(_pairs(ids, codes), return_index=True, return_inverse=True)
+    pairs = _pairs(ids, codes)
+    if (pairs == pairs[0]).all():
+        return np.zeros_like(codes), [(int(codes[0]), int(ids[0]))]
+    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))

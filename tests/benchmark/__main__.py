@@ -21,6 +21,8 @@ import psutil
 
 from dev.kafka_broker import KafkaBroker
 from tests.benchmark.data import load
+from tests.benchmark.formats import formats, ratios
+from tests.benchmark.formats import table as formats_table
 from tests.benchmark.scale import scale
 from tests.benchmark.scale import table as scale_table
 from tests.benchmark.small import RECORDS, small_runs
@@ -44,9 +46,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="of each case; medians count (default: %(default)s)")
     parser.add_argument("--slice-records", type=int, default=5_000_000, help="offsets of one slice at most")
     parser.add_argument("--store", choices=["versitygw", "moto"], default="versitygw", help="S3 server")
-    parser.add_argument("--only", choices=["records", "scale"], help="default: both")
+    parser.add_argument("--only", choices=["records", "formats", "scale"], help="default: all")
     parser.add_argument("--json", type=Path, default=ROOT / ".build" / "benchmark.json", help="where the figures go")
     options = parser.parse_args()
+    if options.only == "formats":
+        return _report({"cores": os.cpu_count(), **_formats()}, options.json)
     with store(options.store) as server, KafkaBroker(heap="1g") as broker, tempfile.TemporaryDirectory() as folder:
         config = {
             "bootstrap_servers": broker.bootstrap_servers,
@@ -60,6 +64,8 @@ def main() -> int:
             "folder": folder,
         }
         summary: dict[str, Any] = {"s3_server": server.name, "cores": os.cpu_count(), "goals": []}
+        if options.only is None:
+            found_formats = _formats()
         if options.only != "scale":
             print(f"Producing {options.records:,} records …", flush=True)
             load(broker, "benchmark", options.records)
@@ -73,11 +79,30 @@ def main() -> int:
                 _goal("growth of a driver by 10,000 objects, MB", found["objects"]["driver_grows_mb"], "<=", 200.0),
                 _goal("a topic of 500 in one run, s", found["topics"]["s_per_topic"], "<=", 1.0),
             ]
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(summary, indent=1) + "\n")
+        if options.only is None:
+            summary["goals"] += found_formats.pop("goals")
+            summary |= found_formats
+    return _report(summary, options.json)
+
+
+def _report(summary: dict[str, Any], path: Path) -> int:
+    """Print the table, write the JSON; 1 if a bound is missed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(summary, indent=1) + "\n")
     print(table(summary))
-    print(f"Figures: {options.json}")
+    print(f"Figures: {path}")
     return 0 if all(goal["met"] for goal in summary["goals"]) else 1
+
+
+def _formats() -> dict[str, Any]:
+    found = formats()
+    most = max(found["memory_mb"].values())
+    bounds = ("<=", 1.3), (">=", 5.0), (">=", 3.0), (">=", 4.0)
+    goals = [
+        _goal(f"CPU of {what}", ratio, *bound)
+        for (what, ratio), bound in zip(ratios(found).items(), bounds, strict=True)
+    ]
+    return {"formats": found, "goals": [*goals, _goal("largest worker of a format, MB", most, "<=", 400.0)]}
 
 
 def _broker_pid() -> int:
@@ -153,6 +178,8 @@ def table(summary: dict[str, Any]) -> str:
     lines: list[str] = []
     if "cases" in summary:
         lines += _cases_table(summary)
+    if "formats" in summary:
+        lines += ["", f"  formats, {summary['cores']} cores:", *formats_table(summary["formats"]), ""]
     if "scale" in summary:
         lines += ["", f"  scale, {summary['cores']} cores, {summary['s3_server']}:", *scale_table(summary["scale"]), ""]
     for goal in summary["goals"]:

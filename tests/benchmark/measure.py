@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -38,3 +40,11 @@ def measured(trees: dict[str, int]) -> Iterator[Cost]:
     yield cost
     cost.wall = time.perf_counter() - started
     cost.cpu = {name: cpu_seconds(root) - before[name] for name, root in trees.items()}
+
+
+def peak_memory() -> int:
+    """The largest resident memory of this process so far, in bytes."""
+    # Not ru_maxrss: that of a new process begins with what its parent had.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (kilobytes,) = re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(kilobytes) * 1024

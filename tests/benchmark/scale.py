@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
@@ -38,6 +36,7 @@ from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import FaultyStore
 from dev.kafka_broker import KafkaBroker, Message
 from tests.benchmark.data import START
+from tests.benchmark.measure import peak_memory
 from tests.protocol.history import batch_of, documents_of
 from tests.spark.pipeline import CREDENTIALS, ROOT, Pipeline, s3_settings, spark_conf
 
@@ -129,10 +128,7 @@ class _SimulatedPipeline:
 
 
 def _rss() -> float:
-    # Not ru_maxrss: that of a new process begins with what its parent had.
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    (kilobytes,) = re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
-    return int(kilobytes) * 1024 / _MEGABYTE
+    return peak_memory() / _MEGABYTE
 
 
 def _objects(config: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,416 @@
+"""What encoding costs in a worker: Avro values of a registry to Avro, Parquet and JSON lines, beside fastavro.
+
+No Spark and no servers: batches as Spark hands them to a worker go through ``write_slice`` and the uploads, to a store
+that keeps nothing. The figures are CPU seconds of the process, with all its threads. Cases take turns, so that what
+else the machine does meets all of them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import IO, Any, Final, cast
+
+import fastavro
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA, binary_array, int64_array
+from airflow_provider_kafka_s3.batch.encode import OpenObject, write_slice
+from airflow_provider_kafka_s3.config import AvroContainer, AvroConverter, Hourly, JsonLines, Layout, Parquet
+from airflow_provider_kafka_s3.config.formats import Format
+from airflow_provider_kafka_s3.converters.avro import HEADER_SIZE
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.schemas.avro import arrow_type, parse_schema
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.port import Part
+from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
+from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
+from tests.benchmark.measure import peak_memory
+from tests.spark.pipeline import ROOT
+
+BATCH: Final = 10_000
+"""Records of a batch, as Spark makes them."""
+DISTINCT: Final = 4
+"""Batches that are made; a case gets them several times, with offsets that go on."""
+MESSAGE: Final = 1_000_000
+MESSAGES: Final = 100
+_MESSAGES_OF_A_BATCH: Final = 40
+_TURNS: Final = 5
+_PART: Final = Part(1, '"tag"', "AAAAAA==")
+_START: Final = 1_735_689_600_000
+_MEGABYTE: Final = 1_000_000
+
+SCHEMA: Final[dict[str, Any]] = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "order_id", "type": "string"},
+        {"name": "number", "type": "long"},
+        {"name": "customer", "type": ["null", "string"], "default": None},
+        {"name": "status", "type": {"type": "enum", "name": "Status", "symbols": ["NEW", "PAID", "SENT", "BACK"]}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "due", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "total", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}},
+        {"name": "weight", "type": "double"},
+        {"name": "rating", "type": ["null", "float"], "default": None},
+        {"name": "items", "type": "int"},
+        {"name": "gift", "type": "boolean"},
+        {
+            "name": "address",
+            "type": {
+                "type": "record",
+                "name": "Address",
+                "fields": [
+                    {"name": "street", "type": "string"},
+                    {"name": "city", "type": "string"},
+                    {"name": "zip", "type": ["null", "string"], "default": None},
+                ],
+            },
+        },
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "attributes", "type": {"type": "map", "values": "string"}},
+        {"name": "note", "type": "string"},
+    ],
+}
+"""15 fields; a datum has 241 bytes on average."""
+
+_TEXT: Final = {"type": "record", "name": "Text", "fields": [{"name": "body", "type": "string"}]}
+_NUMBERS: Final = {
+    "type": "record",
+    "name": "Numbers",
+    "fields": [{"name": "values", "type": {"type": "array", "items": "int"}}],
+}
+
+Batches = list[pa.RecordBatch]
+Case = Callable[[int], int]
+"""Encodes so many batches; the bytes that come out."""
+
+
+def formats() -> dict[str, Any]:
+    """Run all cases: CPU in one process, memory in a process for each case."""
+    print("Formats: CPU …", flush=True)
+    found = {"cpu": json.loads(_part("cpu")), "memory_mb": {}}
+    for name in _MEMORY:
+        print(f"Formats: memory, {name} …", flush=True)
+        with tempfile.TemporaryFile() as batches:
+            _part("write", name, stdout=batches)
+            batches.seek(0)
+            found["memory_mb"][name] = json.loads(_part("memory", name, stdin=batches))
+    return found
+
+
+def _part(*arguments: str, stdin: IO[bytes] | None = None, stdout: IO[bytes] | int = subprocess.PIPE) -> bytes:
+    command = [sys.executable, "-m", "tests.benchmark.formats", *arguments]
+    return subprocess.run(command, cwd=ROOT, stdin=stdin, stdout=stdout, check=True).stdout
+
+
+def ratios(found: dict[str, Any]) -> dict[str, float]:
+    """The ratios of the goals."""
+    cpu = {name: case["us"] for name, case in found["cpu"].items()}
+    return {
+        "Avro -> Avro / JSON lines": cpu["Avro -> Avro"] / cpu["JSON lines"],
+        "fastavro to Avro / ours": cpu["fastavro -> Avro"] / cpu["Avro -> Avro"],
+        "fastavro and pyarrow to Parquet / ours": cpu["fastavro, pyarrow -> Parquet zstd"]
+        / cpu["Avro -> Parquet zstd"],
+        "fastavro and gzip to JSON / ours": cpu["fastavro, msgspec -> JSON gzip"] / cpu["Avro -> JSON gzip"],
+    }
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """The figures as lines of text."""
+    lines = [f"  {'case':38}{'us/record':>11}{'krec/CPU s':>12}{'out B/record':>14}"]
+    for name, case in found["cpu"].items():
+        lines.append(f"  {name:38}{case['us']:11.2f}{1000 / case['us']:12.0f}{case['bytes']:14.0f}")
+    memory = ", ".join(f"{name} {value:.0f}" for name, value in found["memory_mb"].items())
+    return [*lines, f"  peak memory of a worker, MB: {memory}"]
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+
+
+def _orders(count: int) -> Iterator[dict[str, Any]]:
+    rng = random.Random(2026)
+    words = ("amber", "birch", "cedar", "delta", "ember", "flint", "grove", "heath", "inlet", "jetty", "knoll", "larch")
+    for n in range(count):
+        some = rng.choices(words, k=11)
+        yield {
+            "order_id": f"{rng.getrandbits(128):032x}",
+            "number": rng.getrandbits(40),
+            "customer": None if n % 5 == 0 else f"customer-{rng.randrange(10**6):06d}",
+            "status": rng.choice(("NEW", "PAID", "SENT", "BACK")),
+            "at": datetime(2025, 1, 1, tzinfo=UTC) + timedelta(milliseconds=n * 86),
+            "due": date(2025, 1, 1) + timedelta(days=rng.randrange(60)),
+            "total": Decimal(rng.randrange(10**7)).scaleb(-2),
+            "weight": rng.random() * 30,
+            "rating": None if n % 3 else rng.random() * 5,
+            "items": rng.randrange(1, 30),
+            "gift": n % 7 == 0,
+            "address": {
+                "street": f"{some[0]} {some[1]} street {rng.randrange(100, 900)}",
+                "city": some[2],
+                "zip": None if n % 4 == 0 else f"{rng.randrange(10**5):05d}",
+            },
+            "tags": some[3 : 3 + rng.randrange(4)],
+            "attributes": {"channel": some[6], "campaign": f"{some[7]}-{rng.getrandbits(24):06x}", "device": some[8]},
+            "note": f"leave it at the {some[9]} door of the {some[10]}, {' '.join(some[:4])}",
+        }
+
+
+def _batch(values: list[bytes], first: int) -> pa.RecordBatch:
+    """A batch whose times are in eight hours by turns."""
+    rows = np.arange(len(values))
+    columns = [int64_array(first + rows), int64_array(_START + rows % 8 * 3_600_000)]
+    return pa.RecordBatch.from_arrays([*columns, binary_array(values, large=False)], schema=RECORD_SCHEMA)
+
+
+def _framed(schema: Any, values: Iterable[Any]) -> list[bytes]:
+    registry, found = SimulatedRegistry(), []
+    parsed = fastavro.parse_schema(schema)
+    for value in values:
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, parsed, value)
+        found.append(registry.frame(1, body.getvalue()))
+    return found
+
+
+def _batches_of(values: list[bytes]) -> Batches:
+    return [_batch(values[first : first + BATCH], first) for first in range(0, len(values), BATCH)]
+
+
+def _repeated(batches: Batches, count: int) -> Iterator[pa.RecordBatch]:
+    """So many batches, with offsets that go on."""
+    for n, batch in zip(range(count), itertools.cycle(batches), strict=False):
+        offsets = int64_array(np.arange(n * BATCH, n * BATCH + batch.num_rows))
+        yield pa.RecordBatch.from_arrays([offsets, *batch.columns[1:]], schema=RECORD_SCHEMA)
+
+
+# -- ours -------------------------------------------------------------------------------------------------------------
+
+
+class _Counted:
+    """The destination of an object of which only the size is kept."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._size = 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._size += memoryview(data).nbytes
+
+    def seal(self) -> None:
+        pass
+
+    def finish(self) -> FinishedUpload:
+        return FinishedUpload(self._key, "upload", (_PART,), self._size, 0)
+
+
+class _Nowhere:
+    """A store that keeps nothing, with the methods that uploads use."""
+
+    def create_upload(self, key: str, metadata: Mapping[str, str]) -> str:
+        del key, metadata
+        return "upload"
+
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytearray) -> Part:
+        del key, upload_id, body
+        return replace(_PART, number=number)
+
+
+def _land(
+    layout: Layout, batches: Iterable[pa.RecordBatch], registry: SimulatedRegistry, open_object: OpenObject
+) -> int:
+    """Write a slice as a worker does; the bytes of its objects."""
+    slice_ = Slice(id=0, partition=0, start=0, end=10**9)
+    plan = Plan(
+        batch=1,
+        type="data",
+        topic="orders",
+        topic_id="",
+        generation=0,
+        run="run",
+        tail=True,
+        isolation="read_committed",
+        slices=(slice_,),
+        skipped=NO_OFFSETS,
+        layout=layout,
+        layout_sha256="",
+    )
+    rows = write_slice(plan, slice_, batches, open_object, schemas=registry)
+    return sum(entry.size for entry in rows.objects)
+
+
+def _registry(schema: Any) -> SimulatedRegistry:
+    registry = SimulatedRegistry()
+    registry.register(json.dumps(schema))
+    return registry
+
+
+def _ours(record_format: Format, batches: Batches, **layout: Any) -> Case:
+    settings = Layout(format=record_format, **layout)
+    registry = _registry(SCHEMA)
+
+    def run(count: int) -> int:
+        return _land(settings, _repeated(batches, count), registry, lambda key, _: _Counted(key))
+
+    return run
+
+
+# -- fastavro ---------------------------------------------------------------------------------------------------------
+
+
+def _decoded(batch: pa.RecordBatch) -> list[Any]:
+    schema, read = fastavro.parse_schema(SCHEMA), fastavro.schemaless_reader
+    values: list[Any] = batch.column("value").to_pylist()
+    return [read(io.BytesIO(value[HEADER_SIZE:]), schema, None) for value in values]
+
+
+def _fastavro_avro(batches: Batches) -> Case:
+    def run(count: int) -> int:
+        body = io.BytesIO()
+        schema = fastavro.parse_schema(SCHEMA)
+        fastavro.writer(body, schema, itertools.chain.from_iterable(map(_decoded, _repeated(batches, count))))
+        return body.tell()
+
+    return run
+
+
+def _fastavro_parquet(batches: Batches) -> Case:
+    node = parse_schema(json.dumps(SCHEMA))
+    columns = pa.schema(list(cast("pa.StructType", arrow_type(node))))
+
+    def run(count: int) -> int:
+        body = io.BytesIO()
+        with pq.ParquetWriter(body, columns, compression="zstd", compression_level=3) as writer:
+            for batch in _repeated(batches, count):
+                writer.write_table(pa.Table.from_pylist(_decoded(batch), columns))
+        return body.tell()
+
+    return run
+
+
+def _fastavro_json(batches: Batches) -> Case:
+    def run(count: int) -> int:
+        body, encode = io.BytesIO(), msgspec.json.Encoder().encode
+        with gzip.GzipFile(fileobj=body, mode="wb", compresslevel=6) as file:
+            for batch in _repeated(batches, count):
+                file.write(b"".join(encode(order) + b"\n" for order in _decoded(batch)))
+        return body.tell()
+
+    return run
+
+
+# -- measuring --------------------------------------------------------------------------------------------------------
+
+
+def _cpu() -> dict[str, dict[str, float]]:
+    """Microseconds and bytes per record of each case; the least of the turns, since other load adds time."""
+    orders = list(_orders(BATCH * DISTINCT))
+    avro = _batches_of(_framed(SCHEMA, orders))
+    documents = _batches_of([msgspec.json.encode(order) for order in orders])
+    converted = {"value_converter": AvroConverter()}
+    # Name, the case, and the batches of a turn: fewer for those that take long.
+    cases: list[tuple[str, Case, int]] = [
+        ("JSON lines", _ours(JsonLines(), documents), 20),
+        ("JSON gzip", _ours(JsonLines(compression="gzip"), documents), 10),
+        ("Avro -> Avro", _ours(AvroContainer(), avro, **converted), 20),
+        ("Avro -> Parquet zstd", _ours(Parquet(), avro, **converted), 10),
+        ("Avro -> JSON lines", _ours(JsonLines(), avro, **converted), 10),
+        ("Avro -> JSON gzip", _ours(JsonLines(compression="gzip"), avro, **converted), 10),
+        ("fastavro -> Avro", _fastavro_avro(avro), 2),
+        ("fastavro, pyarrow -> Parquet zstd", _fastavro_parquet(avro), 2),
+        ("fastavro, msgspec -> JSON gzip", _fastavro_json(avro), 2),
+    ]
+    times: dict[str, list[float]] = {name: [] for name, _, _ in cases}
+    sizes = {name: case(1) for name, case, _ in cases}
+    for _ in range(_TURNS):
+        for name, case, count in cases:
+            started = time.process_time()
+            sizes[name] = case(count) // count
+            times[name].append((time.process_time() - started) / count)
+    scale = 1_000_000 / BATCH
+    return {name: {"us": round(min(times[name]) * scale, 3), "bytes": sizes[name] // BATCH} for name in times}
+
+
+def _large(schema: Any, value: Callable[[random.Random], Any]) -> Batches:
+    """Messages of one megabyte, as many in a batch as Spark puts there."""
+    rng = random.Random(1)
+    values = _framed(schema, (value(rng) for _ in range(MESSAGES)))
+    firsts = range(0, MESSAGES, _MESSAGES_OF_A_BATCH)
+    return [_batch(values[n : n + _MESSAGES_OF_A_BATCH], n) for n in firsts]
+
+
+def _small() -> Batches:
+    return list(_repeated(_batches_of(_framed(SCHEMA, _orders(BATCH * DISTINCT))), 40))
+
+
+def _texts() -> Batches:
+    return _large(_TEXT, lambda rng: {"body": rng.randbytes(MESSAGE // 2).hex()})
+
+
+def _numbers() -> Batches:
+    return _large(_NUMBERS, lambda rng: {"values": list(rng.randbytes(MESSAGE))})
+
+
+def _layout(record_format: Format, **more: Any) -> Layout:
+    return Layout(format=record_format, value_converter=AvroConverter(), **more)
+
+
+_MEMORY: Final[dict[str, tuple[Layout, Any, Callable[[], Batches]]]] = {
+    "Avro": (_layout(AvroContainer()), SCHEMA, _small),
+    "Parquet": (_layout(Parquet()), SCHEMA, _small),
+    "Parquet, 8 open": (_layout(Parquet(), partitioner=Hourly()), SCHEMA, _small),
+    "JSON gzip": (_layout(JsonLines(compression="gzip")), SCHEMA, _small),
+    "Avro, texts of 1 MB": (_layout(AvroContainer()), _TEXT, _texts),
+    "Avro, arrays of 1 MB": (_layout(AvroContainer()), _NUMBERS, _numbers),
+    "Parquet, texts of 1 MB": (_layout(Parquet()), _TEXT, _texts),
+    "Parquet, texts of 1 MB, 8 open": (_layout(Parquet(), partitioner=Hourly()), _TEXT, _texts),
+    "Parquet, arrays of 1 MB": (_layout(Parquet()), _NUMBERS, _numbers),
+    "JSON gzip, texts of 1 MB": (_layout(JsonLines(compression="gzip")), _TEXT, _texts),
+    "JSON gzip, arrays of 1 MB": (_layout(JsonLines(compression="gzip")), _NUMBERS, _numbers),
+}
+
+
+def _write_batches(name: str) -> None:
+    """Write the batches of a case to standard output, so that making them does not count."""
+    with pa.ipc.new_stream(sys.stdout.buffer, RECORD_SCHEMA) as stream:
+        for batch in _MEMORY[name][2]():
+            stream.write_batch(batch)
+
+
+def _memory() -> float:
+    """The peak memory of a case in megabytes; its batches come from standard input, one at a time."""
+    layout, schema, _ = _MEMORY[sys.argv[2]]
+    with UploadPool(cast("DurableStore", _Nowhere()), part_size=layout.part_size) as pool:
+        _land(layout, pa.ipc.open_stream(sys.stdin.buffer), _registry(schema), pool.open)
+    return round(peak_memory() / _MEGABYTE)
+
+
+def main() -> None:
+    """Run a part of the benchmark; print its figures as a line of JSON."""
+    match sys.argv[1]:
+        case "cpu":
+            print(json.dumps(_cpu()), flush=True)
+        case "write":
+            _write_batches(sys.argv[2])
+        case "memory":
+            print(json.dumps(_memory()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
