@@ -97,8 +97,7 @@ class Cursor:
         first = self.data.take(start, mode="clip")
         if not first.size or first.max() < 0x80:
             self.move(rows, start + 1)
-            values = first.astype(np.int64)
-            return (values >> 1) ^ -(values & 1)
+            return _SHORT.take(first)
         word = self.words[np.minimum(start, len(self.words) - 1)]
         stops = ~word & _CONTINUES
         lowest = stops & (~stops + _ONE)
@@ -131,6 +130,8 @@ class Cursor:
         return length
 
 
+_SHORT: Final = np.arange(128, dtype=np.int64) >> 1 ^ -(np.arange(128, dtype=np.int64) & 1)
+"""The numbers of varints of one byte."""
 _ONE: Final = np.uint64(1)
 _CONTINUES: Final = np.uint64(0x8080808080808080)
 _LENGTHS: Final = np.uint64(0x0102030405060708)  # times 256**k, its highest byte is k + 1

@@ -221,11 +221,13 @@ class _Reader(ABC):
         least: bytes of the shortest value.
         size: bytes of every value; None if they differ.
         skip_checks: whether :meth:`skip` notices every fault.
+        flat: whether there are no arrays and no maps in the values.
     """
 
     least: int
     size: int | None
     skip_checks: bool
+    flat = True
 
     @abstractmethod
     def skip(self, cursor: Cursor, rows: Rows) -> None:
@@ -348,35 +350,38 @@ class _Varying(_Reader):
         length = cursor.lengths(rows)
         start = cursor.at(rows)
         end = start + length
-        if self._text or build:
-            if rows is None:
-                begins, ends = np.minimum(start, cursor.end), np.minimum(end, cursor.end)
-            else:
-                begins = np.minimum(cursor.pos, cursor.end)
-                ends = begins.copy()
-                ends[rows] = np.minimum(end, cursor.end[rows])
         cursor.move(rows, end)
+        if not (self._text or build):
+            return None
+        limit = cursor.end if rows is None else cursor.end[rows]
+        begins, ends = np.minimum(start, limit), np.minimum(end, limit)
         if self._text:
-            self._check(cursor, begins, ends)
+            self._check(cursor, rows, begins, ends)
         if not build:
             return None
+        if rows is not None:
+            some_begins, some_ends = begins, ends
+            begins = np.minimum(cursor.pos, cursor.end)
+            begins[rows] = some_begins
+            ends = begins.copy()
+            ends[rows] = some_ends
         spans = _spans(cursor, self._type, begins, ends)
         taken = spans.take(_int32_array(np.arange(0, 2 * cursor.count, 2, dtype=np.int32)))
         return _Column(self._type, cursor.count, taken.buffers()[1:])
 
     @staticmethod
-    def _check(cursor: Cursor, begins: Int64Array, ends: Int64Array) -> None:
+    def _check(cursor: Cursor, rows: Rows, begins: Int64Array, ends: Int64Array) -> None:
         """Mark the rows that are not UTF-8, and make their spans empty."""
         kind = pa.string() if len(cursor.data) <= LARGEST_BATCH else pa.large_string()
         try:
             _spans(cursor, kind, begins, ends, hide=True).validate(full=True)
         except pa.ArrowInvalid:
-            for row, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+            for index, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
                 try:
                     cursor.data[begin:end].tobytes().decode()
                 except UnicodeDecodeError:
-                    cursor.bad[row] = True
-                    ends[row] = begin
+                    cursor.bad[index if rows is None else rows[index]] = True
+                    ends[index] = begin
 
 
 def _int32_array(values: npt.NDArray[np.int32]) -> Array:
@@ -498,6 +503,7 @@ class _Record(_Reader):
         sizes = [f.size for f in fields]
         self.size = None if None in sizes else sum(s for s in sizes if s is not None)
         self.skip_checks = all(f.skip_checks for f in fields)
+        self.flat = all(f.flat for f in fields)
 
     def skip(self, cursor: Cursor, rows: Rows) -> None:
         for part in self._fields:
@@ -521,6 +527,7 @@ class _Union(_Reader):
         self._null = node.branches.index(Primitive("null")) if Primitive("null") in node.branches else None
         self._single = nullable_branch(node) is not None
         self.skip_checks = all(b.skip_checks for b in branches)
+        self.flat = all(b.flat for b in branches)
 
     def _parts(self, cursor: Cursor, rows: Rows) -> list[Int64Array]:
         """The rows of each branch."""
@@ -608,7 +615,7 @@ class _Runs:
 class _Items(_Reader):
     """Arrays and maps: blocks of items, which end with an empty block."""
 
-    least, size = 1, None
+    least, size, flat = 1, None, False
 
     def __init__(self, parts: list[_Reader], node: ArrayOf | MapOf, kind: pa.DataType) -> None:
         self._parts = parts
@@ -618,6 +625,7 @@ class _Items(_Reader):
         self._item_size = None if None in sizes else sum(s for s in sizes if s is not None)
         self._varints = len(parts) == 1 and isinstance(parts[0], _Varint | _Enum)
         self._items_skip_checks = all(p.skip_checks for p in parts)
+        self._checked_one_by_one = self._item_size is None and all(p.flat for p in parts)
         self.skip_checks = self._items_skip_checks and self._item_size != 0
         self._checks = (
             [scalar_check(node.items)]
@@ -626,14 +634,14 @@ class _Items(_Reader):
         )
 
     def skip(self, cursor: Cursor, rows: Rows) -> None:
-        self._find(cursor, rows, None)
+        self._find(cursor, rows, None, check=False)
 
     def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
-        if not build and self._items_skip_checks and self._item_size != 0:
-            self._find(cursor, rows, None)
+        if not build and (self._checked_one_by_one or (self._items_skip_checks and self._item_size != 0)):
+            self._find(cursor, rows, None, check=self._checked_one_by_one)
             return None
         runs = _Runs()
-        counts = self._find(cursor, rows, runs)
+        counts = self._find(cursor, rows, runs, check=False)
         if self._item_size == 0:
             self._bound_empty_items(cursor, counts)
         offsets = np.zeros(cursor.count + 1, np.int64)
@@ -664,12 +672,12 @@ class _Items(_Reader):
         if cursor.mark(None, wrong):
             counts[wrong] = 0
 
-    def _find(self, cursor: Cursor, rows: Rows, runs: _Runs | None) -> Int64Array:
-        """Move behind the arrays; the number of items of each row."""
+    def _find(self, cursor: Cursor, rows: Rows, runs: _Runs | None, *, check: bool) -> Int64Array:
+        """Move behind the arrays, and check their items or not; the number of items of each row."""
         counts = np.zeros(cursor.count, np.int64)
         rows = np.arange(cursor.count, dtype=np.int64) if rows is None else rows
         if self._item_size is None:
-            self._find_items(cursor, rows, runs, counts)
+            self._find_items(cursor, rows, runs, counts, check=check)
         else:
             self._find_blocks(cursor, rows, runs, counts, self._item_size)
         return counts
@@ -704,7 +712,9 @@ class _Items(_Reader):
         for row in rows.tolist():
             self._finish_row(cursor, row, 0, runs, counts)
 
-    def _find_items(self, cursor: Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array) -> None:
+    def _find_items(
+        self, cursor: Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array, *, check: bool
+    ) -> None:
         """Items of different sizes: one step for each item of the longest array."""
         left = np.zeros(len(rows), np.int64)
         step = 0
@@ -720,7 +730,10 @@ class _Items(_Reader):
             step += 1
             counts[rows] = step
             for part in self._parts:
-                part.skip(cursor, rows)
+                if check and not part.skip_checks:
+                    part.read(cursor, rows, build=False)
+                else:
+                    part.skip(cursor, rows)
             left -= 1
             beyond = cursor.pos[rows] > cursor.end[rows]
             if cursor.mark(rows, beyond):
