@@ -29,6 +29,19 @@ def test_every_page_and_example_is_found_from_the_contents() -> None:
 
 
 @each_page
+def test_no_page_has_the_marks_of_an_unfinished_merge(page: Path) -> None:
+    """A reader would see both versions of a paragraph."""
+    assert not re.findall(r"^(?:<{7}|={7}|>{7})(?: .*)?$", page.read_text(), re.MULTILINE)
+
+
+def test_every_test_that_shows_a_boundary_exists() -> None:
+    """The table of SECURITY.md names them."""
+    named = re.findall(r"`([a-z]+/[\w/]+\.py)`", (ROOT / "SECURITY.md").read_text())
+    assert named
+    assert [name for name in named if not (ROOT / "tests" / name).is_file()] == []
+
+
+@each_page
 def test_snippets_can_be_copied(page: Path) -> None:
     """Python compiles, JSON and shell are parsed."""
     for code in snippets(page, "python"):
