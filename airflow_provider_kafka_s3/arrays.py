@@ -25,6 +25,7 @@ __all__ = [
     "int64_array",
     "int64_values",
     "valid_rows",
+    "validity_buffer",
 ]
 
 Array: TypeAlias = "pa.Array[Any]"
@@ -71,6 +72,11 @@ def valid_rows(column: Array) -> npt.NDArray[np.bool_]:
     bytes_ = np.frombuffer(memoryview(bits).toreadonly(), np.uint8)[first : (column.offset + len(column) + 7) // 8]
     skipped = column.offset - 8 * first
     return np.unpackbits(bytes_, bitorder="little")[skipped : skipped + len(column)].astype(np.bool_)
+
+
+def validity_buffer(valid: npt.NDArray[np.bool_]) -> pa.Buffer:
+    """The buffer of an array for the values that are not null."""
+    return pa.py_buffer(np.packbits(valid, bitorder="little").data)
 
 
 def int64_array(values: Int64Array) -> pa.Int64Array:

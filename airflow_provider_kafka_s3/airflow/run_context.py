@@ -88,9 +88,7 @@ class RunContext:
             on_data_loss=settings.on_data_loss,
             registry=self.registry,
             max_dead_letters=settings.max_dead_letters,
-            connection_options=connections.connection_options(
-                settings.kafka_conn_id, settings.aws_conn_id, settings.registry_conn_id
-            ),
+            connection_options=_connection_options(settings),
             result_path=result_path,
             connect=connect,
         )
@@ -141,9 +139,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     store = s3_bucket.open_bucket(bucket, access.settings, access.credentials, retrier=retrier)
     starting = parameters.parse_starting_offsets(settings.starting_offsets)
     registry = None if settings.registry_conn_id is None else connections.registry_access(settings.registry_conn_id)
-    connection_options = connections.connection_options(
-        settings.kafka_conn_id, settings.aws_conn_id, settings.registry_conn_id
-    )
+    connection_options = _connection_options(settings)
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     planner = PlannerTask(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
@@ -175,6 +171,11 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     return RunContext(
         settings=settings, run=run, runs=runs, store=store, bucket=bucket, access=access, kafka=kafka, registry=registry
     )
+
+
+def _connection_options(settings: RunSettings) -> tuple[str, ...]:
+    """Options with which ``kafka-s3`` uses the connections of a task."""
+    return connections.connection_options(settings.kafka_conn_id, settings.aws_conn_id, settings.registry_conn_id)
 
 
 def _task_has_ended(ti: Any) -> TaskHasEnded:

@@ -15,12 +15,12 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import BatchObjects
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, batch_loss
 from airflow_provider_kafka_s3.batch.source import Source
-from airflow_provider_kafka_s3.converters.avro import Schemas
 from airflow_provider_kafka_s3.documents.manifest import Manifest, SliceRows
 from airflow_provider_kafka_s3.documents.marker import fold
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import SparkJobError, UnknownOutcomeError, raise_first
 from airflow_provider_kafka_s3.parallel import Parallel, in_threads
+from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 
 __all__ = ["Committer"]
 
@@ -37,7 +37,7 @@ class Committer:
         source: Source,
         build: BuildObjects,
         *,
-        schemas: Schemas | None = None,
+        schemas: SchemaSource | None = None,
         parallel: Parallel = in_threads,
     ) -> None:
         """Commit batches of one topic.

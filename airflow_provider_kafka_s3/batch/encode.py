@@ -21,7 +21,6 @@ from airflow_provider_kafka_s3.batch.dead_letters import dead_letters, too_many_
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
 from airflow_provider_kafka_s3.config import KIB, MIB, ByTime, Layout, Upload
-from airflow_provider_kafka_s3.converters.avro import Schemas
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
@@ -30,6 +29,7 @@ from airflow_provider_kafka_s3.formats.registry import make_format
 from airflow_provider_kafka_s3.layout.keys import dead_letters_key, validate_key
 from airflow_provider_kafka_s3.layout.split import Append, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
+from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 
@@ -73,7 +73,7 @@ def write_slice(
     open_object: OpenObject,
     *,
     max_dead_letters: int | None = None,
-    schemas: Schemas | None = None,
+    schemas: SchemaSource | None = None,
 ) -> SliceRows:
     """Write all records of a slice to objects.
 
@@ -168,7 +168,7 @@ def _encode(
     batches: Iterable[pa.RecordBatch],
     begin: Callable[[str], _ObjectStats | None],
     *,
-    schemas: Schemas | None,
+    schemas: SchemaSource | None,
     max_dead_letters: int | None = None,
 ) -> SliceResult:
     """Encode the objects of a slice, except those for which ``begin`` returns None."""
@@ -320,7 +320,9 @@ def _in_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 # -- writing a lost object again --------------------------------------------------------------------------------------
 
 
-def object_builder(store: DurableStore, upload: Upload | None = None, schemas: Schemas | None = None) -> BuildObjects:
+def object_builder(
+    store: DurableStore, upload: Upload | None = None, schemas: SchemaSource | None = None
+) -> BuildObjects:
     """Make a function that builds objects again from the records of their slice.
 
     The bytes of each are kept in memory up to the layout's part size, then in an unlinked temporary file. They are

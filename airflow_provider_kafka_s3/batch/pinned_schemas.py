@@ -7,31 +7,19 @@ stores its schema beside the batches, create-only, and from then on only the sto
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
 from airflow_provider_kafka_s3.documents.pinned_schema import PinnedSchema, decode_pinned_schema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SchemaNotFoundError
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema
+from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
-__all__ = ["NoRegistry", "PinnedSchemas", "SchemaSource"]
+__all__ = ["NoRegistry", "PinnedSchemas"]
 
 _REMEMBERED: Final = 10_000
 """Ids without a schema that are remembered. The first bytes of records that no serializer wrote can be any number."""
-
-
-class SchemaSource(Protocol):
-    """Where schemas come from: a :class:`~airflow_provider_kafka_s3.registry.client.RegistryClient`."""
-
-    def schema(self, schema_id: int) -> RegisteredSchema:
-        """A schema by its id.
-
-        Raises:
-            RecordError: there is no schema of this id that records can be decoded with.
-        """
-        ...
 
 
 class NoRegistry:

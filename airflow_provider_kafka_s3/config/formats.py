@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.config.values import (
 )
 
 __all__ = [
+    "PARQUET_LEVELS",
     "AvroCodec",
     "AvroContainer",
     "CompressionName",
@@ -50,11 +51,14 @@ _LEVELS: Final[Mapping[CompressionName, tuple[Any, int]]] = {
 }
 
 
-_PARQUET_LEVELS: Final[Mapping[str, tuple[int, int, int | None]]] = {
+PARQUET_LEVELS: Final[Mapping[str, tuple[int, int, int]]] = {
     "gzip": (1, 9, 6),
     "brotli": (0, 11, 5),
     "zstd": (1, 19, 3),
 }
+"""Least and greatest level, and the one that is used if none is given.
+
+The defaults of pyarrow may change, and its default for gzip is the slowest."""
 
 
 def default_level(compression: CompressionName) -> int:
@@ -176,7 +180,7 @@ class Parquet(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        least, most, default = _PARQUET_LEVELS.get(self.compression, (0, 0, None))
+        least, most, default = PARQUET_LEVELS.get(self.compression, (0, 0, None))
         if self.compression_level is None:
             structs.force_setattr(self, "compression_level", default)
         require(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,22 +14,14 @@ from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents
 from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema
+from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 from airflow_provider_kafka_s3.schemas.avro import is_recursive, parse_schema, schema_text
 
-__all__ = ["HEADER_SIZE", "AvroRegistryConverter", "Schemas"]
+__all__ = ["HEADER_SIZE", "AvroRegistryConverter"]
 
 HEADER_SIZE: Final = 5
 _MAGIC: Final = 0
 _CORRECT: Final = "correct the producer, or use errors='dead_letter' to set such records aside"
-
-
-class Schemas(Protocol):
-    """Schemas by their ids, such as :class:`~airflow_provider_kafka_s3.batch.pinned_schemas.PinnedSchemas`."""
-
-    def schema(self, schema_id: int) -> RegisteredSchema:
-        """The schema of an id; RecordError if there is none that records can be decoded with."""
-        ...
 
 
 class AvroRegistryConverter:
@@ -39,7 +31,7 @@ class AvroRegistryConverter:
         schemas: by id.
     """
 
-    def __init__(self, schemas: Schemas) -> None:
+    def __init__(self, schemas: SchemaSource) -> None:
         self.schemas: list[ValueSchema] = []
         self._source = schemas
         self._decoders: dict[int, tuple[int, AvroDecoder] | str] = {}

@@ -7,12 +7,11 @@ from typing import Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, valid_rows
 from airflow_provider_kafka_s3.converters.avro_scalar import MOST_EMPTY_ITEMS, Datum
 
-__all__ = ["LARGEST_BATCH", "Bools", "Bytes", "Cursor", "Rows", "cursor_of", "offsets_of"]
+__all__ = ["LARGEST_BATCH", "Bools", "Bytes", "Cursor", "Rows", "cursor_of"]
 
 _PADDING: Final = 16
 LARGEST_BATCH: Final = 2**31 - 1 - _PADDING
@@ -142,23 +141,13 @@ _MERGES: Final = (
 )
 
 
-def offsets_of(values: Array) -> Int64Array:
-    """Where the values begin and end in the data of an array."""
-    buffer = values.buffers()[1]
-    if buffer is None or not len(values):
-        return np.zeros(len(values) + 1, np.int64)
-    kind = np.dtype(np.int64 if pa.types.is_large_binary(values.type) else np.int32)
-    whole = np.frombuffer(memoryview(buffer), kind)
-    return whole[values.offset : values.offset + len(values) + 1].astype(np.int64)
-
-
 def cursor_of(values: Array, starts: int | Int64Array) -> tuple[Cursor, Rows]:
     """The cursor of a batch, and the rows that have a datum."""
     count = len(values)
     validity, _, data_buffer = values.buffers()
-    offsets = offsets_of(values)
-    first, last = int(offsets[0]), int(offsets[-1])
-    offsets -= first
+    ends = bounds(values)
+    first, last = int(ends[0]), int(ends[-1])
+    offsets = ends - first
     data = np.zeros(last - first + _PADDING, np.uint8)
     if data_buffer is not None and last > first:
         data[:-_PADDING] = np.frombuffer(memoryview(data_buffer), np.uint8)[first:last]
@@ -167,8 +156,7 @@ def cursor_of(values: Array, starts: int | Int64Array) -> tuple[Cursor, Rows]:
     usable = pos <= end
     bad = ~usable
     if values.null_count and validity is not None:
-        bits = np.frombuffer(memoryview(validity), np.uint8)
-        valid = np.unpackbits(bits, bitorder="little")[values.offset : values.offset + count].view(np.bool_)
+        valid = valid_rows(values)
         usable &= valid
         bad &= valid
     rows = None if usable.all() else np.flatnonzero(usable)

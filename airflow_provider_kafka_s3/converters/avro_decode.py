@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, bounds, validity_buffer
 from airflow_provider_kafka_s3.converters.avro_cursor import (
     LARGEST_BATCH,
     Bools,
@@ -25,7 +25,6 @@ from airflow_provider_kafka_s3.converters.avro_cursor import (
     Cursor,
     Rows,
     cursor_of,
-    offsets_of,
 )
 from airflow_provider_kafka_s3.converters.avro_scalar import (
     MOST_EMPTY_ITEMS,
@@ -115,7 +114,7 @@ class AvroDecoder:
         """
         if self._scalar is not None:
             arrow_type(self._node)
-        offsets = offsets_of(values)
+        offsets = bounds(values)
         if offsets[-1] - offsets[0] > LARGEST_BATCH:
             raise ValueError("a batch of Avro values has more than 2 GiB: decode it in parts")
         parts = [self._decode(part, some) for part, some in _chunks(values, starts)]
@@ -155,7 +154,7 @@ class AvroDecoder:
 
 def _chunks(values: Array, starts: int | Int64Array) -> list[tuple[Array, int | Int64Array]]:
     """A batch in parts of not much more than ``_CHUNK`` bytes, or of one row."""
-    offsets = offsets_of(values)
+    offsets = bounds(values)
     if offsets[-1] - offsets[0] <= _CHUNK:
         return [(values, starts)]
     edges = [0]
@@ -184,7 +183,7 @@ class _Column:
             valid = self.valid
         elif self.valid is not None:
             valid = valid & self.valid
-        bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little").data)
+        bits = None if valid is None else validity_buffer(valid)
         buffers = [bits, *self.buffers]
         children = self.children or None
         return cast("Array", pa.Array.from_buffers(self.type, self.count, cast("Any", buffers), children=children))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, valid_rows, validity_buffer
 from airflow_provider_kafka_s3.schemas.avro import (
     ArrayOf,
     Decimal,
@@ -299,12 +299,11 @@ def _valid(values: Array) -> npt.NDArray[np.bool_]:
         return np.zeros(len(values), np.bool_)
     if not values.null_count:
         return np.ones(len(values), np.bool_)
-    bits = np.unpackbits(_bytes(values, 0), bitorder="little")
-    return bits[values.offset : values.offset + len(values)].view(np.bool_)
+    return valid_rows(values)
 
 
 def _boolean(values: npt.NDArray[np.bool_]) -> pa.BooleanArray:
-    bits = pa.py_buffer(np.packbits(values, bitorder="little").data)
+    bits = validity_buffer(values)
     return cast("pa.BooleanArray", pa.Array.from_buffers(pa.bool_(), len(values), [None, bits]))
 
 
@@ -312,7 +311,7 @@ def _binary(lengths: Int64Array, data: npt.NDArray[np.uint8], valid: npt.NDArray
     large = len(data) > _LARGEST
     offsets = np.zeros(len(lengths) + 1, np.int64 if large else np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little").data)
+    bits = None if valid is None else validity_buffer(valid)
     kind = pa.large_binary() if large else pa.binary()
     buffers = [bits, pa.py_buffer(offsets.data), pa.py_buffer(data.data)]
     return cast("Array", pa.Array.from_buffers(kind, len(lengths), cast("Any", buffers)))

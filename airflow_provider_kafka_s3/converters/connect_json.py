@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, validity_buffer
 from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.json_decode import deep_rows
 from airflow_provider_kafka_s3.converters.json_scalar import (
@@ -143,8 +143,7 @@ def _nullable_binary(values: list[bytes | None], kind: pa.DataType) -> Array:
     texts = [value or b"" for value in values]
     wide = np.int64 if pa.types.is_large_binary(kind) else np.int32
     ends = np.cumsum([0, *map(len, texts)], dtype=wide)
-    bits = pa.py_buffer(np.packbits(valid, bitorder="little").data)
-    buffers: list[pa.Buffer | None] = [bits, pa.py_buffer(ends.data), pa.py_buffer(b"".join(texts))]
+    buffers: list[pa.Buffer | None] = [validity_buffer(valid), pa.py_buffer(ends.data), pa.py_buffer(b"".join(texts))]
     return cast("Array", pa.Array.from_buffers(kind, len(texts), buffers))
 
 

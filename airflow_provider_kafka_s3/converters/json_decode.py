@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, validity_buffer
 from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.avro_decode import Decoded
 from airflow_provider_kafka_s3.converters.json_scalar import (
@@ -363,7 +363,7 @@ class _Column(ABC):
     ) -> Array:
         bits = None
         if valid is not None and self._nullable:
-            bits = pa.py_buffer(np.packbits(valid, bitorder="little").data)
+            bits = validity_buffer(valid)
         return cast("Array", pa.Array.from_buffers(self.type, count, cast("Any", [bits, *buffers]), children=children))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
@@ -87,7 +88,7 @@ class Plain:
         return iter(())
 
 
-class _Blockwise:
+class _Blockwise(ABC):
     """Cuts the bytes of an object into blocks of one size, so that the output does not depend on the sizes of writes.
 
     An encoder's output may depend on the sizes of its input, so every call gets exactly ``block_size`` bytes, counted
@@ -118,12 +119,13 @@ class _Blockwise:
         block, self._pending = self._pending, bytearray()
         yield from self._finish(block)
 
+    @abstractmethod
     def _compress(self, block: bytearray | memoryview) -> Iterator[Buffer]:
-        raise NotImplementedError
+        """Compress a block."""
 
+    @abstractmethod
     def _finish(self, block: bytearray) -> Iterator[Buffer]:
         """Compress the last block, which may be empty."""
-        raise NotImplementedError
 
 
 class Gzip(_Blockwise):

@@ -7,27 +7,22 @@ depend on rows, schema, settings and the version of pyarrow, which ``created_by`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_kafka_s3.arrays import Array
-from airflow_provider_kafka_s3.config import MIB
+from airflow_provider_kafka_s3.config import MIB, ParquetCompression
+from airflow_provider_kafka_s3.config.formats import PARQUET_LEVELS
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.port import Buffer, Payload
 from airflow_provider_kafka_s3.formats.row_sizes import row_sizes
 
-__all__ = ["ParquetCompression", "ParquetSettings", "ParquetWriter"]
-
-ParquetCompression = Literal["none", "snappy", "gzip", "brotli", "lz4", "zstd"]
-
-# Least and greatest level, and the one that is used if none is given: the defaults of pyarrow may change, and its
-# default of gzip is the slowest.
-_LEVELS: Final[Mapping[str, tuple[int, int, int]]] = {"gzip": (1, 9, 6), "brotli": (0, 11, 5), "zstd": (1, 19, 3)}
+__all__ = ["ParquetSettings", "ParquetWriter"]
 
 _CHUNK_BYTES: Final = MIB
 """Bytes of rows at which a chunk ends; the bytes of a file depend on it."""
@@ -65,12 +60,12 @@ class ParquetSettings:
     def __post_init__(self) -> None:
         level = self.compression_level
         if level is not None:
-            if self.compression not in _LEVELS:
+            if self.compression not in PARQUET_LEVELS:
                 raise ConfigurationError(
                     f"compression_level={level} does not apply to compression={self.compression!r}; leave it out, or "
                     f"use 'gzip', 'brotli' or 'zstd'"
                 )
-            least, most, _ = _LEVELS[self.compression]
+            least, most, _ = PARQUET_LEVELS[self.compression]
             _require_between("compression_level", level, least, most)
         # pyarrow begins a new row group after 1,048,576 rows in any case.
         _require_between("row_group_records", self.row_group_records, 1, 1_048_576)
@@ -81,8 +76,8 @@ class ParquetSettings:
     @property
     def level(self) -> int | None:
         """The level that is used; None for a compression without levels."""
-        if self.compression_level is None and self.compression in _LEVELS:
-            return _LEVELS[self.compression][2]
+        if self.compression_level is None and self.compression in PARQUET_LEVELS:
+            return PARQUET_LEVELS[self.compression][2]
         return self.compression_level
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from airflow_provider_kafka_s3 import config
-from airflow_provider_kafka_s3.converters.avro import AvroRegistryConverter, Schemas
+from airflow_provider_kafka_s3.converters.avro import AvroRegistryConverter
 from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConverter
 from airflow_provider_kafka_s3.converters.enveloped_json import EnvelopedJsonConverter
 from airflow_provider_kafka_s3.converters.port import ValueConverter
@@ -13,12 +13,13 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.jsonlines import JsonLinesFormat
 from airflow_provider_kafka_s3.formats.port import RecordFormat
 from airflow_provider_kafka_s3.formats.raw import RawFormat
+from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 
 __all__ = ["make_format"]
 
 
 def make_format(
-    settings: config.Format, converter: config.Converter | None = None, schemas: Schemas | None = None
+    settings: config.Format, converter: config.Converter | None = None, schemas: SchemaSource | None = None
 ) -> RecordFormat:
     """The format of a slice.
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, valid_rows
 
 __all__ = ["row_sizes"]
 
@@ -33,7 +32,7 @@ def _sizes(array: Array) -> Int64Array:
     if array.null_count == 0 or pa.types.is_null(array.type):
         return sizes
     # What a null value has in the other buffers is undefined, and may differ between copies of an array.
-    return cast("Int64Array", np.where(_validity(array), sizes, 0))
+    return cast("Int64Array", np.where(valid_rows(array), sizes, 0))
 
 
 def _sizes_if_valid(array: Array) -> Int64Array:
@@ -68,12 +67,3 @@ def _offsets(array: Array, width: int) -> Int64Array:
         return np.zeros(len(array) + 1, np.int64)
     whole = np.frombuffer(memoryview(buffer).toreadonly(), np.dtype(f"<i{width}"))
     return whole[array.offset : array.offset + len(array) + 1].astype(np.int64, copy=False)
-
-
-def _validity(array: Array) -> npt.NDArray[np.bool_]:
-    buffer = array.buffers()[0]
-    first = array.offset // 8
-    bits = np.frombuffer(memoryview(cast("pa.Buffer", buffer)).toreadonly(), np.uint8)
-    skip = array.offset - first * 8
-    packed = bits[first : first + (skip + len(array) + 7) // 8]
-    return np.unpackbits(packed, bitorder="little")[skip : skip + len(array)].view(np.bool_)

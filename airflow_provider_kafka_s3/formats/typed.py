@@ -180,10 +180,11 @@ class ParquetEncoding:
             row_group_bytes=settings.row_group_bytes,
             page_bytes=settings.page_bytes,
         )
+        self._columns: dict[ValueSchema, pa.Schema] = {}
 
     def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:
         """A batch of columns."""
-        columns = _columns(schema)
+        columns = self._columns_of(schema)
         assert group.values is not None, "columns are made of decoded values"
         if isinstance(schema.node, Record):
             return pa.RecordBatch.from_arrays(cast("pa.StructArray", group.values).flatten(), schema=columns)
@@ -192,7 +193,12 @@ class ParquetEncoding:
     def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:  # noqa: ARG002 - the interface has it
         """Begin a file."""
         assert schema is not None, "a Parquet file has a schema"
-        return ParquetWriter(_columns(schema), self._settings)
+        return ParquetWriter(self._columns_of(schema), self._settings)
+
+    def _columns_of(self, schema: ValueSchema) -> pa.Schema:
+        if schema not in self._columns:
+            self._columns[schema] = _columns(schema)
+        return self._columns[schema]
 
 
 def _columns(schema: ValueSchema) -> pa.Schema:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
-__all__ = ["RegisteredSchema", "SchemaReference", "SchemaType"]
+__all__ = ["RegisteredSchema", "SchemaReference", "SchemaSource", "SchemaType"]
 
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF"]
 
@@ -45,3 +45,19 @@ class RegisteredSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     text: str
     references: tuple[SchemaReference, ...] = ()
     versions: dict[str, int] = {}
+
+
+class SchemaSource(Protocol):
+    """Schemas by their ids.
+
+    Such as :class:`~airflow_provider_kafka_s3.registry.client.RegistryClient`, and
+    :class:`~airflow_provider_kafka_s3.batch.pinned_schemas.PinnedSchemas`.
+    """
+
+    def schema(self, schema_id: int) -> RegisteredSchema:
+        """A schema by its id.
+
+        Raises:
+            RecordError: there is no schema of this id that records can be decoded with.
+        """
+        ...

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, binary_array, int64_array
+from airflow_provider_kafka_s3.arrays import Array, binary_array, int64_array, valid_rows, validity_buffer
 from airflow_provider_kafka_s3.schemas.avro import (
     ArrayOf,
     Decimal,
@@ -379,16 +379,12 @@ def _items(values: Array, of_all: Array) -> tuple[npt.NDArray[np.int32], Array]:
 
 def _valid(values: Array) -> npt.NDArray[np.bool_] | None:
     """Which values are not null; None: all."""
-    buffer = values.buffers()[0] if values.null_count else None
-    if buffer is None:
-        return None
-    bits = np.unpackbits(np.frombuffer(cast("Any", buffer), np.uint8), bitorder="little")
-    return bits[values.offset : values.offset + len(values)].astype(np.bool_)
+    return valid_rows(values) if values.null_count and values.buffers()[0] is not None else None
 
 
 def _validity(values: Array) -> pa.Buffer | None:
     valid = _valid(values)
-    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little").data)
+    return None if valid is None else validity_buffer(valid)
 
 
 def _fill(values: Array, replacement: Array) -> Array:

@@ -38,7 +38,7 @@ class SimulatedRegistry:
         return b"\0" + schema_id.to_bytes(4, "big") + datum
 
     def schema(self, schema_id: int) -> RegisteredSchema:
-        """See :class:`~airflow_provider_kafka_s3.batch.pinned_schemas.SchemaSource`."""
+        """See :class:`~airflow_provider_kafka_s3.registry.schemas.SchemaSource`."""
         self.requests += 1
         if not 0 < schema_id <= len(self._schemas):
             raise SchemaNotFoundError(f"the registry has no schema {schema_id}; register it")
