@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import os
 import signal
 import subprocess
@@ -111,11 +112,13 @@ def end_by_eof(process: subprocess.Popen[Any], patience: float = 20.0) -> None:
     """End a process, and all of its group, that ends when its standard input is closed.
 
     Args:
-        process: leader of its group.
+        process: leader of its group; it may have ended.
         patience: seconds until the group is killed.
     """
     assert process.stdin is not None
-    process.stdin.close()
+    # What was written to a process that has ended since cannot be flushed.
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
     try:
         process.wait(patience)
     except subprocess.TimeoutExpired:

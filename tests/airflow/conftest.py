@@ -132,7 +132,7 @@ class Worker(Startable):
         reading, writing = os.pipe()
         with self.log_file.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("airflow_worker.py"))],
+                [sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("airflow_worker.py"))],
                 cwd=self.home.folder,
                 env={**self.home.environment, "RESULT_PIPE": str(writing)},
                 stdin=subprocess.PIPE,
