@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta
 
-from airflow_provider_kafka_s3.config import JsonConverter, Layout, TimePattern
+from airflow_provider_kafka_s3.config import Layout, TimePattern
 from airflow_provider_kafka_s3.config.values import Value, require_type, unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic
@@ -207,11 +207,11 @@ def usable_layout(layout: Layout, topics: Sequence[str]) -> Layout:
         ConfigurationError: see :mod:`~airflow_provider_kafka_s3.layout.keys` and
             :mod:`~airflow_provider_kafka_s3.schemas.avro`.
     """
-    from airflow_provider_kafka_s3.formats.registry import make_format
+    from airflow_provider_kafka_s3.formats.registry import make_formats
     from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
 
-    if isinstance(layout.value_converter, JsonConverter):
-        make_format(layout.format, layout.value_converter)
+    if not layout.needs_registry:
+        make_formats(layout, topic="", partition=0)
     longest = make_partitioner(layout).longest
     for topic in topics:
         data_key(

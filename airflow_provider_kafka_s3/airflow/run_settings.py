@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from airflow_provider_kafka_s3.config import (
+    Content,
     Converter,
     Format,
     Layout,
@@ -43,6 +44,8 @@ class RunSettings:
     topics_dir: str
     format: Format
     value_converter: Converter | None
+    key_converter: Converter
+    content: Content
     partitioner: Partitioner
     offsets: Literal["incremental", "data_interval"]
     starting_offsets: str | Mapping[Any, Any] | None
@@ -76,6 +79,8 @@ class RunSettings:
             topics_dir=topics_dir,
             format=self.format,
             value_converter=self.value_converter,
+            key_converter=self.key_converter,
+            content=self.content,
             partitioner=self.partitioner,
             rotation=self.rotation,
             naming=self.naming,

@@ -24,10 +24,11 @@ from airflow_provider_kafka_s3.config import KIB, MIB, ByTime, Layout, Upload
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
+from airflow_provider_kafka_s3.formats.parts import MAIN
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Rejected, record_error
-from airflow_provider_kafka_s3.formats.registry import make_format
-from airflow_provider_kafka_s3.layout.keys import dead_letters_key, validate_key
-from airflow_provider_kafka_s3.layout.split import Append, Splitter
+from airflow_provider_kafka_s3.formats.registry import make_formats
+from airflow_provider_kafka_s3.layout.keys import dead_letters_key, sibling_key, validate_key
+from airflow_provider_kafka_s3.layout.split import Append, DataObject, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
@@ -174,15 +175,20 @@ def _encode(
     """Encode the objects of a slice, except those for which ``begin`` returns None."""
     layout, topic, partition = _layout(plan), plan.topic, slice_.partition
     _require_zone_database(plan, layout)
-    record_format = make_format(layout.format, layout.value_converter, schemas)
+    formats = make_formats(layout, topic=topic, partition=partition, schemas=schemas)
     splitter = Splitter(layout, topic=topic, partition=partition, generation=plan.generation)
-    open_objects: dict[str, tuple[_ObjectStats, ObjectWriter] | None] = {}
+    open_objects: dict[str, list[tuple[str, _ObjectStats, ObjectWriter]]] = {}
     dead = _DeadLetters(plan, layout, slice_, begin, max_dead_letters)
-    records = ignored = 0
+    records = ignored = tombstones = 0
+
+    def open_parts(data_object: DataObject) -> Iterator[tuple[str, _ObjectStats, ObjectWriter]]:
+        for part in formats.names(tombstones=data_object.is_tombstones):
+            key = data_object.key if part == MAIN else sibling_key(layout, data_object.key, part)
+            if (stats := begin(key)) is not None:
+                yield part, stats, formats.open(part, key, data_object.schema)
 
     def close(key: str) -> None:
-        if (opened := open_objects.pop(key)) is not None:
-            stats, writer = opened
+        for _, stats, writer in open_objects.pop(key):
             for piece in writer.close():
                 stats.write(piece)
             stats.seal()
@@ -191,30 +197,36 @@ def _encode(
     if layout.has_typed_values:
         checked = _in_parts(checked)
     for batch in checked:
-        prepared = record_format.prepare(batch)
+        prepared = formats.prepare(batch)
         if prepared.rejected:
             if layout.errors == "fail":
                 raise record_error(batch, prepared.rejected[0], topic=topic, partition=partition)
             dead.add(batch, prepared.rejected)
         records += prepared.records.num_rows
         ignored += prepared.ignored
-        for event in splitter.feed(prepared.records, prepared.sizes, prepared.schemas):
+        tombstones += 0 if prepared.tombstones is None else int(prepared.tombstones.sum())
+        for event in splitter.feed(prepared.records, prepared.sizes, prepared.schemas, prepared.tombstones):
             key = event.object.key
             if not isinstance(event, Append):
                 close(key)
                 continue
             if key not in open_objects:
-                new = begin(key)
-                open_objects[key] = None if new is None else (new, record_format.open(key, event.object.schema))
-            if (opened := open_objects[key]) is not None:
-                stats, writer = opened
+                open_objects[key] = [*open_parts(event.object)]
+            for part, stats, writer in open_objects[key]:
                 stats.add(event.offsets)
-                for piece in writer.write(prepared.take(event.rows, event.object.schema)):
+                for piece in writer.write(prepared.take(part, event.rows, event.object.schema)):
                     stats.write(piece)
     for event in splitter.finish():
         close(event.object.key)
     dead.close()
-    return SliceResult(id=slice_.id, records=records, ignored=ignored, dead_letters=dead.count, next_offset=slice_.end)
+    return SliceResult(
+        id=slice_.id,
+        records=records,
+        ignored=ignored,
+        dead_letters=dead.count,
+        tombstones=tombstones,
+        next_offset=slice_.end,
+    )
 
 
 class _DeadLetters:

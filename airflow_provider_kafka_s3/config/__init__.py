@@ -1,10 +1,12 @@
 """Frozen settings: how records become objects, and how a run works. Each checks itself."""
 
+from airflow_provider_kafka_s3.config.contents import Content, Envelope, SiblingObjects, ValuesOnly, parse_content
 from airflow_provider_kafka_s3.config.converters import (
     AvroConverter,
     BytesConverter,
     Converter,
     JsonConverter,
+    StringConverter,
     parse_converter,
 )
 from airflow_provider_kafka_s3.config.formats import (
@@ -46,9 +48,11 @@ __all__ = [
     "ByTime",
     "BytesConverter",
     "CompressionName",
+    "Content",
     "Converter",
     "Daily",
     "DecimalFormat",
+    "Envelope",
     "Format",
     "Hourly",
     "JsonConverter",
@@ -64,10 +68,14 @@ __all__ = [
     "Partitioner",
     "RawBytes",
     "Rotation",
+    "SiblingObjects",
+    "StringConverter",
     "TimePattern",
     "Upload",
+    "ValuesOnly",
     "Window",
     "default_level",
+    "parse_content",
     "parse_converter",
     "parse_format",
     "parse_partitioner",

@@ -1,4 +1,4 @@
-"""Converters: what the bytes of a record's value are."""
+"""Converters: what the bytes of a record's key or value are."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from msgspec import Meta
 from airflow_provider_kafka_s3.config.formats import DecimalFormat
 from airflow_provider_kafka_s3.config.values import TAG, Value, make_value, require
 
-__all__ = ["AvroConverter", "BytesConverter", "Converter", "JsonConverter", "parse_converter"]
+__all__ = ["AvroConverter", "BytesConverter", "Converter", "JsonConverter", "StringConverter", "parse_converter"]
 
 
 class BytesConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="bytes"):
     """Values are bytes without a meaning."""
+
+
+class StringConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="string"):
+    """Values are text in UTF-8."""
 
 
 class JsonConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="json"):
@@ -48,16 +52,16 @@ class AvroConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Values are Avro, as serializers of a schema registry write it: a zero byte, the id of the schema, the datum."""
 
 
-Converter: TypeAlias = BytesConverter | JsonConverter | AvroConverter
+Converter: TypeAlias = BytesConverter | StringConverter | JsonConverter | AvroConverter
 """All converters; :func:`airflow_provider_kafka_s3.formats.registry.make_format` applies them."""
 
 _CONVERTERS: Final[tuple[type[Converter], ...]] = get_args(Converter)
 
 
-def parse_converter(given: Converter | Mapping[str, Any] | str) -> Converter:
-    """A converter, a mapping of its ``kind`` and its fields, or the ``kind`` alone.
+def parse_converter(given: Converter | Mapping[str, Any] | str, name: str = "value_converter") -> Converter:
+    """A converter, a mapping of its ``kind`` and its fields, or the ``kind`` alone; ``name`` is that of the parameter.
 
     Raises:
         ConfigurationError: it is anything else.
     """
-    return make_value("value_converter", _CONVERTERS, given)
+    return make_value(name, _CONVERTERS, given)

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 CompressionName = Literal["none", "gzip", "zstd", "bzip2"]
-OnNull = Literal["fail", "ignore"]
+OnNull = Literal["fail", "ignore", "write"]
 DecimalFormat = Literal["BASE64", "NUMERIC"]
 """How JSON has decimals: the unscaled value in base64, or a number."""
 
@@ -93,7 +93,9 @@ class JsonLines(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         compression: ``none``, ``gzip``, ``zstd`` or ``bzip2``; adds ``.gz``, ``.zst`` or ``.bz2`` to the extension.
         compression_level: of gzip 0 (fastest) to 3 (smallest), a level of ISA-L; of zstd 1 to 19; of bzip2 1 to 9, the
             size of its blocks in 100 kB; None: 1 for gzip, 3 for zstd, 9 for bzip2.
-        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it.
+        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it,
+            ``write`` writes its key (see :class:`~airflow_provider_kafka_s3.config.Envelope` and
+            :class:`~airflow_provider_kafka_s3.config.SiblingObjects`).
         decimal_format: decimals of values with a schema: ``BASE64`` as Kafka Connect, or ``NUMERIC``. JSON values
             without a schema are written as they are.
     """
@@ -115,7 +117,9 @@ class RawBytes(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, t
         compression: ``none``, ``gzip``, ``zstd`` or ``bzip2``; adds ``.gz``, ``.zst`` or ``.bz2`` to the extension.
         compression_level: of gzip 0 (fastest) to 3 (smallest), a level of ISA-L; of zstd 1 to 19; of bzip2 1 to 9, the
             size of its blocks in 100 kB; None: 1 for gzip, 3 for zstd, 9 for bzip2.
-        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it.
+        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it,
+            ``write`` writes its key (see :class:`~airflow_provider_kafka_s3.config.Envelope` and
+            :class:`~airflow_provider_kafka_s3.config.SiblingObjects`).
     """
 
     separator: str = "\n"
@@ -144,7 +148,9 @@ class AvroContainer(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     Attributes:
         codec: compression of blocks.
-        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it.
+        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it,
+            ``write`` writes its key (see :class:`~airflow_provider_kafka_s3.config.Envelope` and
+            :class:`~airflow_provider_kafka_s3.config.SiblingObjects`).
     """
 
     codec: AvroCodec = "null"
@@ -168,7 +174,9 @@ class Parquet(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
         row_group_records: rows of a row group at most.
         row_group_bytes: bytes of a row group at which it ends, as Arrow holds them.
         page_bytes: bytes of a data page before compression, about.
-        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it.
+        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it,
+            ``write`` writes its key (see :class:`~airflow_provider_kafka_s3.config.Envelope` and
+            :class:`~airflow_provider_kafka_s3.config.SiblingObjects`).
     """
 
     compression: ParquetCompression = "zstd"
@@ -206,10 +214,10 @@ Format: TypeAlias = JsonLines | RawBytes | AvroContainer | Parquet
 _FORMATS: Final[tuple[type[Format], ...]] = get_args(Format)
 
 
-def parse_format(given: Format | Mapping[str, Any] | str) -> Format:
-    """A format, a mapping of its ``kind`` and its fields, or the ``kind`` alone.
+def parse_format(given: Format | Mapping[str, Any] | str, name: str = "format") -> Format:
+    """A format, a mapping of its ``kind`` and its fields, or the ``kind`` alone; ``name`` is that of the parameter.
 
     Raises:
         ConfigurationError: it is anything else.
     """
-    return make_value("format", _FORMATS, given)
+    return make_value(name, _FORMATS, given)

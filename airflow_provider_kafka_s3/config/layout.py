@@ -12,11 +12,19 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, structs
 
-from airflow_provider_kafka_s3.config.converters import AvroConverter, BytesConverter, Converter, JsonConverter
+from airflow_provider_kafka_s3.config.contents import Content, Envelope, SiblingObjects, ValuesOnly
+from airflow_provider_kafka_s3.config.converters import (
+    AvroConverter,
+    BytesConverter,
+    Converter,
+    JsonConverter,
+    StringConverter,
+)
 from airflow_provider_kafka_s3.config.formats import AvroContainer, Format, JsonLines, Parquet, RawBytes
 from airflow_provider_kafka_s3.config.partitioners import ByPartition, ByTime, Partitioner
 from airflow_provider_kafka_s3.config.sizes import MAX_PART_SIZE, MAX_PARTS, MIB, MIN_PART_SIZE
 from airflow_provider_kafka_s3.config.values import Value, reject_control_characters, require
+from airflow_provider_kafka_s3.messages import either
 
 __all__ = ["Layout", "Naming", "OnError", "PartSize", "Rotation"]
 
@@ -26,12 +34,20 @@ _OPEN_ROW_GROUPS: Final = 256 * MIB
 """Bytes of the row groups of all Parquet files that a slice has open."""
 
 _CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
-    JsonLines: (JsonConverter, AvroConverter),
+    JsonLines: (JsonConverter, AvroConverter, StringConverter, BytesConverter),
     RawBytes: (BytesConverter,),
-    AvroContainer: (AvroConverter, JsonConverter),
-    Parquet: (AvroConverter, JsonConverter),
+    AvroContainer: (AvroConverter, JsonConverter, StringConverter, BytesConverter),
+    Parquet: (AvroConverter, JsonConverter, StringConverter, BytesConverter),
 }
 """The converters that each format can encode the values of."""
+
+_FROM_REGISTRY: Final = (AvroConverter,)
+"""The converters whose schemas are in a registry."""
+
+
+def _names(kinds: tuple[type[Converter], ...]) -> str:
+    return either(str(kind.__struct_config__.tag) for kind in kinds)
+
 
 PartSize = Annotated[
     int,
@@ -110,7 +126,9 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         topics_dir: prefix of all keys, without slashes at its ends; may be empty.
         format: what the bytes of objects are.
-        value_converter: what the bytes of values are; None: JSON for JSON lines, else bytes.
+        value_converter: what the bytes of values are; None: JSON for JSON lines, bytes for raw bytes.
+        key_converter: what the bytes of keys are, if the content has keys.
+        content: what of a record is written.
         partitioner: how a record chooses its folder.
         rotation: where one object ends and the next begins.
         naming: how the parts of a key are put together.
@@ -127,6 +145,8 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     topics_dir: str = "topics"
     format: Format
     value_converter: Converter | None = None
+    key_converter: Converter = BytesConverter()
+    content: Content = ValuesOnly()
     partitioner: Partitioner = ByPartition()
     rotation: Rotation = Rotation()
     naming: Naming = Naming()
@@ -149,9 +169,9 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
         if self.value_converter is None:
             # A plan holds the converter itself, so that it does not depend on the default of another version.
-            converter = JsonConverter() if isinstance(self.format, JsonLines) else BytesConverter()
-            structs.force_setattr(self, "value_converter", converter)
-        self._check_converter()
+            structs.force_setattr(self, "value_converter", self._default_converter())
+        self._check_converter("value_converter", self.value_converter, "format", self.format)
+        self._check_content()
         self._check_on_bad_timestamp()
         limit = self.part_size * (MAX_PARTS - 1_000)
         require(
@@ -160,20 +180,63 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             f"use max_bytes of at most {limit} or a larger part_size",
         )
 
-    def _check_converter(self) -> None:
-        kinds = _CONVERTERS[type(self.format)]
+    def _default_converter(self) -> Converter:
         require(
-            not isinstance(self.value_converter, JsonConverter)
-            or isinstance(self.format, JsonLines)
-            or self.value_converter.has_schema,
-            f"value_converter='json' needs a schema with {self.format!r}: JsonConverter(schema=...) with the schema "
-            f"of the values",
+            isinstance(self.format, JsonLines | RawBytes),
+            f"{self.format!r} needs value_converter, what the bytes of values are: "
+            f"{_names(_CONVERTERS[type(self.format)])}",
+        )
+        return JsonConverter() if isinstance(self.format, JsonLines) else BytesConverter()
+
+    def _check_converter(self, name: str, converter: Converter | None, place: str, settings: Format) -> None:
+        kinds = _CONVERTERS[type(settings)]
+        require(
+            not isinstance(converter, JsonConverter) or isinstance(settings, JsonLines) or converter.has_schema,
+            f"{name}='json' needs a schema with {place}={settings!r}: JsonConverter(schema=...) with the schema "
+            f"of the documents",
         )
         require(
-            isinstance(self.value_converter, kinds),
-            f"value_converter={self.value_converter!r} does not go with {self.format!r}; use "
-            f"{' or '.join(repr(str(kind.__struct_config__.tag)) for kind in kinds)}",
+            isinstance(converter, kinds),
+            f"{name}={converter!r} does not go with {place}={settings!r}; use {_names(kinds)}",
         )
+
+    def _check_content(self) -> None:
+        content = self.content
+        match content:
+            case Envelope():
+                require(
+                    not isinstance(self.format, RawBytes),
+                    "content='envelope' needs a format with fields; use format='json', 'avro' or 'parquet'",
+                )
+                self._check_converter("key_converter", self.key_converter, "format", self.format)
+            case SiblingObjects(keys=keys) if keys is not None:
+                self._check_converter("key_converter", self.key_converter, "keys", keys)
+        if isinstance(content, SiblingObjects):
+            extension = content.ambiguous(self.format)
+            require(
+                extension is None, f"extension={extension!r} is that of objects beside those of values; use another"
+            )
+        require(
+            self.has_keys or self.key_converter == BytesConverter(),
+            f"key_converter={self.key_converter!r} has no effect, as no keys are written; remove it, or use "
+            f"content='envelope' or 'siblings'",
+        )
+        require(
+            self.has_keys or self.format.on_null != "write",
+            "on_null='write' writes the keys of null values, and no keys are written; use content='envelope' or "
+            "'siblings'",
+        )
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether keys are written."""
+        content = self.content
+        return isinstance(content, Envelope) or (isinstance(content, SiblingObjects) and content.keys is not None)
+
+    @property
+    def needs_registry(self) -> bool:
+        """Whether schemas of a registry are needed."""
+        return isinstance(self.value_converter, _FROM_REGISTRY) or isinstance(self.key_converter, _FROM_REGISTRY)
 
     @property
     def max_open_objects(self) -> int:
@@ -186,13 +249,14 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def has_typed_values(self) -> bool:
         """Whether values are converted by their schemas."""
-        converter = self.value_converter
-        return isinstance(converter, AvroConverter) or (isinstance(converter, JsonConverter) and converter.has_schema)
+        if isinstance(self.format, RawBytes):
+            return False
+        return not isinstance(self.value_converter, JsonConverter) or self.value_converter.has_schema
 
     @property
     def whole_records(self) -> bool:
         """Whether keys and headers are read as well."""
-        return self.errors == "dead_letter"
+        return self.errors == "dead_letter" or not isinstance(self.content, ValuesOnly)
 
     def _check_on_bad_timestamp(self) -> None:
         name = self.on_bad_timestamp

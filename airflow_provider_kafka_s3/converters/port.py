@@ -1,17 +1,20 @@
-"""The interface of a converter: it makes typed values of the bytes of a batch."""
+"""The interfaces of converters: they make typed values of the bytes of a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array
 from airflow_provider_kafka_s3.schemas.avro import Node
 
-__all__ = ["Invalid", "TypedGroup", "TypedValues", "ValueConverter", "ValueSchema"]
+__all__ = ["Invalid", "RecordConverter", "RecordPart", "TypedGroup", "TypedValues", "ValueConverter", "ValueSchema"]
+
+RecordPart = Literal["key", "value", "headers"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +40,13 @@ class Invalid:
         row: of the value.
         reason: the cause, without any content of the value.
         remedy: what the user can do; begins with a verb.
+        part: of the record.
     """
 
     row: int
     reason: str
     remedy: str
+    part: RecordPart = "value"
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,25 @@ class ValueConverter(Protocol):
 
         Args:
             values: binary or large_binary.
+            decode: whether decoded values are needed beside the datums.
+        """
+        ...
+
+
+class RecordConverter(Protocol):
+    """Converts the records of one slice, or a part of them."""
+
+    @property
+    def schemas(self) -> Sequence[ValueSchema]:
+        """See :class:`ValueConverter`."""
+        ...
+
+    def convert(self, records: pa.RecordBatch, *, decode: bool) -> TypedValues:
+        """Convert records; arguments as of :meth:`ValueConverter.convert`.
+
+        Args:
+            records: of :data:`~airflow_provider_kafka_s3.arrays.WHOLE_RECORD_SCHEMA`, or of
+                :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA` if values are enough.
             decode: whether decoded values are needed beside the datums.
         """
         ...

@@ -13,7 +13,13 @@ import msgspec
 from airflow_provider_kafka_s3.config import MAX_PARTS
 from airflow_provider_kafka_s3.documents.codec import Document
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.layout.keys import data_key_parser, dead_letters_prefix, validate_key
+from airflow_provider_kafka_s3.layout.keys import (
+    data_key_parser,
+    dead_letters_prefix,
+    sibling_of_key,
+    siblings,
+    validate_key,
+)
 from airflow_provider_kafka_s3.storage.port import Part
 
 __all__ = ["MAX_OBJECTS", "Amend", "ContentHash", "Manifest", "ObjectEntry", "SliceResult", "SliceRows"]
@@ -35,6 +41,7 @@ class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         records: number of records written.
         ignored: number of null values skipped, as configured in the layout.
         dead_letters: number of records that could not be written and are dead letters.
+        tombstones: number of the records whose value is null and that have no object of values.
         next_offset: one past the last offset that was read; equal to the slice's end.
     """
 
@@ -42,13 +49,14 @@ class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     records: int
     ignored: int
     dead_letters: int = 0
+    tombstones: int = 0
     next_offset: int
 
     def __post_init__(self) -> None:
-        if self.records < 0 or self.ignored < 0 or self.dead_letters < 0:
+        if not 0 <= self.tombstones <= self.records or self.ignored < 0 or self.dead_letters < 0:
             raise ValueError(
-                f"slice {self.id} cannot have {self.records} records, {self.ignored} ignored ones and "
-                f"{self.dead_letters} dead letters"
+                f"slice {self.id} cannot have {self.records} records with {self.tombstones} tombstones, {self.ignored} "
+                f"ignored ones and {self.dead_letters} dead letters"
             )
 
 
@@ -193,16 +201,19 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
                     f"object {key} is not named as one of topic {plan.topic!r}, partition {s.partition}, offset "
                     f"{entry.min_offset}, generation {plan.generation} would be"
                 )
-        records: Counter[tuple[int, bool]] = Counter()
+        records: Counter[tuple[int, str | None]] = Counter()
         for entry in self.objects:
-            records[entry.slices[0], entry.key.startswith(dead)] += entry.records
+            part = dead if entry.key.startswith(dead) else sibling_of_key(plan.layout, entry.key)
+            records[entry.slices[0], part] += entry.records
         for result in self.slices:
-            if result.records != records[result.id, False]:
-                raise ValueError(f"the objects of slice {result.id} do not add up to its {result.records} records")
-            if result.dead_letters != records[result.id, True]:
-                raise ValueError(
-                    f"the objects of slice {result.id} do not add up to its {result.dead_letters} dead letters"
-                )
+            expected: dict[str | None, tuple[int, str]] = dict.fromkeys(
+                siblings(plan.layout), (result.records, "records")
+            )
+            expected[None] = (result.records - result.tombstones, "records with values")
+            expected[dead] = (result.dead_letters, "dead letters")
+            for part, (count, what) in expected.items():
+                if records[result.id, part] != count:
+                    raise ValueError(f"the objects of slice {result.id} do not add up to its {count} {what}")
 
 
 class Amend(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,19 +23,21 @@ __all__ = ["FrameWriter", "Kept", "join", "without_nulls"]
 
 @dataclass(frozen=True)
 class Kept:
-    """The records of a batch whose values are not null.
+    """The records of a batch whose values, or keys, are not null.
 
     Attributes:
         records: these records.
         rows: their rows in the batch; None: all of them.
         ignored: number of null values that are left out.
         rejected: the null values, if they are invalid.
+        part: of the records that is not null.
     """
 
     records: pa.RecordBatch
     rows: Int64Array | None
     ignored: int
     rejected: Sequence[Rejected]
+    part: Literal["key", "value"] = "value"
 
     def prepared(self, frames: Array, invalid: Sequence[tuple[int, str, str]] = ()) -> Prepared:
         """A prepared batch whose payload are its frames.
@@ -49,7 +51,7 @@ class Kept:
             good = np.ones(records.num_rows, np.bool_)
             for row, reason, remedy in invalid:
                 good[row] = False
-                rejected.append(Rejected(row if self.rows is None else int(self.rows[row]), "value", reason, remedy))
+                rejected.append(Rejected(row if self.rows is None else int(self.rows[row]), self.part, reason, remedy))
             records = records.take(int64_array(np.flatnonzero(good)))
         return Prepared(
             records=records,
@@ -60,18 +62,21 @@ class Kept:
         )
 
 
-def without_nulls(batch: pa.RecordBatch, on_null: OnNull) -> Kept:
-    """The records whose values are not null; the others are ignored or rejected."""
-    values = batch.column("value")
+def without_nulls(batch: pa.RecordBatch, on_null: OnNull, part: Literal["key", "value"] = "value") -> Kept:
+    """The records whose values, or keys, are not null; the others are ignored or rejected."""
+    values = batch.column(part)
     if values.null_count == 0:
-        return Kept(batch, None, 0, ())
+        return Kept(batch, None, 0, (), part)
     valid = valid_rows(values)
     records, rows = batch.filter(values.is_valid()), np.flatnonzero(valid)
-    if on_null == "ignore":
-        return Kept(records, rows, values.null_count, ())
-    reason = "the value is null (a tombstone), and on_null='fail'"
-    remedy = "use on_null='ignore' to leave null values out"
-    return Kept(records, rows, 0, [Rejected(int(row), "value", reason, remedy) for row in np.flatnonzero(~valid)])
+    if on_null != "fail":
+        return Kept(records, rows, values.null_count, (), part)
+    if part == "key":
+        reason, remedy = "the key is null", "correct the producer, or use content='envelope', which has null keys"
+    else:
+        reason = "the value is null (a tombstone), and on_null='fail'"
+        remedy = "use on_null='ignore' to leave null values out"
+    return Kept(records, rows, 0, [Rejected(int(row), part, reason, remedy) for row in np.flatnonzero(~valid)], part)
 
 
 def join(values: Array, separator: bytes) -> Array:

@@ -11,7 +11,7 @@ Nothing here loops over rows, and all offsets have 64 bits. ``pyarrow.scalar`` i
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -49,7 +49,7 @@ _GROWTH: Final = np.zeros(256, np.int64)
 _GROWTH[list(_ESCAPES)] = [len(escape) - 1 for escape in _ESCAPES.values()]
 
 
-def encode_json(values: Array, *, decimal_format: DecimalFormat = "BASE64") -> Array:
+def encode_json(values: Array, *, decimal_format: DecimalFormat = "BASE64", documents: Collection[str] = ()) -> Array:
     """Encode every row as one JSON document (RFC 8259), in UTF-8 and without white space.
 
     The documents are those of Kafka Connect's JsonConverter with ``schemas.enable=false``:
@@ -70,6 +70,7 @@ def encode_json(values: Array, *, decimal_format: DecimalFormat = "BASE64") -> A
             timestamp, struct, list or map (with strings as keys) type, and of types nested in those.
         decimal_format: ``BASE64``, or ``NUMERIC`` for numbers with all digits of their scale and no exponent, as
             ``1.50``.
+        documents: binary fields of the outermost struct that are JSON documents already.
 
     Returns:
         The documents as large_binary array without nulls, parallel to the values.
@@ -77,6 +78,8 @@ def encode_json(values: Array, *, decimal_format: DecimalFormat = "BASE64") -> A
     Raises:
         TypeError: the type, or one nested in it, is not one of these.
     """
+    if documents:
+        return _join(_struct_parts(values, decimal_format, documents), len(values))
     return _join(_parts(values, decimal_format), len(values))
 
 
@@ -122,12 +125,16 @@ def _parts_of_values(values: Array, decimal_format: DecimalFormat) -> _Parts:
     raise TypeError(f"values of Arrow type {kind} cannot be encoded as JSON")
 
 
-def _struct_parts(values: Array, decimal_format: DecimalFormat) -> _Parts:
+def _struct_parts(values: Array, decimal_format: DecimalFormat, documents: Collection[str] = ()) -> _Parts:
     parts: _Parts = []
     for index, field in enumerate(values.type):
         name = _escape_text(field.name.encode(), _ESCAPES)
         parts.append(b'%c"%b":' % (b"," if index else b"{", name))
-        parts += _parts(cast("pa.StructArray", values).field(index), decimal_format)
+        column = cast("pa.StructArray", values).field(index)
+        if field.name in documents:
+            parts.append(column.cast(pa.large_binary()))
+        else:
+            parts += _parts(column, decimal_format)
     return [*parts, b"}"] if parts else [b"{}"]
 
 

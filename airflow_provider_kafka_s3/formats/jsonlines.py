@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 import numpy as np
@@ -20,15 +20,21 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import Array, binary_array, bounds, contents
+from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.formats.compression import make_compression
 from airflow_provider_kafka_s3.formats.frames import FrameWriter, join, without_nulls
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
+from airflow_provider_kafka_s3.schemas.avro import Primitive
 
-__all__ = ["JsonLinesFormat"]
+__all__ = ["JSON_DOCUMENT", "JsonDocumentConverter", "JsonLinesFormat"]
+
+JSON_DOCUMENT: Final = Primitive("bytes", "json")
+"""The schema of JSON documents, which no other format has."""
 
 _NEWLINE: Final = b"\n"
 _SPACE: Final = 0x20
 _LAND_AS_BYTES: Final = "land the topic with format='bytes', since correcting its producer helps later records only"
+_AS_BYTES: Final = "use the converter 'bytes', or errors='dead_letter' to set such records aside"
 # Checks the grammar without making objects: Raw does not decode the document.
 _DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^"\s]+')
@@ -45,31 +51,63 @@ _LAST: Final = _members(b'}]"0123456789el')
 
 
 class JsonLinesFormat:
-    """Valid JSON, one document per line, UTF-8."""
+    """Valid JSON, one document per line, UTF-8.
 
-    def __init__(self, settings: config.JsonLines) -> None:
+    Args:
+        settings: of the format.
+        part: of the records that is written.
+    """
+
+    def __init__(self, settings: config.JsonLines, part: Literal["key", "value"] = "value") -> None:
+        self._part: Literal["key", "value"] = part
         self._on_null = settings.on_null
         self._compression = make_compression(settings.compression, settings.compression_level)
 
     def prepare(self, batch: pa.RecordBatch) -> Prepared:
         """Check every value, and make its frame; a value that is not one JSON document in UTF-8 is rejected."""
-        kept = without_nulls(batch, self._on_null)
-        values = kept.records.column("value")
-        frames = join(values, _NEWLINE)
-        if _all_are_lines(values, frames):
-            return kept.prepared(frames)
-        lines, invalid = [], []
-        for row, value in enumerate(values.to_pylist()):
-            try:
-                lines.append(_line(value))
-            except ValueError as e:
-                invalid.append((row, f"the value is not a JSON document ({e})", _LAND_AS_BYTES))
-        frames = join(binary_array(lines, large=pa.types.is_large_binary(values.type)), _NEWLINE)
-        return kept.prepared(frames, invalid)
+        kept = without_nulls(batch, self._on_null, self._part)
+        values = kept.records.column(self._part)
+        lines = join(values, _NEWLINE)
+        if _all_are_lines(values, lines):
+            return kept.prepared(lines)
+        documents, bad = _documents(values)
+        invalid = [(row, f"the {self._part} is not a JSON document ({reason})", _LAND_AS_BYTES) for row, reason in bad]
+        return kept.prepared(join(documents, _NEWLINE), invalid)
 
     def open(self, key: str, schema: int | None) -> ObjectWriter:  # noqa: ARG002 - the interface has them
         """Begin an object."""
         return FrameWriter(self._compression)
+
+
+class JsonDocumentConverter:
+    """Keys or values that are one JSON document each, as fields of JSON lines."""
+
+    schemas = (ValueSchema("JSON", JSON_DOCUMENT, ""),)
+
+    def convert(self, values: Array, *, decode: bool) -> TypedValues:  # noqa: ARG002 - a document is not decoded
+        """See :class:`~airflow_provider_kafka_s3.converters.port.ValueConverter`."""
+        rows, invalid, documents = np.arange(len(values)), [], values
+        if not _all_are_lines(values, join(values, _NEWLINE)):
+            documents, bad = _documents(values)
+            invalid = [Invalid(row, f"the value is not a JSON document ({reason})", _AS_BYTES) for row, reason in bad]
+            rows = np.delete(rows, [row for row, _ in bad])
+        groups = [TypedGroup(0, rows, documents.cast(pa.binary()), lambda: documents)] if len(rows) else []
+        return TypedValues(groups, invalid)
+
+
+def _documents(values: Array) -> tuple[Array, list[tuple[int, str]]]:
+    """The values that are one JSON document in UTF-8, each on one line; and the row of each other one, and why.
+
+    Args:
+        values: binary or large_binary, without nulls.
+    """
+    valid, invalid = [], []
+    for row, value in enumerate(values.to_pylist()):
+        try:
+            valid.append(_line(value))
+        except ValueError as e:
+            invalid.append((row, str(e)))
+    return binary_array(valid, large=pa.types.is_large_binary(values.type)), invalid
 
 
 def _all_are_lines(values: Array, frames: Array) -> bool:

@@ -25,8 +25,8 @@ Rows: TypeAlias = slice | Int64Array
 Payload: TypeAlias = "Array | pa.RecordBatch"
 
 
-Stage = Literal["key", "value", "format"]
-"""What failed: the converter of the key, the converter of the value, or the format."""
+Stage = Literal["key", "value", "headers", "format"]
+"""What failed: a converter, or the format."""
 
 
 @dataclass(frozen=True)

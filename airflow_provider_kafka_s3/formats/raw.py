@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
@@ -14,13 +16,18 @@ __all__ = ["RawFormat"]
 
 
 class RawFormat:
-    """Any value, byte for byte; nothing is checked or escaped.
+    """Any value or key, byte for byte; nothing is checked or escaped.
+
+    Args:
+        settings: of the format.
+        part: of the records that is written.
 
     Raises:
         ConfigurationError: the separator cannot be encoded as UTF-8.
     """
 
-    def __init__(self, settings: config.RawBytes) -> None:
+    def __init__(self, settings: config.RawBytes, part: Literal["key", "value"] = "value") -> None:
+        self._part: Literal["key", "value"] = part
         self._on_null = settings.on_null
         self._compression = make_compression(settings.compression, settings.compression_level)
         try:
@@ -32,8 +39,8 @@ class RawFormat:
 
     def prepare(self, batch: pa.RecordBatch) -> Prepared:
         """Make the frame of every value; a null value is rejected unless nulls are ignored."""
-        kept = without_nulls(batch, self._on_null)
-        return kept.prepared(join(kept.records.column("value"), self._separator))
+        kept = without_nulls(batch, self._on_null, self._part)
+        return kept.prepared(join(kept.records.column(self._part), self._separator))
 
     def open(self, key: str, schema: int | None) -> ObjectWriter:  # noqa: ARG002 - the interface has them
         """Begin an object."""

@@ -1,56 +1,118 @@
-"""Makes the format of given settings."""
+"""Makes the formats of a layout."""
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Mapping
+from typing import Literal, assert_never
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.converters.avro import AvroRegistryConverter
 from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConverter
 from airflow_provider_kafka_s3.converters.enveloped_json import EnvelopedJsonConverter
-from airflow_provider_kafka_s3.converters.port import ValueConverter
+from airflow_provider_kafka_s3.converters.port import RecordConverter, ValueConverter
+from airflow_provider_kafka_s3.converters.primitive import BytesValueConverter, StringValueConverter
+from airflow_provider_kafka_s3.converters.record_parts import ColumnConverter, EnvelopeConverter, HeadersConverter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.formats.jsonlines import JsonLinesFormat
+from airflow_provider_kafka_s3.formats.jsonlines import JsonDocumentConverter, JsonLinesFormat
+from airflow_provider_kafka_s3.formats.parts import PartFormats
 from airflow_provider_kafka_s3.formats.port import RecordFormat
 from airflow_provider_kafka_s3.formats.raw import RawFormat
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 
-__all__ = ["make_format"]
+__all__ = ["make_format", "make_formats"]
+
+
+def make_formats(
+    layout: config.Layout, *, topic: str, partition: int, schemas: SchemaSource | None = None
+) -> PartFormats:
+    """The formats of the objects of a slice.
+
+    Args:
+        layout: of the objects.
+        topic: the Kafka topic.
+        partition: the Kafka partition.
+        schemas: of the registry; None: the layout needs none.
+
+    Raises:
+        ConfigurationError: see :func:`make_format`.
+    """
+    content, converter = layout.content, layout.value_converter or config.BytesConverter()
+    if isinstance(content, config.Envelope):
+        envelope = EnvelopeConverter(
+            _value_converter(layout.key_converter, schemas),
+            _value_converter(converter, schemas),
+            topic=topic,
+            partition=partition,
+        )
+        part: Literal["value"] | None = None if layout.format.on_null == "write" else "value"
+        return PartFormats(_typed_format(layout.format, envelope, part))
+    values = make_format(layout.format, converter, schemas)
+    if isinstance(content, config.SiblingObjects):
+        return PartFormats(values, _siblings(content, layout.key_converter, schemas), layout.format.on_null)
+    return PartFormats(values)
 
 
 def make_format(
-    settings: config.Format, converter: config.Converter | None = None, schemas: SchemaSource | None = None
+    settings: config.Format,
+    converter: config.Converter | None = None,
+    schemas: SchemaSource | None = None,
+    part: Literal["key", "value"] = "value",
 ) -> RecordFormat:
-    """The format of a slice.
+    """The format of the values or the keys of a slice.
 
     Args:
         settings: of the format.
-        converter: settings of the converter of values; None: the format writes their bytes.
+        converter: settings of the converter; None: the format writes their bytes.
         schemas: of the registry, for a converter that needs it.
+        part: of the records that is written.
 
     Raises:
         ConfigurationError: the settings are refused, or schemas are missing.
     """
-    if isinstance(converter, config.AvroConverter):
-        if schemas is None:
-            raise ConfigurationError("value_converter='avro' needs a schema registry; name it by registry_conn_id")
-        return _typed_format(settings, AvroRegistryConverter(schemas))
-    if isinstance(converter, config.JsonConverter) and converter.schema is not None:
-        return _typed_format(settings, DeclaredJsonConverter(converter.schema, converter.decimal_format))
-    if isinstance(converter, config.JsonConverter) and converter.schemas_enable:
-        return _typed_format(settings, EnvelopedJsonConverter(converter.decimal_format))
+    is_document = converter is None or (isinstance(converter, config.JsonConverter) and not converter.has_schema)
+    if isinstance(settings, config.JsonLines) and is_document:
+        return JsonLinesFormat(settings, part)
+    if isinstance(settings, config.RawBytes):
+        return RawFormat(settings, part)
+    return _typed_format(settings, ColumnConverter(_value_converter(converter, schemas), part), part)
+
+
+def _siblings(
+    content: config.SiblingObjects, key_converter: config.Converter, schemas: SchemaSource | None
+) -> Mapping[str, RecordFormat]:
+    siblings: dict[str, RecordFormat] = {}
+    for name, settings in content.siblings.items():
+        if name == ".keys":
+            siblings[name] = make_format(settings, key_converter, schemas, "key")
+        else:
+            headers = HeadersConverter(in_record=isinstance(settings, config.JsonLines))
+            siblings[name] = _typed_format(settings, headers, None)
+    return siblings
+
+
+def _value_converter(settings: config.Converter | None, schemas: SchemaSource | None) -> ValueConverter:
     match settings:
-        case config.JsonLines():
-            return JsonLinesFormat(settings)
-        case config.RawBytes():
-            return RawFormat(settings)
+        case None | config.BytesConverter():
+            return BytesValueConverter()
+        case config.StringConverter():
+            return StringValueConverter()
+        case config.JsonConverter(schema=str() as schema, decimal_format=decimal_format):
+            return DeclaredJsonConverter(schema, decimal_format)
+        case config.JsonConverter(schemas_enable=True, decimal_format=decimal_format):
+            return EnvelopedJsonConverter(decimal_format)
+        case config.JsonConverter():
+            return JsonDocumentConverter()
+        case config.AvroConverter():
+            if schemas is None:
+                raise ConfigurationError("the converter 'avro' needs a schema registry; name it by registry_conn_id")
+            return AvroRegistryConverter(schemas)
         case _:
-            raise ConfigurationError(
-                f"{settings!r} needs values with a schema; use value_converter='avro' or JsonConverter(schema=...)"
-            )
+            assert_never(settings)
 
 
-def _typed_format(settings: config.Format, converter: ValueConverter) -> RecordFormat:
+def _typed_format(
+    settings: config.Format, converter: RecordConverter, part: Literal["key", "value"] | None
+) -> RecordFormat:
     # Parquet takes a tenth of a second to import.
     from airflow_provider_kafka_s3.formats import typed
 
@@ -66,4 +128,4 @@ def _typed_format(settings: config.Format, converter: ValueConverter) -> RecordF
             raise ConfigurationError("format='bytes' writes bytes; use value_converter='bytes'")
         case _:
             assert_never(settings)
-    return typed.TypedFormat(converter, encoding, settings.on_null)
+    return typed.TypedFormat(converter, encoding, settings.on_null, part)

@@ -1,22 +1,23 @@
-"""Formats of typed values: what a converter made of the bytes of records is written as JSON lines, Avro or Parquet."""
+"""Formats of typed values: what a converter made of records is written as JSON lines, Avro or Parquet."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, int64_array
-from airflow_provider_kafka_s3.converters.port import TypedGroup, ValueConverter, ValueSchema
+from airflow_provider_kafka_s3.converters.port import RecordConverter, TypedGroup, ValueSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.avro import AvroWriter
 from airflow_provider_kafka_s3.formats.compression import make_compression
-from airflow_provider_kafka_s3.formats.frames import FrameWriter, join, without_nulls
+from airflow_provider_kafka_s3.formats.frames import FrameWriter, Kept, join, without_nulls
 from airflow_provider_kafka_s3.formats.json_values import encode_json
+from airflow_provider_kafka_s3.formats.jsonlines import JSON_DOCUMENT
 from airflow_provider_kafka_s3.formats.parquet import ParquetSettings, ParquetWriter
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, Rejected
 from airflow_provider_kafka_s3.schemas.avro import (
@@ -56,32 +57,40 @@ class TypedEncoding(Protocol):
 
 
 class TypedFormat:
-    """A format of values that a converter decodes.
+    """A format of records, or parts of them, that a converter decodes.
 
     Args:
-        converter: of the values.
+        converter: of the records.
         encoding: of the objects.
         on_null: what a null value does.
+        part: of the records that must not be null; None: none.
     """
 
-    def __init__(self, converter: ValueConverter, encoding: TypedEncoding, on_null: config.OnNull) -> None:
+    def __init__(
+        self,
+        converter: RecordConverter,
+        encoding: TypedEncoding,
+        on_null: config.OnNull,
+        part: Literal["key", "value"] | None = "value",
+    ) -> None:
         self._converter = converter
         self._encoding = encoding
         self._on_null = on_null
+        self._part: Literal["key", "value"] | None = part
 
     def prepare(self, batch: pa.RecordBatch) -> Prepared:
-        """Convert and encode the values; those that cannot be converted are rejected."""
-        kept = without_nulls(batch, self._on_null)
-        values = kept.records.column("value")
-        typed = self._converter.convert(values, decode=self._encoding.decode)
-        schemas = typed.schemas(len(values))
+        """Convert and encode the records; those that cannot be converted are rejected."""
+        kept = Kept(batch, None, 0, ()) if self._part is None else without_nulls(batch, self._on_null, self._part)
+        count = kept.records.num_rows
+        typed = self._converter.convert(kept.records, decode=self._encoding.decode)
+        schemas = typed.schemas(count)
         good = np.flatnonzero(schemas >= 0)
         payloads = {g.schema: self._encoding.payload(g, self._converter.schemas[g.schema]) for g in typed.groups}
-        every = len(good) == len(values)
+        every = len(good) == count
         records = kept.records if every else kept.records.take(int64_array(good))
         rows = kept.rows
         rejected = [
-            Rejected(i.row if rows is None else int(rows[i.row]), "value", i.reason, i.remedy) for i in typed.invalid
+            Rejected(i.row if rows is None else int(rows[i.row]), i.part, i.reason, i.remedy) for i in typed.invalid
         ]
         prepared = Prepared(
             records=records,
@@ -91,7 +100,7 @@ class TypedFormat:
             rejected=sorted([*kept.rejected, *rejected], key=lambda r: r.row),
         )
         if self._encoding.by_schema:
-            return prepared.with_schemas(schemas[good], payloads, _positions(typed.groups, len(values))[good])
+            return prepared.with_schemas(schemas[good], payloads, _positions(typed.groups, count)[good])
         return prepared if len(payloads) <= 1 else prepared.with_payload(_in_order(typed.groups, payloads))
 
     def open(self, key: str, schema: int | None) -> ObjectWriter:
@@ -135,10 +144,12 @@ class JsonEncoding:
         self._compression = make_compression(settings.compression, settings.compression_level)
         self._decimal_format = settings.decimal_format
 
-    def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:  # noqa: ARG002 - the interface has it
+    def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:
         """One line per value."""
         assert group.values is not None, "JSON is made of decoded values"
-        return join(encode_json(group.values, decimal_format=self._decimal_format), b"\n")
+        fields = schema.node.fields if isinstance(schema.node, Record) else ()
+        documents = {f.name for f in fields if isinstance(f.type, Union) and JSON_DOCUMENT in f.type.branches}
+        return join(encode_json(group.values, decimal_format=self._decimal_format, documents=documents), b"\n")
 
     def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:  # noqa: ARG002 - the interface has them
         """Begin an object."""

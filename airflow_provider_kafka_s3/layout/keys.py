@@ -10,16 +10,17 @@ import hashlib
 import json
 import re
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.config import Layout, SiblingObjects
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.storage.port import check_key
 
 __all__ = [
     "CONTROL_DIR",
     "DEAD_LETTERS_DIR",
+    "TOMBSTONE_FOLDER",
     "amend_key",
     "control_prefix",
     "data_key",
@@ -39,6 +40,9 @@ __all__ = [
     "run_key",
     "run_name",
     "schema_key",
+    "sibling_key",
+    "sibling_of_key",
+    "siblings",
     "topic_of_folder",
     "validate_delimiters",
     "validate_key",
@@ -51,6 +55,9 @@ CONTROL_DIR: Final = "_kafka_s3"
 
 DEAD_LETTERS_DIR: Final = "_dead_letters"
 """Folder of the dead letters, in the folder of a topic."""
+
+TOMBSTONE_FOLDER: Final = "tombstone"
+"""Encoded partition of the keys of null values, in the folder of a topic."""
 
 _DEAD_LETTERS_EXTENSION: Final = ".json"
 
@@ -169,6 +176,32 @@ def data_key(
     return validate_key(f"{folder}{name}{layout.format.object_extension}")
 
 
+def sibling_key(layout: Layout, key: str, sibling: str) -> str:
+    """The key of an object beside another one.
+
+    Args:
+        layout: whose content are sibling objects.
+        key: of the object of values.
+        sibling: what its name has before the extension, such as ``.keys``.
+
+    Raises:
+        ConfigurationError: see :func:`validate_key`.
+    """
+    return validate_key(key.removesuffix(layout.format.object_extension) + siblings(layout)[sibling])
+
+
+def sibling_of_key(layout: Layout, key: str) -> str | None:
+    """What the name of a data key has before the extension, such as ``.keys``; None for an object of values."""
+    return next((name for name, ending in siblings(layout).items() if key.endswith(ending)), None)
+
+
+def siblings(layout: Layout) -> Mapping[str, str]:
+    """The endings of keys of objects beside those of values, by what they have before the extension."""
+    if not isinstance(layout.content, SiblingObjects):
+        return {}
+    return {name: name + settings.object_extension for name, settings in layout.content.siblings.items()}
+
+
 def dead_letters_key(layout: Layout, *, topic: str, partition: int, first_offset: int, generation: int) -> str:
     """The key of an object of dead letters; arguments and errors as of :func:`data_key`."""
     name = _file_name(layout, topic, partition, first_offset, generation)
@@ -225,7 +258,8 @@ def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, in
     named = re.escape(f"{layout.naming.topic_prefix}{topic}")
     name = f"{re.escape(layout.naming.directory_delim)}{named}{delim}{digits}{delim}{digits}(?:{delim}g{digits})?"
     # The delimiter of folders may also be a part of names, so the key is parsed from its end.
-    data = re.compile(f"{name}{re.escape(layout.format.object_extension)}\\Z")
+    endings = "|".join(map(re.escape, (layout.format.object_extension, *siblings(layout).values())))
+    data = re.compile(f"{name}(?:{endings})\\Z")
     dead = re.compile(f"{name}{re.escape(_DEAD_LETTERS_EXTENSION)}\\Z")
     prefix, dead_prefix = data_prefix(layout, topic), dead_letters_prefix(layout, topic)
 

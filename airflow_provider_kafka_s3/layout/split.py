@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Int64Array, int64_values
-from airflow_provider_kafka_s3.config import Layout
-from airflow_provider_kafka_s3.layout.keys import data_key
+from airflow_provider_kafka_s3.arrays import Int64Array, int64_array, int64_values
+from airflow_provider_kafka_s3.config import Layout, SiblingObjects
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout.keys import TOMBSTONE_FOLDER, data_key
 from airflow_provider_kafka_s3.layout.partitioners import Codes, make_partitioner
 from airflow_provider_kafka_s3.schemas.evolution import schema_groups
 
@@ -31,12 +33,14 @@ class DataObject:
         encoded_partition: of its records.
         first_offset: of its records.
         schema: index of the schema of its records; None if it may hold records of several schemas, or none.
+        is_tombstones: whether its records are tombstones, which have objects beside this one only.
     """
 
     key: str
     encoded_partition: str
     first_offset: int
     schema: int | None = None
+    is_tombstones: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,16 +100,24 @@ class Splitter:
         self._partition = partition
         self._generation = generation
         self._partitioner = make_partitioner(layout)
+        self._writes_tombstones = isinstance(layout.content, SiblingObjects) and layout.format.on_null == "write"
         self._open: dict[_Stream, _Open] = {}
         self._records = 0  # since all objects were closed
 
-    def feed(self, records: pa.RecordBatch, sizes: Int64Array, schemas: Int64Array | None = None) -> Iterator[Event]:
+    def feed(
+        self,
+        records: pa.RecordBatch,
+        sizes: Int64Array,
+        schemas: Int64Array | None = None,
+        tombstones: npt.NDArray[np.bool_] | None = None,
+    ) -> Iterator[Event]:
         """Yield the events of the next records; must be consumed to its end before the next call.
 
         Args:
             records: the next records of the slice, in offset order.
             sizes: bytes of each in its object, parallel to ``records``.
             schemas: index of the schema of each, if an object holds records of one schema only.
+            tombstones: whether each is a tombstone, whose encoded partition is ``tombstone``; None: none is.
 
         Raises:
             RecordError: a record has no timestamp that the partitioner can use.
@@ -114,7 +126,7 @@ class Splitter:
         if records.num_rows == 0:
             return
         offsets = int64_values(records.column("offset"))
-        codes, paths = self._partitioner.encode(records, topic=self._topic, partition=self._partition)
+        codes, paths = self._encoded_partitions(records, tombstones)
         streams: list[_Stream] = [(path, None) for path in paths]
         if schemas is not None:
             codes, pairs = schema_groups(schemas, codes)
@@ -135,6 +147,25 @@ class Splitter:
             start = stop
             if self._records == self._layout.rotation.flush_size:
                 yield from self.finish()
+
+    def _encoded_partitions(
+        self, records: pa.RecordBatch, tombstones: npt.NDArray[np.bool_] | None
+    ) -> tuple[Codes, list[str]]:
+        """The encoded partition of each record: an index, and the distinct paths."""
+        some = records if tombstones is None else records.take(int64_array(np.flatnonzero(~tombstones)))
+        codes, paths = np.zeros(0, np.intp), list[str]()
+        if some.num_rows:
+            codes, paths = self._partitioner.encode(some, topic=self._topic, partition=self._partition)
+        if self._writes_tombstones and TOMBSTONE_FOLDER in paths:
+            raise ConfigurationError(
+                f"topic {self._topic!r}: the folder {TOMBSTONE_FOLDER!r} is that of the keys of null values, and the "
+                f"partitioner puts other records into it; change path_format"
+            )
+        if tombstones is None:
+            return codes, paths
+        every = np.full(records.num_rows, len(paths), np.intp)
+        every[~tombstones] = codes
+        return every, [*paths, TOMBSTONE_FOLDER]
 
     def finish(self) -> Iterator[Event]:
         """Close all open objects: at the end of the slice, or when ``flush_size`` is reached."""
@@ -186,7 +217,8 @@ class Splitter:
             first_offset=first_offset,
             generation=self._generation,
         )
-        return DataObject(key=key, encoded_partition=path, first_offset=first_offset, schema=schema)
+        is_tombstones = self._writes_tombstones and path == TOMBSTONE_FOLDER
+        return DataObject(key, path, first_offset, schema, is_tombstones)
 
 
 def _groups(codes: Codes, start: int, stop: int) -> Iterator[tuple[int, slice | Int64Array]]:

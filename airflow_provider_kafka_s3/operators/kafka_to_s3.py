@@ -26,6 +26,7 @@ from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, task_er
 from airflow_provider_kafka_s3.batch.request import Action
 from airflow_provider_kafka_s3.config import (
     AvroConverter,
+    Content,
     Converter,
     Format,
     Limits,
@@ -35,6 +36,7 @@ from airflow_provider_kafka_s3.config import (
     Rotation,
     Upload,
     Window,
+    parse_content,
     parse_converter,
     parse_format,
     parse_partitioner,
@@ -107,10 +109,16 @@ class KafkaToS3Operator(SparkSubmitOperator):
             its manifest; nothing is written. ``"restore"``: verify, and write missing objects again from Kafka; an
             object with other content is never overwritten. (templated)
         value_converter: what the bytes of values are: :class:`~airflow_provider_kafka_s3.config.JsonConverter`,
-            :class:`~airflow_provider_kafka_s3.config.AvroConverter` or
-            :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"`` or
-            ``"bytes"``; None: JSON for ``format="json"``, bytes for ``format="bytes"``. JSON values need a schema with
-            ``format="avro"`` or ``"parquet"``: ``JsonConverter(schema=…)``.
+            :class:`~airflow_provider_kafka_s3.config.AvroConverter`,
+            :class:`~airflow_provider_kafka_s3.config.StringConverter` or
+            :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"``,
+            ``"string"`` or ``"bytes"``; None: JSON for ``format="json"``, bytes for ``format="bytes"``. JSON values
+            need a schema with ``format="avro"`` or ``"parquet"``: ``JsonConverter(schema=…)``.
+        key_converter: what the bytes of keys are, with a ``content`` that has keys.
+        content: what of a record is written: :class:`~airflow_provider_kafka_s3.config.ValuesOnly`,
+            :class:`~airflow_provider_kafka_s3.config.Envelope` (rows are whole records) or
+            :class:`~airflow_provider_kafka_s3.config.SiblingObjects` (keys and headers in objects beside those of
+            values), a mapping, or ``"values"``, ``"envelope"`` or ``"siblings"``.
         partitioner: determines the folder of a record: :class:`~airflow_provider_kafka_s3.config.ByPartition`,
             :class:`~airflow_provider_kafka_s3.config.Daily`, :class:`~airflow_provider_kafka_s3.config.Hourly` or
             :class:`~airflow_provider_kafka_s3.config.TimePattern`, a mapping such as ``{"kind": "daily", "timezone":
@@ -188,6 +196,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         starting_offsets: str | Mapping[Any, Any] | None = None,
         action: Action | str = "land",
         value_converter: Converter | Mapping[str, Any] | str | None = None,
+        key_converter: Converter | Mapping[str, Any] | str = "bytes",
+        content: Content | Mapping[str, Any] | str = "values",
         partitioner: Partitioner | Mapping[str, Any] | str = "partition",
         topics_dir: str = "topics",
         isolation: Isolation = "read_committed",
@@ -230,6 +240,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.topics_dir = topics_dir
         self.format = parse_format(format)
         self.value_converter = None if value_converter is None else parse_converter(value_converter)
+        self.key_converter = parse_converter(key_converter, "key_converter")
+        self.content = parse_content(content)
         self.registry_conn_id = registry_conn_id
         self.partitioner = parse_partitioner(partitioner)
         self.offsets = offsets
@@ -268,9 +280,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_choice("offsets", self.offsets, ("incremental", "data_interval"))
         parameters.require_choice("isolation", self.isolation, get_args(Isolation))
         parameters.require_choice("errors", self.errors, get_args(OnError))
-        if isinstance(self.value_converter, AvroConverter) != (self.registry_conn_id is not None):
+        converters = (self.value_converter, self.key_converter)
+        if any(isinstance(c, AvroConverter) for c in converters) != (self.registry_conn_id is not None):
             raise ConfigurationError(
-                "value_converter='avro' and registry_conn_id go together, as the registry has the schemas. Give both "
+                "the converter 'avro' and registry_conn_id go together, as the registry has the schemas. Give both "
                 "or neither"
             )
         if self.max_dead_letters is not None and self.errors == "fail":

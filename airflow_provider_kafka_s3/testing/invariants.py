@@ -231,6 +231,7 @@ class _BatchContents:
     ) -> Iterable[str]:
         """Read all objects; yields findings."""
         batch = self._plan.batch
+        yield from self._check_siblings(entries)
         for entry in entries:
             stored = store.get(entry.key)
             if stored is None:
@@ -249,9 +250,34 @@ class _BatchContents:
                 continue
             if count != entry.records:
                 yield f"I1 object {entry.key} has {count} records, its manifest has {entry.records}"
-            self.objects, self.size, self.records = self.objects + 1, self.size + len(stored.body), self.records + count
+            self.objects, self.size = self.objects + 1, self.size + len(stored.body)
+            self.records += 0 if self._is_sibling(entry) else count
+
+    def _check_siblings(self, entries: Sequence[ObjectEntry]) -> Iterable[str]:
+        """Compare the objects beside others with these; yields findings."""
+        layout = self._plan.layout
+        if layout is None or not keys.siblings(layout):
+            return
+        contents = {entry.key: entry.content for entry in entries}
+        for entry in entries:
+            sibling = keys.sibling_of_key(layout, entry.key)
+            if sibling is None:
+                beside = [keys.sibling_key(layout, entry.key, name) for name in keys.siblings(layout)]
+            else:
+                ending = keys.siblings(layout)[sibling]
+                beside = [entry.key.removesuffix(ending) + layout.format.object_extension]
+                is_tombstones = f"{keys.TOMBSTONE_FOLDER}{layout.naming.directory_delim}" in entry.key
+                beside = [] if is_tombstones and beside[0] not in contents else beside
+            for key in beside:
+                if contents.get(key) != entry.content:
+                    yield f"I1 object {key} beside {entry.key} is missing, or does not have the same records"
+
+    def _is_sibling(self, entry: ObjectEntry) -> bool:
+        return self._plan.layout is not None and keys.sibling_of_key(self._plan.layout, entry.key) is not None
 
     def _add(self, entry: ObjectEntry, body: bytes, decoder: RecordDecoder) -> int:
+        if self._is_sibling(entry):
+            return len(decoder(entry.key, body))
         if not entry.key.startswith(self._dead_prefix):
             values = decoder(entry.key, body)
             self._values.setdefault(entry.slices[0], []).append((entry, values))

@@ -143,7 +143,7 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
         (
             parse_format,
             {"kind": "json", "on_null": True},
-            "on_null=True must be 'fail' or 'ignore'$",
+            "on_null=True must be 'fail', 'ignore' or 'write'$",
         ),
         (parse_format, {"kind": "json", "compression_level": 1.5}, "must be a whole number or None"),
         (

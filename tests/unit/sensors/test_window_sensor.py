@@ -156,6 +156,8 @@ def test_default_args_of_the_dag_may_have_parameters_of_operator_and_sensors() -
         "upload": {"threads": 3},
         "on_empty": "skip",
         "value_converter": "json",
+        "key_converter": "string",
+        "content": "envelope",
         "errors": "dead_letter",
         "max_dead_letters": 5,
         "registry_conn_id": None,

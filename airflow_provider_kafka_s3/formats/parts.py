@@ -1,0 +1,180 @@
+"""The objects that a record is part of: that of its value or of the whole record, and those beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.arrays import Int64Array, int64_array, valid_rows
+from airflow_provider_kafka_s3.config import OnNull
+from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, RecordFormat, Rejected, Rows
+
+__all__ = ["MAIN", "PartFormats", "PreparedParts"]
+
+MAIN: Final = ""
+"""Name of the part that all other objects are beside."""
+
+_ABSENT: Final = -1
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of prepared records; ``rows``: of each record in the part, -1 for none; None: the same rows."""
+
+    prepared: Prepared
+    rows: Int64Array | None = None
+
+    def take(self, rows: Rows, schema: int | None) -> Payload:
+        if self.rows is not None:
+            within = self.rows[rows]
+            first, last = int(within[0]), int(within[-1])
+            rows = slice(first, last + 1) if last - first + 1 == len(within) else within
+        return self.prepared.take(rows, schema)
+
+    def of_rows(self, values: Int64Array, absent: int) -> Int64Array:
+        """Numbers of the part as numbers of the records."""
+        return values if self.rows is None else np.append(values, absent)[self.rows]
+
+
+@dataclass(frozen=True)
+class PreparedParts:
+    """The records of a batch that can be written.
+
+    Attributes:
+        records: the records that will be written.
+        sizes: bytes of each in its main object before compression; for a tombstone, those of its key.
+        ignored: number of null values that were left out.
+        rejected: the records that cannot be written, in the order of their rows.
+        schemas: what records of one object have in common, see :meth:`PartFormats.open`; None: nothing.
+        tombstones: whether each record is only in the objects beside the main one; None: no record is.
+    """
+
+    records: pa.RecordBatch
+    sizes: Int64Array
+    ignored: int
+    rejected: Sequence[Rejected]
+    schemas: Int64Array | None
+    tombstones: npt.NDArray[np.bool_] | None
+    parts: Mapping[str, _Part] = field(repr=False)
+    combinations: Sequence[Mapping[str, int]] | None = field(repr=False)
+
+    def take(self, part: str, rows: Rows, schema: int | None) -> Payload:
+        """The payload of some rows of a part.
+
+        Args:
+            part: its name.
+            rows: all with the same schema.
+            schema: this schema.
+        """
+        return self.parts[part].take(rows, _schema_of(self.combinations, part, schema))
+
+
+class PartFormats:
+    """The formats of all objects that a record is part of.
+
+    Args:
+        main: of the object that every record has but tombstones.
+        siblings: of the objects beside it, by what their names have before the extension.
+        on_null: what a null value does: with ``write``, its record is only in the siblings.
+    """
+
+    def __init__(
+        self, main: RecordFormat, siblings: Mapping[str, RecordFormat] | None = None, on_null: OnNull = "fail"
+    ) -> None:
+        self._formats = {MAIN: main, **(siblings or {})}
+        self._on_null = on_null
+        self._combinations: list[dict[str, int]] | None = None
+        self._indices: dict[tuple[int, ...], int] = {}
+
+    def names(self, *, tombstones: bool) -> Iterable[str]:
+        """The parts that an object of records, or of tombstones, consists of."""
+        return [name for name in self._formats if name != MAIN or not tombstones]
+
+    def open(self, part: str, key: str, schema: int | None) -> ObjectWriter:
+        """Begin an object.
+
+        Args:
+            part: which one.
+            key: of the object.
+            schema: the number that its records have in :attr:`PreparedParts.schemas`.
+        """
+        return self._formats[part].open(key, _schema_of(self._combinations, part, schema))
+
+    def prepare(self, batch: pa.RecordBatch) -> PreparedParts:
+        """Check the records of a batch of one Kafka partition, and encode those that can be written."""
+        if len(self._formats) == 1:
+            main = self._formats[MAIN].prepare(batch)
+            return PreparedParts(
+                main.records, main.sizes, main.ignored, main.rejected, main.schemas, None, {MAIN: _Part(main)}, None
+            )
+        null = ~valid_rows(batch.column("value"))
+        if self._on_null == "ignore" and null.any():
+            # The key of a record that is left out may be invalid.
+            kept = np.flatnonzero(~null)
+            some = self._prepare(batch.take(int64_array(kept)), null[kept])
+            rejected = [replace(r, row=int(kept[r.row])) for r in some.rejected]
+            return replace(some, ignored=int(null.sum()), rejected=rejected)
+        return self._prepare(batch, null)
+
+    def _prepare(self, batch: pa.RecordBatch, null: npt.NDArray[np.bool_]) -> PreparedParts:
+        prepared = {name: record_format.prepare(batch) for name, record_format in self._formats.items()}
+        # Of a record with several reasons, one is enough: that of its value.
+        rejected = {r.row: r for name in reversed(prepared) for r in prepared[name].rejected}
+        good = np.ones(batch.num_rows, np.bool_)
+        good[list(rejected)] = False
+        rows = np.flatnonzero(good)
+        parts = {name: _Part(p, _rows_in(p, null & (name == MAIN), rows)) for name, p in prepared.items()}
+        tombstones = null[rows] if null[rows].any() else None
+        sizes = parts[MAIN].of_rows(prepared[MAIN].sizes, 0)
+        if tombstones is not None:
+            beside = next(name for name in parts if name != MAIN)
+            sizes = np.where(tombstones, parts[beside].of_rows(prepared[beside].sizes, 0), sizes)
+        return PreparedParts(
+            records=batch if len(rows) == batch.num_rows else batch.take(int64_array(rows)),
+            sizes=sizes,
+            ignored=0,
+            rejected=[rejected[row] for row in sorted(rejected)],
+            schemas=self._schemas(parts),
+            tombstones=tombstones,
+            parts=parts,
+            combinations=self._combinations,
+        )
+
+    def _schemas(self, parts: Mapping[str, _Part]) -> Int64Array | None:
+        """What records of one object have in common: the schema of the only part with schemas, or those of all."""
+        some = {n: p.of_rows(p.prepared.schemas, _ABSENT) for n, p in parts.items() if p.prepared.schemas is not None}
+        if not some.keys() - {MAIN}:
+            return some.get(MAIN)
+        self._combinations = self._combinations if self._combinations is not None else []
+        columns = np.stack([*some.values()], axis=1)
+        if not len(columns):
+            return np.zeros(0, np.int64)
+        distinct, first, inverse = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+        numbers = np.zeros(len(distinct), np.int64)
+        for i in np.argsort(first):
+            combination = tuple(distinct[i].tolist())
+            if combination not in self._indices:
+                self._indices[combination] = len(self._combinations)
+                self._combinations.append(dict(zip(some, combination, strict=True)))
+            numbers[i] = self._indices[combination]
+        return numbers[inverse.reshape(-1)]
+
+
+def _schema_of(combinations: Sequence[Mapping[str, int]] | None, part: str, schema: int | None) -> int | None:
+    if combinations is None or schema is None:
+        return schema if part == MAIN else None
+    return combinations[schema].get(part)
+
+
+def _rows_in(prepared: Prepared, without: npt.NDArray[np.bool_], rows: Int64Array) -> Int64Array | None:
+    """The row of each record in a part, which has neither the records ``without`` it nor its rejected ones."""
+    there = ~without
+    there[[r.row for r in prepared.rejected]] = False
+    if len(rows) == int(there.sum()) and there[rows].all():
+        return None
+    return np.where(there, np.cumsum(there) - 1, _ABSENT)[rows]
