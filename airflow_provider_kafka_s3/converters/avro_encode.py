@@ -130,10 +130,10 @@ def _encode(node: Node, values: Array, rows: Int64Array | None, pieces: _Pieces,
             _expect(isinstance(values, pa.ListArray), values, node, path)
             children = [(items, cast("Any", values).values, f"{path}[]")]
             _encode_items(children, cast("pa.ListArray[Any]", values), rows, pieces)
-        case MapOf(values=inner):
+        case MapOf(values=inner, keys=keys):
             _expect(isinstance(values, pa.MapArray), values, node, path)
             entries = cast("Any", values)
-            children = [(Primitive("string"), entries.keys, f"{path}{{key}}"), (inner, entries.items, f"{path}{{}}")]
+            children = [(keys, entries.keys, f"{path}{{key}}"), (inner, entries.items, f"{path}{{}}")]
             _encode_items(children, entries, rows, pieces)
         case _:
             _encode_leaf(node, values, rows, pieces, path)

@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.arrays import Array, Int64Array, validity_buffer
 from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.json_decode import deep_rows
 from airflow_provider_kafka_s3.converters.json_scalar import (
+    Branch,
     InvalidJsonError,
     ScalarConverters,
     document,
@@ -34,7 +35,7 @@ from airflow_provider_kafka_s3.schemas.avro import (
     Union,
 )
 
-__all__ = ["Envelopes", "connect_schema", "split_envelopes"]
+__all__ = ["Envelopes", "avro_default", "connect_schema", "decimal_of", "record_name", "split_envelopes"]
 
 _NULL: Final = Primitive("null")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -159,8 +160,8 @@ def connect_schema(schema: Mapping[str, Any], *, decimal_format: DecimalFormat =
         decimal_format: what strings are in the defaults of decimals.
 
     Raises:
-        ConfigurationError: the schema is none of Connect, is nested too deeply, or has a field with a name that Avro
-            does not allow, a map with keys that are no strings, or a default that does not fit.
+        ConfigurationError: the schema is none of Connect, is nested too deeply, or has a map whose keys are of a nested
+            type, a field without a name, or a default that does not fit.
     """
     try:
         return _Builder(decimal_format).node(schema, 0)
@@ -193,12 +194,12 @@ class _Builder:
             case "array":
                 return ArrayOf(self.node(schema.get("items"), depth + 1))
             case "map":
-                keys = schema.get("keys")
-                if not isinstance(keys, Mapping) or keys.get("type") != "string":
-                    raise ConfigurationError("a schema of Kafka Connect has a map with keys that are no strings")
-                return MapOf(self.node(schema.get("values"), depth + 1))
+                keys = self._required(schema.get("keys"), depth + 1)
+                if not isinstance(keys, Primitive):
+                    raise ConfigurationError("a schema of Kafka Connect has a map whose keys have no primitive type")
+                return MapOf(self.node(schema.get("values"), depth + 1), keys)
             case "bytes" if name == _DECIMAL:
-                return Primitive("bytes", _decimal(schema))
+                return Primitive("bytes", decimal_of(schema.get("parameters")))
         if not isinstance(kind, str) or kind not in _TYPES:
             raise ConfigurationError(f"a schema of Kafka Connect has the type {str(kind)[:100]!r}, which is none of it")
         return Primitive(_TYPES[kind], _LOGICAL.get((kind, str(name))))
@@ -207,7 +208,7 @@ class _Builder:
         given = schema.get("fields")
         if not isinstance(given, list):
             raise ConfigurationError("a struct in a schema of Kafka Connect has no list of fields")
-        name = _record_name(schema.get("name"))
+        name = record_name(schema.get("name"))
         # Equal structs are one record: a named type is defined once in a schema of Avro.
         key = (name, json.dumps(given, sort_keys=True))
         if key not in self._records:
@@ -223,10 +224,9 @@ class _Builder:
 
     def _field(self, schema: Any, depth: int) -> Field:
         name = schema.get("field") if isinstance(schema, Mapping) else None
-        if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        if not isinstance(name, str) or any("\ud800" <= character <= "\udfff" for character in name):
             raise ConfigurationError(
-                f"a schema of Kafka Connect has a field with the name {str(name)[:100]!r}: Avro allows letters, digits "
-                "and _. Rename it with a transform of the connector, or land the topic without a converter"
+                f"a schema of Kafka Connect has a field with the name {str(name)[:100]!r}, which is no text"
             )
         node = self._required(schema, depth)
         optional = _flag(schema, "optional")
@@ -234,7 +234,7 @@ class _Builder:
         if default is None:
             return Field(name, Union((_NULL, node)) if optional else node, None, has_default=optional)
         try:
-            value = self._default(node, default)
+            value = avro_default(node, default, self._format)
         except InvalidJsonError as e:
             raise ConfigurationError(
                 f"the default of field {name!r} in a schema of Kafka Connect does not fit its type: {e}"
@@ -242,11 +242,21 @@ class _Builder:
         # The default of a union is one of its first branch.
         return Field(name, Union((node, _NULL)) if optional else node, value, has_default=True)
 
-    def _default(self, node: Node, default: Any) -> Any:
-        """A default as Avro has it: bytes and decimals are text with one character per byte."""
-        text = json.dumps(default).encode()
-        value = ScalarConverters(self._format, lambda _, values: list(values)).make(node)(document(text))
-        return _avro_json(node, value)
+
+def avro_default(node: Node, default: Any, decimal_format: DecimalFormat) -> Any:
+    """A default of Kafka Connect as Avro has it: bytes and decimals are text with one character per byte.
+
+    Args:
+        node: type of the field.
+        default: as JSON of Kafka Connect.
+        decimal_format: of strings.
+
+    Raises:
+        InvalidJsonError: it does not fit the type.
+    """
+    text = json.dumps(default).encode()
+    value = ScalarConverters(decimal_format, lambda _, values: list(values)).make(node)(document(text))
+    return _avro_json(node, value)
 
 
 def _avro_json(node: Node, value: Any) -> Any:
@@ -261,13 +271,16 @@ def _avro_json(node: Node, value: Any) -> Any:
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case ArrayOf(items=items):
             return [_avro_json(items, item) for item in value]
-        case MapOf(values=values):
+        case MapOf(values=values, keys=Primitive("string")):
             return {key: _avro_json(values, item) for key, item in value.items()}
+        case MapOf(values=values, keys=keys):
+            return [{"key": _avro_json(keys, k), "value": _avro_json(values, item)} for k, item in value.items()]
         case Record(fields=fields):
             return {f.name: _avro_json(f.type, item) for f, item in zip(fields, value, strict=True)}
         case Union(branches=branches):
             others = [branch for branch in branches if branch != _NULL]
-            return None if value is None else _avro_json(others[0], value)
+            branch = value if isinstance(value, Branch) else Branch(0, value)
+            return None if value is None else _avro_json(others[branch.number], branch.value)
     return value
 
 
@@ -278,8 +291,12 @@ def _flag(schema: Mapping[str, Any], name: str) -> bool:
     return value
 
 
-def _decimal(schema: Mapping[str, Any]) -> Decimal:
-    parameters = schema.get("parameters")
+def decimal_of(parameters: Any) -> Decimal:
+    """The decimal with the parameters of Kafka Connect: ``scale``, and perhaps ``connect.decimal.precision``.
+
+    Raises:
+        ConfigurationError: there is no such decimal.
+    """
     given = parameters if isinstance(parameters, Mapping) else {}
     try:
         scale = int(str(given.get("scale")))
@@ -294,8 +311,8 @@ def _decimal(schema: Mapping[str, Any]) -> Decimal:
     return Decimal(precision, scale)
 
 
-def _record_name(name: object) -> str:
-    """The name of a struct as Avro allows it."""
+def record_name(name: object) -> str:
+    """The name of a struct as Avro allows it; ``ConnectDefault`` if it has none."""
     if not isinstance(name, str) or not name:
         return "ConnectDefault"
     parts = [re.sub(r"[^A-Za-z0-9_]", "_", part) for part in name.split(".")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
 from airflow_provider_kafka_s3.config import DecimalFormat
@@ -13,7 +14,7 @@ from airflow_provider_kafka_s3.converters.declared_json import decoded_group
 from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import node_text
+from airflow_provider_kafka_s3.schemas.avro import arrow_type, node_text
 
 __all__ = ["EnvelopedJsonConverter"]
 
@@ -32,7 +33,8 @@ class EnvelopedJsonConverter:
         self._format = decimal_format
         # Texts differ where schemas do not: objects are those of equal schemas.
         self._by_text: dict[str, tuple[int, JsonDecoder] | str] = {}
-        self._by_schema: dict[str, tuple[int, JsonDecoder]] = {}
+        # With the columns, since names that Avro does not allow may become the same ones.
+        self._by_schema: dict[tuple[str, pa.DataType], tuple[int, JsonDecoder]] = {}
 
     def convert(self, values: Array, *, decode: bool) -> TypedValues:  # noqa: ARG002 - decoding is the check
         """See :class:`~airflow_provider_kafka_s3.converters.port.ValueConverter`."""
@@ -75,8 +77,9 @@ class EnvelopedJsonConverter:
     def _make_decoder(self, text: str) -> tuple[int, JsonDecoder]:
         node = connect_schema(json.loads(text), decimal_format=self._format)
         avro = node_text(node)
-        if avro not in self._by_schema:
-            decoder = JsonDecoder(node, decimal_format=self._format)
+        key = (avro, arrow_type(node))
+        if key not in self._by_schema:
+            decoder = JsonDecoder(node, decimal_format=self._format, null_is_default=True)
             self.schemas.append(ValueSchema("the schema of the envelope", node, avro))
-            self._by_schema[avro] = (len(self.schemas) - 1, decoder)
-        return self._by_schema[avro]
+            self._by_schema[key] = (len(self.schemas) - 1, decoder)
+        return self._by_schema[key]

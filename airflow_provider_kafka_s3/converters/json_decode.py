@@ -40,6 +40,7 @@ from airflow_provider_kafka_s3.schemas.avro import (
     ArrayOf,
     Decimal,
     Enum,
+    Field,
     Fixed,
     MapOf,
     Node,
@@ -57,6 +58,7 @@ _BLOCK: Final = 8192
 
 _NULL: Final = Primitive("null")
 _DIGITS: Final = re.compile(rb"(-?)([0-9]{1,60})(?:\.([0-9]{1,60}))?")
+_REFUSED_NAME: Final = re.compile(r'[\x00-\x1f"\\]')
 _REFUSED: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 _Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -84,7 +86,8 @@ class JsonDecoder:
 
     - record: an object. A field that is missing has its default, or else is null; it makes the row bad if it may not be
       null. Fields that the schema does not have are ignored. Of a field that is there twice, the last one is used.
-    - map: an object; array: an array
+    - map: an object; with keys that are no strings: an array of arrays or objects of ``key`` and ``value``
+    - array: an array
     - int and long: a number without a fraction, as ``1``, ``1.0`` or ``1e3``, in the range of the type
     - float and double: a number in the range of the type, rounded to it; ``"NaN"``, ``"Infinity"``, ``"-Infinity"``
     - boolean; string, without halves of surrogate pairs; enum: a symbol
@@ -94,21 +97,22 @@ class JsonDecoder:
     - time: an integer of its unit, or a string as ``23:59:01.25``
     - timestamp: an integer of its unit since the epoch, or a string as ``2026-01-31T23:59:01.25Z``: with ``Z`` or an
       offset; of a local timestamp, without. Fractions of the unit make the row bad
-    - union: null, or the first branch that fits
+    - union: null, or the first branch that fits; of records, first the one that has most of the object's fields
     """
 
-    def __init__(self, node: Node, *, decimal_format: DecimalFormat = "BASE64") -> None:
+    def __init__(self, node: Node, *, decimal_format: DecimalFormat = "BASE64", null_is_default: bool = False) -> None:
         """Prepare the decoder.
 
         Args:
             node: the schema.
             decimal_format: what strings are where the schema has a decimal.
+            null_is_default: whether null in a field that has a default is the default.
 
         Raises:
             ConfigurationError: the schema is recursive, or has a default that does not fit its type.
         """
         self._type = arrow_type(node)
-        structs = _Structs(decimal_format)
+        structs = _Structs(decimal_format, null_is_default=null_is_default)
         self._convert = structs.converters.make(node)
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(structs.type_of(node)).decode
         self._column = structs.column(node, self._type, nullable=True)
@@ -189,13 +193,15 @@ def _is_utf8(values: Array) -> bool:
 class _Structs:
     """Types of msgspec, and columns, of the types of a schema.
 
-    A decimal, and a union that is not of null and one type, is ``msgspec.Raw``: it is converted when its column is
-    built. So is the string of a date, a time or a timestamp.
+    A decimal, a union that is not of null and one type, a map with keys that are no strings, and a record with names
+    that msgspec does not accept, is ``msgspec.Raw``: it is converted when its column is built. So is the string of a
+    date, a time or a timestamp.
     """
 
-    def __init__(self, decimal_format: DecimalFormat) -> None:
-        self.converters = ScalarConverters(decimal_format, self.make_record)
+    def __init__(self, decimal_format: DecimalFormat, *, null_is_default: bool) -> None:
+        self.converters = ScalarConverters(decimal_format, self.make_record, null_is_default=null_is_default)
         self._format = decimal_format
+        self._null_is_default = null_is_default
         self._structs: dict[int, type[msgspec.Struct]] = {}
 
     def make_record(self, node: Record, values: Sequence[Any], /) -> Any:
@@ -205,16 +211,24 @@ class _Structs:
         if id(node) not in self._structs:
             fields: list[Any] = []
             for number, part in enumerate(node.fields):
-                given = (f"f{number}", self.type_of(part.type))
+                given = (f"f{number}", self._type_of_field(part))
                 if part.has_default:
                     fields.append((*given, _default(self.converters.default(part))))
                 elif is_nullable(part.type):
                     fields.append((*given, None))
                 else:
                     fields.append(given)
-            names = {f"f{number}": part.name for number, part in enumerate(node.fields)}
+            names = {f"f{number}": part.name for number, part in enumerate(node.fields)} if _is_plain(node) else None
             self._structs[id(node)] = msgspec.defstruct("Struct", fields, rename=names, gc=False, kw_only=True)
         return self._structs[id(node)]
+
+    def _type_of_field(self, part: Field) -> Any:
+        kind = self.type_of(part.type)
+        return kind | None if self._fills_nulls(part) and kind not in (msgspec.Raw, None) else kind
+
+    def _fills_nulls(self, part: Field) -> bool:
+        """Whether null in a field is a default that is not null."""
+        return self._null_is_default and part.has_default and self.converters.default(part) is not None
 
     def type_of(self, node: Node) -> Any:
         """The type that msgspec decodes."""
@@ -235,10 +249,12 @@ class _Structs:
                 return cast("Any", Literal)[symbols]
             case ArrayOf(items=items):
                 return list[self.type_of(items)]  # type: ignore[misc]
-            case MapOf(values=values):
+            case MapOf(values=values, keys=Primitive("string")):
                 return dict[str, self.type_of(values)]  # type: ignore[misc]
+            case MapOf():
+                return msgspec.Raw
             case Record():
-                return self._struct(node)
+                return self._struct(node) if _is_plain(node) else msgspec.Raw
             case Union():
                 single = nullable_branch(node)
                 if single is None:
@@ -266,7 +282,13 @@ class _Structs:
                 return _Deferred(plain, str, self.converters.make(single))
             case None if node != Union((_NULL,)):
                 return _Deferred(plain, msgspec.Raw, _raws(self.converters.make(node)))
+            case MapOf() | Record() if self.type_of(single) is msgspec.Raw:
+                return _Deferred(plain, msgspec.Raw, _raws(self.converters.make(node)))
         return plain
+
+    def _column_of_field(self, part: Field, kind: pa.DataType, *, nullable: bool) -> _Column:
+        column = self.column(part.type, kind, nullable=nullable)
+        return _Filled(column, self.converters.default(part)) if self._fills_nulls(part) else column
 
     def _plain_column(self, node: Node, kind: pa.DataType, *, nullable: bool) -> _Column:
         match node:
@@ -281,12 +303,13 @@ class _Structs:
             case ArrayOf(items=items):
                 value = cast("pa.ListType[Any]", kind).value_field
                 return _Lists(kind, nullable, self.column(items, value.type, nullable=value.nullable))
-            case MapOf(values=values):
+            case MapOf(values=values, keys=keys):
                 value = cast("Any", kind).item_field
-                return _Maps(kind, nullable, self.column(values, value.type, nullable=value.nullable))
+                names = self.column(keys, cast("Any", kind).key_type, nullable=False)
+                return _Maps(kind, nullable, names, self.column(values, value.type, nullable=value.nullable))
             case Record(fields=fields):
                 columns = [
-                    self.column(f.type, kind.field(i).type, nullable=kind.field(i).nullable)
+                    self._column_of_field(f, kind.field(i).type, nullable=kind.field(i).nullable)
                     for i, f in enumerate(fields)
                 ]
                 return _Records(kind, nullable, columns, self._struct(node))
@@ -298,6 +321,11 @@ class _Structs:
                     return self._plain_column(others[0], kind, nullable=nullable)
                 columns = [self._plain_column(b, kind.field(i).type, nullable=True) for i, b in enumerate(others)]
                 return _Unions(kind, nullable, columns)
+
+
+def _is_plain(node: Record) -> bool:
+    """Whether msgspec accepts the names of the fields."""
+    return not any(_REFUSED_NAME.search(part.name) for part in node.fields)
 
 
 def _default(value: Any) -> Any:
@@ -405,6 +433,23 @@ class _Deferred(_Column):
         return self._plain.array(values, rows, wrong)
 
 
+class _Filled(_Column):
+    """Has a default in the place of each null."""
+
+    def __init__(self, column: _Column, default: Any) -> None:
+        super().__init__(column.type, nullable=True)
+        self._column = column
+        self._default = default
+
+    def array(self, values: list[Any], rows: Int64Array, wrong: set[int]) -> Array:
+        default = self._default
+        return self._column.array([default if _is_null(value) else value for value in values], rows, wrong)
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or (type(value) is msgspec.Raw and bytes(value) == b"null")
+
+
 class _Leaf(_Column):
     """Has values without others inside."""
 
@@ -509,17 +554,17 @@ class _Lists(_Column):
 
 
 class _Maps(_Column):
-    def __init__(self, kind: pa.DataType, nullable: bool, values: _Column) -> None:
+    def __init__(self, kind: pa.DataType, nullable: bool, keys: _Column, values: _Column) -> None:
         super().__init__(kind, nullable)
         fields = cast("Any", kind)
         self._entry = pa.struct([fields.key_field, fields.item_field])
-        self._keys = _Varying(pa.string(), nullable=False)
+        self._keys = keys
         self._values = values
 
     def array(self, values: list[Any], rows: Int64Array, wrong: set[int]) -> Array:
         values, valid = _filled(values, {})
         inner = np.repeat(rows, np.fromiter(map(len, values), np.int64, len(values)))
-        keys = self._keys.leaf(list(chain.from_iterable(values)))
+        keys = self._keys.array(list(chain.from_iterable(values)), inner, wrong)
         items = self._values.array([item for entries in values for item in entries.values()], inner, wrong)
         entries = pa.Array.from_buffers(self._entry, len(keys), [None], children=[keys, items])
         return self._made(len(values), [_offsets(values)], valid, [cast("Array", entries)])

@@ -171,16 +171,25 @@ class ScalarConverters:
     dict, that of a union other than of null and one type a :class:`Branch`, or None.
     """
 
-    def __init__(self, decimal_format: DecimalFormat, make_record: MakeRecord, *, defaults: bool = False) -> None:
+    def __init__(
+        self,
+        decimal_format: DecimalFormat,
+        make_record: MakeRecord,
+        *,
+        null_is_default: bool = False,
+        defaults: bool = False,
+    ) -> None:
         """Prepare.
 
         Args:
             decimal_format: of strings.
             make_record: makes the values of records.
+            null_is_default: whether null in a field that has a default is the default.
             defaults: convert the defaults of a schema, in which bytes are text with one character per byte.
         """
         self._format = decimal_format
         self._make_record = make_record
+        self._null_is_default = null_is_default
         self._defaults = defaults
         self._of_defaults = self if defaults else ScalarConverters("BASE64", make_record, defaults=True)
         self._records: dict[int, Convert] = {}
@@ -204,8 +213,10 @@ class ScalarConverters:
                 return _symbols(frozenset(symbols))
             case ArrayOf(items=items):
                 return _arrays(self.make(items))
-            case MapOf(values=values):
+            case MapOf(values=values, keys=Primitive("string")):
                 return _maps(self.make(values))
+            case MapOf(values=values, keys=keys):
+                return _pairs(self.make(keys), self.make(values))
             case Record():
                 if id(node) not in self._records:
                     self._records[id(node)] = self._record(node)
@@ -258,7 +269,7 @@ class ScalarConverters:
             elif is_nullable(field.type):
                 has_default = True
             fields.append((field.name, self.make(field.type), has_default, default))
-        make_record = self._make_record
+        make_record, null_is_default = self._make_record, self._null_is_default
 
         def convert(value: Any) -> Any:
             if type(value) is not dict:
@@ -266,7 +277,7 @@ class ScalarConverters:
             values = []
             for name, part, has_default, default in fields:
                 try:
-                    if name in value:
+                    if name in value and not (null_is_default and has_default and value[name] is None):
                         values.append(part(value[name]))
                     elif has_default:
                         values.append(default)
@@ -282,15 +293,22 @@ class ScalarConverters:
     def _union(self, node: Union) -> Convert:
         nullable = _NULL in node.branches
         single = nullable_branch(node)
-        branches = [self.make(b) for b in node.branches if b != _NULL]
+        others = [b for b in node.branches if b != _NULL]
+        branches = [self.make(b) for b in others]
         if single is not None:
             only = branches[0]
             return lambda value: None if value is None else only(value)
+        in_order = list(enumerate(branches))
+        names = [frozenset(f.name for f in b.fields) if isinstance(b, Record) else frozenset() for b in others]
+        several = sum(isinstance(b, Record) for b in others) > 1
 
         def convert(value: Any) -> Any:
             if value is None and nullable:
                 return None
-            for number, part in enumerate(branches):
+            choices = in_order
+            if several and type(value) is dict:
+                choices = sorted(in_order, key=lambda choice: -len(value.keys() & names[choice[0]]))
+            for number, part in choices:
                 try:
                     return Branch(number, part(value))
                 except InvalidJsonError:
@@ -478,6 +496,33 @@ def _maps(part: Convert) -> Convert:
             raise
 
     return convert
+
+
+def _pairs(key: Convert, part: Convert) -> Convert:
+    """Maps whose keys are no strings."""
+
+    def convert(value: Any) -> dict[Any, Any]:
+        if type(value) is not list:
+            raise _unlike(value, "an array of the entries of a map")
+        entries = {}
+        for entry in value:
+            try:
+                first, second = _pair(entry)
+                entries[key(first)] = part(second)
+            except InvalidJsonError as e:
+                e.path.append("[*]")
+                raise
+        return entries
+
+    return convert
+
+
+def _pair(entry: Any) -> tuple[Any, Any]:
+    if type(entry) is dict and entry.keys() == {"key", "value"}:
+        return entry["key"], entry["value"]
+    if type(entry) is list and len(entry) == 2:
+        return entry[0], entry[1]
+    raise InvalidJsonError("is no pair of a key and a value")
 
 
 def _read_time(read: Callable[[str], int], text: str, name: str) -> int:

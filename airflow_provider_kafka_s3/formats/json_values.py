@@ -55,7 +55,8 @@ def encode_json(values: Array, *, decimal_format: DecimalFormat = "BASE64", docu
     The documents are those of Kafka Connect's JsonConverter with ``schemas.enable=false``:
 
     - struct: an object with all fields in their order; a null field is ``null``
-    - map: an object with the entries in their order, all of them: also those whose key is there already
+    - map: an object with the entries in their order, all of them: also those whose key is there already. With keys
+      that are no strings: an array of arrays of key and value
     - list: an array
     - string: a string; control characters, quotes and backslashes are escaped, all else is written as it is
     - binary, of any or of fixed length: base64 as a string
@@ -67,7 +68,7 @@ def encode_json(values: Array, *, decimal_format: DecimalFormat = "BASE64", docu
 
     Args:
         values: rows of null, boolean, integer, float32, float64, string, binary, decimal128, decimal256, date32, time,
-            timestamp, struct, list or map (with strings as keys) type, and of types nested in those.
+            timestamp, struct, list or map type, and of types nested in those.
         decimal_format: ``BASE64``, or ``NUMERIC`` for numbers with all digits of their scale and no exponent, as
             ``1.50``.
         documents: binary fields of the outermost struct that are JSON documents already.
@@ -103,11 +104,13 @@ def _parts_of_values(values: Array, decimal_format: DecimalFormat) -> _Parts:
     if types.is_list(kind):
         items = cast("pa.ListArray[Any]", values).values
         return _collection_parts(values, b"[", b"]", _parts(_used(values, items), decimal_format))
-    if types.is_map(kind) and (types.is_string(kind.key_type) or types.is_large_string(kind.key_type)):
+    if types.is_map(kind):
         entries = cast("pa.MapArray[Any, Any]", values)
         keys = _parts(_used(values, entries.keys), decimal_format)
-        items = _used(values, entries.items)
-        return _collection_parts(values, b"{", b"}", [*keys, b":", *_parts(items, decimal_format)])
+        mapped = _parts(_used(values, entries.items), decimal_format)
+        if types.is_string(kind.key_type) or types.is_large_string(kind.key_type):
+            return _collection_parts(values, b"{", b"}", [*keys, b":", *mapped])
+        return _collection_parts(values, b"[", b"]", [b"[", *keys, b",", *mapped, b"]"])
     if types.is_string(kind) or types.is_large_string(kind):
         return [b'"', _escape(values.cast(pa.large_binary())), b'"']
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):

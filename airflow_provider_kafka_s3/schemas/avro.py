@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final, TypeAlias, TypeGuard, cast
+from urllib.parse import quote_plus
 
 import pyarrow as pa
 
@@ -92,9 +94,16 @@ class ArrayOf:
 
 @dataclass(frozen=True)
 class MapOf:
-    """A map from strings to values."""
+    """A map.
+
+    Attributes:
+        values: type of the values.
+        keys: type of the keys. Avro has maps with strings only: the text of a schema with other keys has an array of
+            records with the fields ``key`` and ``value`` instead, whose datums are the same.
+    """
 
     values: Node
+    keys: Primitive = Primitive("string")
 
 
 @dataclass(frozen=True)
@@ -175,37 +184,90 @@ def schema_text(text: str, references: Sequence[str] = ()) -> str:
 
 
 def node_text(node: Node) -> str:
-    """The text of a schema that is not recursive."""
-    return json.dumps(_json_of(node, set()), separators=(",", ":"), ensure_ascii=False)
+    """The text of a schema that is not recursive.
+
+    A name of a field that Avro does not allow is written as Kafka Connect does with ``scrub.invalid.names``: encoded as
+    in a URL, with ``_`` for each character that is not allowed and ``x`` before a wrong first one. A name that the
+    record has already gets a number.
+    """
+    return json.dumps(_SchemaJson(node).of(node), separators=(",", ":"), ensure_ascii=False)
 
 
-def _json_of(node: Node, defined: set[str]) -> Any:
+class _SchemaJson:
+    """Schemas as JSON; a named type is defined where it is used first."""
+
+    def __init__(self, node: Node) -> None:
+        self._names = _type_names(node, {})
+        self._defined: set[str] = set()
+
+    def of(self, node: Node) -> Any:
+        match node:
+            case Primitive(name=name, logical=None):
+                return name
+            case Primitive(name=name, logical=logical):
+                return {"type": name, **_logical_json(logical)}
+            case ArrayOf(items=items):
+                return {"type": "array", "items": self.of(items)}
+            case MapOf(values=values, keys=Primitive("string")):
+                return {"type": "map", "values": self.of(values)}
+            case MapOf(values=values, keys=keys):
+                name = _unused("MapEntry", self._names)
+                self._names.add(name)
+                entry = Record(name, (Field("key", keys), Field("value", values)))
+                return {"type": "array", "items": self.of(entry)}
+            case Union(branches=branches):
+                return [self.of(branch) for branch in branches]
+        if node.name in self._defined:
+            return node.name
+        self._defined.add(node.name)
+        match node:
+            case Fixed(name=name, size=size, logical=logical):
+                return {"type": "fixed", "name": name, "size": size, **_logical_json(logical)}
+            case Enum(name=name, symbols=symbols, default=default):
+                return {"type": "enum", "name": name, "symbols": symbols, **({"default": default} if default else {})}
+            case Record(name=name, fields=fields):
+                names = _allowed_names([f.name for f in fields])
+                parts = [self._field(f, allowed) for f, allowed in zip(fields, names, strict=True)]
+                return {"type": "record", "name": name, "fields": parts}
+
+    def _field(self, field: Field, name: str) -> dict[str, Any]:
+        default = {"default": field.default} if field.has_default else {}
+        return {"name": name, "type": self.of(field.type), **default}
+
+
+def _type_names(node: Node, seen: dict[int, Node]) -> set[str]:
+    """The names that a schema defines."""
     match node:
-        case Primitive(name=name, logical=None):
-            return name
-        case Primitive(name=name, logical=logical):
-            return {"type": name, **_logical_json(logical)}
-        case ArrayOf(items=items):
-            return {"type": "array", "items": _json_of(items, defined)}
-        case MapOf(values=values):
-            return {"type": "map", "values": _json_of(values, defined)}
+        case ArrayOf(items=part) | MapOf(values=part):
+            return _type_names(part, seen)
         case Union(branches=branches):
-            return [_json_of(branch, defined) for branch in branches]
-    if node.name in defined:
-        return node.name
-    defined.add(node.name)
-    match node:
-        case Fixed(name=name, size=size, logical=logical):
-            return {"type": "fixed", "name": name, "size": size, **_logical_json(logical)}
-        case Enum(name=name, symbols=symbols, default=default):
-            return {"type": "enum", "name": name, "symbols": symbols, **({"default": default} if default else {})}
-        case Record(name=name, fields=fields):
-            return {"type": "record", "name": name, "fields": [_field_json(f, defined) for f in fields]}
+            return set().union(*(_type_names(branch, seen) for branch in branches))
+        case Fixed(name=name) | Enum(name=name):
+            return {name}
+        case Record(name=name, fields=fields) if id(node) not in seen:
+            seen[id(node)] = node
+            return {name}.union(*(_type_names(f.type, seen) for f in fields))
+    return set()
 
 
-def _field_json(field: Field, defined: set[str]) -> dict[str, Any]:
-    default = {"default": field.default} if field.has_default else {}
-    return {"name": field.name, "type": _json_of(field.type, defined), **default}
+def _unused(name: str, names: Container[str]) -> str:
+    """The name, with a number if it is among the names."""
+    return next(choice for n in count(1) if (choice := name if n == 1 else f"{name}{n}") not in names)
+
+
+def _allowed_names(names: Sequence[str]) -> list[str]:
+    """The names of a record's fields as Avro allows them."""
+    used = {name for name in names if _NAME.fullmatch(name)}
+    return [name if name in used else _allowed_name(name, used) for name in names]
+
+
+def _allowed_name(name: str, used: set[str]) -> str:
+    """A name that Avro allows, added to those that are used."""
+    encoded = quote_plus(name, safe="*").replace("~", "%7E")
+    prefixed = encoded if re.match(r"[A-Za-z_]", encoded) else f"x{encoded}"
+    allowed = _unused(re.sub(r"[^A-Za-z0-9_]", "_", prefixed), used)
+    used.add(allowed)
+    return allowed
 
 
 def _logical_json(logical: Logical) -> dict[str, Any]:
@@ -333,8 +395,8 @@ def _arrow(node: Node) -> pa.DataType:
             return pa.string()
         case ArrayOf(items=items):
             return pa.list_(arrow_field("element", items))
-        case MapOf(values=values):
-            return pa.map_(pa.string(), cast("Any", arrow_field("value", values)))
+        case MapOf(values=values, keys=keys):
+            return pa.map_(_arrow(keys), cast("Any", arrow_field("value", values)))
         case Record(fields=fields):
             return pa.struct([arrow_field(f.name, f.type, f.number) for f in fields])
         case Union():

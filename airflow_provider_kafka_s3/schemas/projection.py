@@ -71,8 +71,8 @@ def _same(one: Node, other: Node, seen: set[tuple[Record, Record]]) -> bool:
             )
         case ArrayOf(items=a), ArrayOf(items=b):
             return _same(a, b, seen)
-        case MapOf(values=a), MapOf(values=b):
-            return _same(a, b, seen)
+        case MapOf(values=a, keys=own_keys), MapOf(values=b, keys=other_keys):
+            return own_keys == other_keys and _same(a, b, seen)
         case Union(branches=a), Union(branches=b):
             return len(a) == len(b) and all(_same(x, y, seen) for x, y in zip(a, b, strict=True))
     return type(one) is type(other) and one == other
@@ -187,8 +187,8 @@ def _connect_type(node: Node) -> _ConnectType:
             return _ConnectType("string", name)
         case ArrayOf():
             return _ConnectType("array")
-        case MapOf():
-            return _ConnectType("map")
+        case MapOf(keys=keys):
+            return _ConnectType("map", parameters=() if keys == Primitive("string") else (("keys", keys),))
         case Record(name=name):
             return _ConnectType("struct", name)
         case Union():

@@ -32,7 +32,7 @@ from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA, binary_array, int64_
 from airflow_provider_kafka_s3.batch.encode import OpenObject, write_slice
 from airflow_provider_kafka_s3.config import AvroContainer, AvroConverter, Hourly, JsonLines, Layout, Parquet
 from airflow_provider_kafka_s3.config.formats import Format
-from airflow_provider_kafka_s3.converters.avro import HEADER_SIZE
+from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.schemas.avro import arrow_type, parse_schema

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import math
 from typing import Any
@@ -11,9 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
+from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
 from airflow_provider_kafka_s3.converters.connect_json import connect_schema, split_envelopes
 from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.formats.json_values import encode_json
 from airflow_provider_kafka_s3.schemas.avro import (
     ArrayOf,
     Decimal,
@@ -23,6 +27,7 @@ from airflow_provider_kafka_s3.schemas.avro import (
     Record,
     Union,
     arrow_type,
+    node_text,
     parse_schema,
 )
 
@@ -177,9 +182,10 @@ def test_payloads_are_decoded_by_their_schema() -> None:
         ({"type": "int32", "optional": "yes"}, "'optional', which is no boolean"),
         ({"type": "array"}, "is no JSON object"),
         ({"type": "struct"}, "has no list of fields"),
-        ({"type": "map", "keys": {"type": "int32"}, "values": {"type": "int32"}}, "keys that are no strings"),
-        (struct(field("a b", "int32")), "the name 'a b'"),
-        (struct({"type": "int32"}), "the name 'None'"),
+        ({"type": "map", "values": {"type": "int32"}}, "is no JSON object"),
+        ({"type": "map", "keys": struct(), "values": {"type": "int32"}}, "keys have no primitive type"),
+        (struct(field("a\ud800", "int32")), "the name 'a.ud800', which is no text"),
+        (struct({"type": "int32"}), "the name 'None', which is no text"),
         (struct(field("a", "int32"), field("a", "int32")), "has a field twice"),
         (struct(field("a", "int32", default="x")), "default of field 'a' .* does not fit its type"),
         ({"type": "bytes", "name": CONNECT + "Decimal"}, "a scale that is no integer"),
@@ -191,6 +197,95 @@ def test_what_is_no_schema_of_connect_is_refused(schema: Any, message: str) -> N
     """Each fault has a message."""
     with pytest.raises(ConfigurationError, match=message):
         connect_schema(schema)
+
+
+def values_of(schema: Any, *payloads: Any) -> tuple[list[Any], Any, pa.Array[Any]]:
+    """What payloads of a schema are, as Python has it and after their way through a datum; and the column."""
+    node = connect_schema(schema)
+    decoded = JsonDecoder(node, null_is_default=True).decode(pa.array([json.dumps(p).encode() for p in payloads]))
+    assert decoded.reasons == {}
+    decoded.values.validate(full=True)
+    written = parse_schema(node_text(node))
+    datums = AvroDecoder(written).decode(encode_datums(decoded.values, node))
+    assert not datums.bad.any()
+    return decoded.values.to_pylist(), datums.values.to_pylist(), decoded.values
+
+
+def test_maps_with_keys_that_are_no_strings_have_entries() -> None:
+    """Columns have maps, Avro an array of keys and values, and JSON pairs, as Kafka Connect writes them."""
+    schema = struct(
+        field("i", "map", keys={"type": "int32"}, values={"type": "string", "optional": True}),
+        field("d", "map", keys={"type": "bytes", "name": CONNECT + "Decimal", "parameters": {"scale": "1"}},
+              values={"type": "map", "keys": {"type": "boolean"}, "values": {"type": "int64"}}, optional=True),
+    )  # fmt: skip
+    first = {"i": [[2, "b"], [1, None], [2, "c"]], "d": [["Dw==", [[True, 5]]]]}
+    second = {"i": [{"key": 3, "value": "x"}], "d": None}
+    found, written, column = values_of(schema, first, second)
+    assert [[[*row["i"]], row["d"]] for row in found] == [
+        [[(2, "c"), (1, None)], [(decimal.Decimal("1.5"), [(True, 5)])]],
+        [[(3, "x")], None],
+    ]
+    assert written == [
+        {
+            "i": [{"key": 2, "value": "c"}, {"key": 1, "value": None}],
+            "d": [{"key": decimal.Decimal("1.5"), "value": [{"key": True, "value": 5}]}],
+        },
+        {"i": [{"key": 3, "value": "x"}], "d": None},
+    ]
+    assert [bytes(text) for text in encode_json(column).to_pylist()] == [
+        b'{"i":[[2,"c"],[1,null]],"d":[["Dw==",[[true,5]]]]}',
+        b'{"i":[[3,"x"]],"d":null}',
+    ]
+
+
+@pytest.mark.parametrize("entries", ['{"1": "a"}', "[1]", "[[1]]", '[[1, "a", 2]]', '[["1", "a"]]', '[[null, "a"]]'])
+def test_what_is_no_entry_of_a_map_is_refused(entries: str) -> None:
+    """By itself, with the name of the field and without its content."""
+    node = connect_schema(struct(field("m", "map", keys={"type": "int32"}, values={"type": "string"})))
+    rows = [b'{"m": []}', b'{"m": %s}' % entries.encode()]
+    decoded = JsonDecoder(node, null_is_default=True).decode(pa.array(rows))
+    assert decoded.bad.tolist() == [False, True]
+    assert decoded.reasons[1].startswith("field m")
+
+
+def test_null_is_the_default_of_its_field() -> None:
+    """As Kafka Connect reads it, whether the field is optional or not, whatever its type is, and at any depth."""
+    default_of: dict[str, Any] = {
+        "string": ("x", "x"),
+        "int32": (3, 3),
+        "double": ("NaN", math.nan),
+        "bytes": ("AA==", b"\0"),
+        "boolean": (False, False),
+    }
+    fields = [
+        field(f"{kind}_{optional}".lower(), kind, optional=optional, default=default)
+        for kind, (default, _) in default_of.items()
+        for optional in (False, True)
+    ]
+    amount = field("amount", "bytes", name=CONNECT + "Decimal", parameters={"scale": "2"}, default="AJY=")
+    tags = field("tags", "array", items={"type": "string"}, default=["t"])
+    pairs = field("pairs", "map", keys={"type": "int32"}, values={"type": "string"}, default=[[1, "a"]])
+    inner = struct(*fields, amount, tags, pairs, field("none", "string", optional=True), field="inner")
+    schema = struct(field("list", "array", items=inner))
+    nulls = {part["field"]: None for part in inner["fields"]}
+    found, written, _ = values_of(schema, {"list": [nulls, {}]})
+    expected = {part["field"]: default_of[part["type"]][1] for part in fields}
+    expected |= {"amount": decimal.Decimal("1.50"), "tags": ["t"], "pairs": [(1, "a")], "none": None}
+    assert repr(found) == repr([{"list": [expected, expected]}])
+    expected["pairs"] = [{"key": 1, "value": "a"}]
+    assert repr(written) == repr([{"list": [expected, expected]}])
+
+
+def test_names_that_avro_does_not_allow_are_changed_in_its_schema_only() -> None:
+    """Columns and JSON keep them; in Avro they are as Kafka Connect's ``scrub.invalid.names`` writes them."""
+    names = ["a-b", "a_b", "a b", "a~b", "1", "", "ü", 'q"\\\n', "*"]
+    schema = struct(*(field(name, "int32") for name in names))
+    payload = {name: number for number, name in enumerate(names)}
+    found, written, column = values_of(schema, payload, payload)
+    assert found == [payload, payload]
+    allowed = ["a_b2", "a_b", "a_b3", "a_7Eb", "x1", "x", "x_C3_BC", "q_22_5C_0A", "x_"]
+    assert [list(row.items()) for row in written] == [list(zip(allowed, range(len(names)), strict=True))] * 2
+    assert [json.loads(text) for text in encode_json(column).to_pylist()] == [payload, payload]
 
 
 def test_deep_schemas_are_refused() -> None:

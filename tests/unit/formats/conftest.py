@@ -67,7 +67,7 @@ def _write_objects(
     generation: int = 0,
 ) -> dict[str, Written]:
     """Write batches like a task, to memory."""
-    record_format = make_format(layout.format)
+    record_format = make_format(layout.format, layout.value_converter)
     splitter = Splitter(layout, topic=topic, partition=partition, generation=generation)
     writers: dict[str, ObjectWriter] = {}
     objects: dict[str, Written] = {}

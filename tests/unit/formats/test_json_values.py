@@ -40,6 +40,7 @@ ALL_TYPES = [
     pa.decimal256(50, 0),
     pa.list_(pa.string()),
     pa.map_(pa.string(), pa.float64()),
+    pa.map_(pa.int32(), pa.string()),
     pa.struct([("a", pa.int64()), ("b", pa.string())]),
     pa.struct([]),
 ]
@@ -225,6 +226,8 @@ def test_maps_are_objects() -> None:
     kind = pa.map_(pa.string(), pa.int64())
     assert one([("b", 1), ('"', None), ("", 3)], kind) == r'{"b":1,"\"":null,"":3}'
     assert one([], kind) == "{}"
+    assert one([(2, "b"), (1, None)], pa.map_(pa.int32(), pa.string())) == '[[2,"b"],[1,null]]'
+    assert one([], pa.map_(pa.int32(), pa.string())) == "[]"
 
 
 def test_lists_are_arrays() -> None:
@@ -273,7 +276,6 @@ def test_there_may_be_no_rows_and_no_values(kind: pa.DataType, decimal_format: s
         pa.date64(),
         pa.duration("s"),
         pa.dictionary(pa.int32(), pa.string()),
-        pa.map_(pa.int32(), pa.string()),
         pa.list_(pa.int64(), 2),
     ],
     ids=str,
