@@ -5,6 +5,7 @@ from airflow_provider_kafka_s3.config.converters import (
     BytesConverter,
     Converter,
     JsonConverter,
+    ProtobufConverter,
     parse_converter,
 )
 from airflow_provider_kafka_s3.config.formats import (
@@ -62,6 +63,7 @@ __all__ = [
     "ParquetCompression",
     "PartSize",
     "Partitioner",
+    "ProtobufConverter",
     "RawBytes",
     "Rotation",
     "TimePattern",

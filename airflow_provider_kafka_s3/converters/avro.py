@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 from airflow_provider_kafka_s3.schemas.avro import is_recursive, parse_schema, schema_text
 
-__all__ = ["HEADER_SIZE", "AvroRegistryConverter"]
+__all__ = ["HEADER_SIZE", "AvroRegistryConverter", "rows_by_id", "schema_ids"]
 
 HEADER_SIZE: Final = 5
 _MAGIC: Final = 0
@@ -38,7 +38,7 @@ class AvroRegistryConverter:
 
     def convert(self, values: Array, *, decode: bool) -> TypedValues:
         """See :class:`~airflow_provider_kafka_s3.converters.port.ValueConverter`."""
-        ids, has_header = _schema_ids(values)
+        ids, has_header = schema_ids(values)
         invalid = [
             Invalid(
                 int(row),
@@ -48,7 +48,7 @@ class AvroRegistryConverter:
             for row in np.flatnonzero(~has_header)
         ]
         groups = []
-        for schema_id, rows in _rows_by_id(ids, has_header):
+        for schema_id, rows in rows_by_id(ids, has_header):
             decoder = self._decoder(schema_id)
             if isinstance(decoder, str):
                 invalid += [Invalid(int(row), decoder, _CORRECT) for row in rows]
@@ -99,7 +99,7 @@ class AvroRegistryConverter:
         return len(self.schemas) - 1, AvroDecoder(node)
 
 
-def _schema_ids(values: Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
+def schema_ids(values: Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
     """The id in each header, and whether there is a header."""
     at = bounds(values)
     ids = np.zeros(len(values), np.int64)
@@ -115,7 +115,7 @@ def _schema_ids(values: Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
     return ids, has_header
 
 
-def _rows_by_id(ids: Int64Array, has_header: npt.NDArray[np.bool_]) -> Iterator[tuple[int, Int64Array]]:
+def rows_by_id(ids: Int64Array, has_header: npt.NDArray[np.bool_]) -> Iterator[tuple[int, Int64Array]]:
     """Rows by the id of their schema, in the order of the first row of each."""
     if has_header.all() and len(ids) and (ids == ids[0]).all():
         yield int(ids[0]), np.arange(len(ids))

@@ -9,11 +9,13 @@ from airflow_provider_kafka_s3.converters.avro import AvroRegistryConverter
 from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConverter
 from airflow_provider_kafka_s3.converters.enveloped_json import EnvelopedJsonConverter
 from airflow_provider_kafka_s3.converters.port import ValueConverter
+from airflow_provider_kafka_s3.converters.protobuf import ProtobufRegistryConverter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.jsonlines import JsonLinesFormat
 from airflow_provider_kafka_s3.formats.port import RecordFormat
 from airflow_provider_kafka_s3.formats.raw import RawFormat
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
+from airflow_provider_kafka_s3.schemas.protobuf import Mapping
 
 __all__ = ["make_format"]
 
@@ -35,6 +37,11 @@ def make_format(
         if schemas is None:
             raise ConfigurationError("value_converter='avro' needs a schema registry; name it by registry_conn_id")
         return _typed_format(settings, AvroRegistryConverter(schemas))
+    if isinstance(converter, config.ProtobufConverter):
+        if schemas is None:
+            raise ConfigurationError("value_converter='protobuf' needs a schema registry; name it by registry_conn_id")
+        mapping = Mapping(converter.unsigned, converter.timestamps)
+        return _typed_format(settings, ProtobufRegistryConverter(schemas, mapping))
     if isinstance(converter, config.JsonConverter) and converter.schema is not None:
         return _typed_format(settings, DeclaredJsonConverter(converter.schema, converter.decimal_format))
     if isinstance(converter, config.JsonConverter) and converter.schemas_enable:
@@ -46,7 +53,8 @@ def make_format(
             return RawFormat(settings)
         case _:
             raise ConfigurationError(
-                f"{settings!r} needs values with a schema; use value_converter='avro' or JsonConverter(schema=...)"
+                f"{settings!r} needs values with a schema; use value_converter='avro', value_converter='protobuf' or "
+                f"JsonConverter(schema=...)"
             )
 
 
