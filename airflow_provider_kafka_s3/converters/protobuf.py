@@ -27,6 +27,7 @@ __all__ = ["ProtobufRegistryConverter"]
 
 _CORRECT: Final = "correct the producer, or use errors='dead_letter' to set such records aside"
 _DEEPEST: Final = 100
+_FEW: Final = 32
 
 _Indexes = tuple[int, ...]
 
@@ -153,34 +154,45 @@ def _rows_by_message(
     at, body = bounds(values), contents(values)
     begin, end = at[:-1][rows] - at[0] + HEADER_SIZE, at[1:][rows] - at[0]
     data = np.frombuffer(body, np.uint8)
-    first = np.zeros(len(rows), np.bool_)
-    some = begin < end
-    first[some] = data[begin[some]] == 0
-    if first.all():
-        return {(0,): (rows, np.full(len(rows), HEADER_SIZE + 1))}, []
-    found: dict[_Indexes, tuple[list[int], list[int]]] = {}
-    if first.any():
-        found[0,] = (rows[first].tolist(), [HEADER_SIZE + 1] * int(first.sum()))
+    found: dict[_Indexes, list[tuple[Int64Array, int]]] = {}
     without = []
-    for place in np.flatnonzero(~first).tolist():
-        read = _indexes(body, int(begin[place]), int(end[place]))
+    left = np.arange(len(rows))
+    while left.size:
+        first = int(left[0])
+        read = _indexes(body, int(begin[first]), int(end[first]))
         if read is None:
-            without.append(int(rows[place]))
+            without.append(int(rows[first]))
+            left = left[1:]
             continue
-        indexes, behind = read
-        some_rows, some_starts = found.setdefault(indexes, ([], []))
-        some_rows.append(int(rows[place]))
-        some_starts.append(behind - int(begin[place]) + HEADER_SIZE)
-    result = {}
-    for indexes, (some_rows, some_starts) in found.items():
-        order = np.argsort(np.array(some_rows), kind="stable")
-        result[indexes] = (np.array(some_rows, np.int64)[order], np.array(some_starts, np.int64)[order])
-    return result, without
+        indexes, size = read
+        if len(found) > _FEW:
+            # Most values have the same few headers. The headers of so many are garbage, and read one by one.
+            found.setdefault(indexes, []).append((left[:1], size))
+            left = left[1:]
+            continue
+        starts = begin[left]
+        same = starts + size <= end[left]
+        for place in range(size):
+            same &= data.take(starts + place, mode="clip") == data[begin[first] + place]
+        found.setdefault(indexes, []).append((left[same], size))
+        left = left[~same]
+    return {indexes: _joined(rows, parts) for indexes, parts in found.items()}, without
+
+
+def _joined(rows: Int64Array, parts: list[tuple[Int64Array, int]]) -> tuple[Int64Array, Int64Array]:
+    """Rows, ascending, and sizes of their headers."""
+    places = np.concatenate([some for some, _ in parts])
+    sizes = np.concatenate([np.full(len(some), HEADER_SIZE + size) for some, size in parts])
+    order = np.argsort(places, kind="stable")
+    return rows[places[order]], sizes[order]
 
 
 def _indexes(body: memoryview, at: int, end: int) -> tuple[_Indexes, int] | None:
-    """The indexes of a message, and the position behind them; None if there are none."""
+    """The indexes of a message, and their bytes; None if there are none."""
+    begin = at
     count, at = _zigzag(body, at, end)
+    if count == 0:
+        return (0,), 1
     if not 0 < count <= _DEEPEST:
         return None
     indexes = []
@@ -189,7 +201,7 @@ def _indexes(body: memoryview, at: int, end: int) -> tuple[_Indexes, int] | None
         if index < 0:
             return None
         indexes.append(index)
-    return tuple(indexes), at
+    return tuple(indexes), at - begin
 
 
 def _zigzag(body: memoryview, at: int, end: int) -> tuple[int, int]:

@@ -260,7 +260,7 @@ class _Batch:
                 self._refuse(spans.root[absent], f"the required field {wanted.name} is absent")
         if part.message is not None:
             return self._submessage(events, wanted, part.message)
-        if events is not None and part.kind == "string" and len(np.unique(events.rows)) < len(events.rows):
+        if events is not None and part.kind == "string" and not _mask(events, len(spans))[1]:
             self._check(wanted.data, part, events, spans.root)
         if events is not None and _is_whole(events, len(spans)):
             return self._scalars(wanted, events.first, events.last, spans.root)
@@ -294,8 +294,8 @@ class _Batch:
         begin, end = np.zeros(count, np.int64), np.zeros(count, np.int64)
         present = np.zeros(count, np.bool_)
         if events is not None:
-            present[events.rows] = True
-            if np.count_nonzero(present) < len(events.rows):
+            present, once = _mask(events, count)
+            if not once:
                 # One that is cut off would continue in the next one.
                 self._check(data, wanted.part, events, root)
                 data, begin, end = _merged(data, events, count)
@@ -545,6 +545,13 @@ def _offsets(rows: Int64Array, count: int) -> pa.Buffer:
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
     return _buffer(offsets)
+
+
+def _mask(events: Found, count: int) -> tuple[Bools, bool]:
+    """Whether each message has a field, and whether none has it several times."""
+    mask = np.zeros(count, np.bool_)
+    mask[events.rows] = True
+    return mask, np.count_nonzero(mask) == len(events.rows)
 
 
 def _is_whole(events: Found, count: int) -> bool:
