@@ -6,7 +6,9 @@ from airflow_provider_kafka_s3.config.converters import (
     BytesConverter,
     Converter,
     JsonConverter,
+    ProtobufConverter,
     StringConverter,
+    needs_registry,
     parse_converter,
 )
 from airflow_provider_kafka_s3.config.formats import (
@@ -66,6 +68,7 @@ __all__ = [
     "ParquetCompression",
     "PartSize",
     "Partitioner",
+    "ProtobufConverter",
     "RawBytes",
     "Rotation",
     "SiblingObjects",
@@ -75,6 +78,7 @@ __all__ = [
     "ValuesOnly",
     "Window",
     "default_level",
+    "needs_registry",
     "parse_content",
     "parse_converter",
     "parse_format",

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeAlias, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Meta
 
 from airflow_provider_kafka_s3.config.formats import DecimalFormat
 from airflow_provider_kafka_s3.config.values import TAG, Value, make_value, require
 
-__all__ = ["AvroConverter", "BytesConverter", "Converter", "JsonConverter", "StringConverter", "parse_converter"]
+__all__ = [
+    "AvroConverter",
+    "BytesConverter",
+    "Converter",
+    "JsonConverter",
+    "ProtobufConverter",
+    "StringConverter",
+    "needs_registry",
+    "parse_converter",
+]
 
 
 class BytesConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="bytes"):
@@ -52,10 +61,31 @@ class AvroConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Values are Avro, as serializers of a schema registry write it: a zero byte, the id of the schema, the datum."""
 
 
-Converter: TypeAlias = BytesConverter | StringConverter | JsonConverter | AvroConverter
+class ProtobufConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="protobuf"):
+    """Values are Protobuf messages, as serializers of a schema registry write them.
+
+    A value is a zero byte, the id of the schema, the indexes of the message in the schema, the message.
+
+    Attributes:
+        unsigned: type of ``uint64`` and ``fixed64``: ``long``, where a record with a number above 2^63 - 1 is invalid,
+            or ``decimal`` of 20 digits, which holds all of them.
+        timestamps: type of ``google.protobuf.Timestamp``: ``micros``, a timestamp without the digits below
+            microseconds, or ``record`` of ``seconds`` and ``nanos``.
+    """
+
+    unsigned: Literal["long", "decimal"] = "long"
+    timestamps: Literal["micros", "record"] = "micros"
+
+
+Converter: TypeAlias = BytesConverter | StringConverter | JsonConverter | AvroConverter | ProtobufConverter
 """All converters; :func:`airflow_provider_kafka_s3.formats.registry.make_format` applies them."""
 
 _CONVERTERS: Final[tuple[type[Converter], ...]] = get_args(Converter)
+
+
+def needs_registry(converter: Converter | None) -> bool:
+    """Whether the schemas of a converter are in a registry."""
+    return isinstance(converter, AvroConverter | ProtobufConverter)
 
 
 def parse_converter(given: Converter | Mapping[str, Any] | str, name: str = "value_converter") -> Converter:

@@ -18,7 +18,9 @@ from airflow_provider_kafka_s3.config.converters import (
     BytesConverter,
     Converter,
     JsonConverter,
+    ProtobufConverter,
     StringConverter,
+    needs_registry,
 )
 from airflow_provider_kafka_s3.config.formats import AvroContainer, Format, JsonLines, Parquet, RawBytes
 from airflow_provider_kafka_s3.config.partitioners import ByPartition, ByTime, Partitioner
@@ -34,15 +36,12 @@ _OPEN_ROW_GROUPS: Final = 256 * MIB
 """Bytes of the row groups of all Parquet files that a slice has open."""
 
 _CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
-    JsonLines: (JsonConverter, AvroConverter, StringConverter, BytesConverter),
+    JsonLines: (JsonConverter, AvroConverter, ProtobufConverter, StringConverter, BytesConverter),
     RawBytes: (BytesConverter,),
-    AvroContainer: (AvroConverter, JsonConverter, StringConverter, BytesConverter),
-    Parquet: (AvroConverter, JsonConverter, StringConverter, BytesConverter),
+    AvroContainer: (AvroConverter, ProtobufConverter, JsonConverter, StringConverter, BytesConverter),
+    Parquet: (AvroConverter, ProtobufConverter, JsonConverter, StringConverter, BytesConverter),
 }
 """The converters that each format can encode the values of."""
-
-_FROM_REGISTRY: Final = (AvroConverter,)
-"""The converters whose schemas are in a registry."""
 
 
 def _names(kinds: tuple[type[Converter], ...]) -> str:
@@ -236,7 +235,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def needs_registry(self) -> bool:
         """Whether schemas of a registry are needed."""
-        return isinstance(self.value_converter, _FROM_REGISTRY) or isinstance(self.key_converter, _FROM_REGISTRY)
+        return needs_registry(self.value_converter) or needs_registry(self.key_converter)
 
     @property
     def max_open_objects(self) -> int:

@@ -11,6 +11,7 @@ from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConve
 from airflow_provider_kafka_s3.converters.enveloped_json import EnvelopedJsonConverter
 from airflow_provider_kafka_s3.converters.port import RecordConverter, ValueConverter
 from airflow_provider_kafka_s3.converters.primitive import BytesValueConverter, StringValueConverter
+from airflow_provider_kafka_s3.converters.protobuf import ProtobufRegistryConverter
 from airflow_provider_kafka_s3.converters.record_parts import ColumnConverter, EnvelopeConverter, HeadersConverter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.jsonlines import JsonDocumentConverter, JsonLinesFormat
@@ -18,6 +19,7 @@ from airflow_provider_kafka_s3.formats.parts import PartFormats
 from airflow_provider_kafka_s3.formats.port import RecordFormat
 from airflow_provider_kafka_s3.formats.raw import RawFormat
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
+from airflow_provider_kafka_s3.schemas.protobuf import Mapping as ProtobufMapping
 
 __all__ = ["make_format", "make_formats"]
 
@@ -103,11 +105,17 @@ def _value_converter(settings: config.Converter | None, schemas: SchemaSource | 
         case config.JsonConverter():
             return JsonDocumentConverter()
         case config.AvroConverter():
-            if schemas is None:
-                raise ConfigurationError("the converter 'avro' needs a schema registry; name it by registry_conn_id")
-            return AvroRegistryConverter(schemas)
+            return AvroRegistryConverter(_registry("avro", schemas))
+        case config.ProtobufConverter(unsigned=unsigned, timestamps=timestamps):
+            return ProtobufRegistryConverter(_registry("protobuf", schemas), ProtobufMapping(unsigned, timestamps))
         case _:
             assert_never(settings)
+
+
+def _registry(kind: str, schemas: SchemaSource | None) -> SchemaSource:
+    if schemas is None:
+        raise ConfigurationError(f"the converter {kind!r} needs a schema registry; name it by registry_conn_id")
+    return schemas
 
 
 def _typed_format(

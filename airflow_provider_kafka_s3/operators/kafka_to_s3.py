@@ -25,7 +25,6 @@ from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, s
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, task_error
 from airflow_provider_kafka_s3.batch.request import Action
 from airflow_provider_kafka_s3.config import (
-    AvroConverter,
     Content,
     Converter,
     Format,
@@ -36,6 +35,7 @@ from airflow_provider_kafka_s3.config import (
     Rotation,
     Upload,
     Window,
+    needs_registry,
     parse_content,
     parse_converter,
     parse_format,
@@ -110,10 +110,12 @@ class KafkaToS3Operator(SparkSubmitOperator):
             object with other content is never overwritten. (templated)
         value_converter: what the bytes of values are: :class:`~airflow_provider_kafka_s3.config.JsonConverter`,
             :class:`~airflow_provider_kafka_s3.config.AvroConverter`,
+            :class:`~airflow_provider_kafka_s3.config.ProtobufConverter`,
             :class:`~airflow_provider_kafka_s3.config.StringConverter` or
             :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"``,
-            ``"string"`` or ``"bytes"``; None: JSON for ``format="json"``, bytes for ``format="bytes"``. JSON values
-            need a schema with ``format="avro"`` or ``"parquet"``: ``JsonConverter(schema=…)``.
+            ``"protobuf"``, ``"string"`` or ``"bytes"``; None: JSON for ``format="json"``, bytes for
+            ``format="bytes"``. JSON values need a schema with ``format="avro"`` or ``"parquet"``:
+            ``JsonConverter(schema=…)``.
         key_converter: what the bytes of keys are, with a ``content`` that has keys.
         content: what of a record is written: :class:`~airflow_provider_kafka_s3.config.ValuesOnly`,
             :class:`~airflow_provider_kafka_s3.config.Envelope` (rows are whole records) or
@@ -160,7 +162,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             ``{"kafka.fetch.max.bytes": "1048576"}``. Put secrets into the connection.
         kafka_conn_id: connection of type ``kafka``; its extra has librdkafka's settings.
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
-        registry_conn_id: connection of type ``http`` of a schema registry, for ``value_converter="avro"``.
+        registry_conn_id: connection of type ``http`` of a schema registry, for ``value_converter="avro"`` or
+            ``"protobuf"``.
         spark_conn_id: connection of type ``spark``, or connection of a Spark Connect server (type ``spark_connect``, or
             a host ``sc://…``), which executes the job without a JVM on the worker.
         name: name of the Spark application. (templated)
@@ -281,10 +284,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_choice("isolation", self.isolation, get_args(Isolation))
         parameters.require_choice("errors", self.errors, get_args(OnError))
         converters = (self.value_converter, self.key_converter)
-        if any(isinstance(c, AvroConverter) for c in converters) != (self.registry_conn_id is not None):
+        if any(map(needs_registry, converters)) != (self.registry_conn_id is not None):
             raise ConfigurationError(
-                "the converter 'avro' and registry_conn_id go together, as the registry has the schemas. Give both "
-                "or neither"
+                "a converter such as 'avro' or 'protobuf' and registry_conn_id go together, as the registry has the "
+                "schemas. Give both or neither"
             )
         if self.max_dead_letters is not None and self.errors == "fail":
             raise ConfigurationError(

@@ -21,6 +21,7 @@ from airflow_provider_kafka_s3 import (
     Limits,
     Naming,
     Parquet,
+    ProtobufConverter,
     RawBytes,
     RetryPolicy,
     Rotation,
@@ -88,6 +89,17 @@ with DAG("schemas_of_a_registry", schedule=None, start_date=datetime(2026, 1, 1,
         offsets="incremental",
         starting_offsets="earliest",
         rotation=Rotation(max_open_objects=50),
+    )
+    KafkaToS3Operator(
+        task_id="messages",
+        topics="rides",
+        bucket="lake",
+        pipeline="rides",
+        format=Parquet(),
+        value_converter=ProtobufConverter(unsigned="decimal", timestamps="record"),
+        registry_conn_id="registry_default",
+        offsets="incremental",
+        starting_offsets="earliest",
     )
     KafkaToS3Operator(
         task_id="files",

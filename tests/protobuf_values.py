@@ -1,0 +1,415 @@
+"""Protobuf schemas and values for tests, and what becomes of them: by Google's own library."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+from google.protobuf import (
+    any_pb2,
+    descriptor_pb2,
+    descriptor_pool,
+    duration_pb2,
+    message_factory,
+    timestamp_pb2,
+    unknown_fields,
+    wrappers_pb2,
+)
+from google.protobuf.message import DecodeError
+
+from airflow_provider_kafka_s3.schemas.protobuf import WRAPPERS
+
+__all__ = ["Bad", "Undecided", "classes", "expected", "random_file", "random_message", "text_of"]
+
+Syntax = Literal["proto2", "proto3"]
+
+_F: Any = descriptor_pb2.FieldDescriptorProto
+_TYPES: Final = {
+    _F.Type.Name(number).removeprefix("TYPE_").lower(): number
+    for number in _F.Type.values()
+    if number not in (_F.TYPE_ENUM, _F.TYPE_GROUP, _F.TYPE_MESSAGE)
+}
+_MAP_KEYS: Final = [name for name in _TYPES if name not in ("float", "double", "bytes")]
+_WELL_KNOWN: Final = {
+    f".google.protobuf.{name}": file
+    for file, names in (
+        ("timestamp", ["Timestamp"]),
+        ("duration", ["Duration"]),
+        ("wrappers", [name.removeprefix("google.protobuf.") for name in sorted(WRAPPERS)]),
+    )
+    for name in names
+}
+_NUMBERS: Final = {
+    "int32": [0, 1, -1, 2**31 - 1, -(2**31), 300],
+    "uint32": [0, 1, 2**32 - 1, 2**31],
+    "int64": [0, 1, -1, 2**63 - 1, -(2**63), 2**35],
+    "uint64": [0, 1, 2**63 - 1, 2**63, 2**64 - 1],
+}
+_TEXTS: Final = ["", "a", "ä€😀", "x" * 200, "\0", "plain"]
+
+
+class Bad(Exception):
+    """The value is invalid."""
+
+
+class Undecided(Exception):
+    """Google's library keeps the value as an unknown field, and so does not show it."""
+
+
+def random_file(rng: random.Random, syntax: Syntax) -> Any:
+    """A file whose first message refers to some of the others; no message contains itself."""
+    file = descriptor_pb2.FileDescriptorProto(name="t.proto", package=rng.choice(["", "p", "p.q"]), syntax=syntax)
+    scope = f".{file.package}" if file.package else ""
+    enums = [f"{scope}.E"]
+    _fill_enum(rng, file.enum_type.add(name="E"), "E", syntax)
+    messages: list[str] = []
+    for number in reversed(range(rng.randint(1, 3))):
+        _fill_type(rng, file.message_type.add(), f"M{number}", scope, messages, enums, syntax, 0)
+    used = {_WELL_KNOWN[part.type_name] for part in _parts(file) if part.type_name in _WELL_KNOWN}
+    file.dependency.extend(f"google/protobuf/{name}.proto" for name in sorted(used))
+    return file
+
+
+def _parts(parent: Any) -> Iterator[Any]:
+    for message in parent.message_type if hasattr(parent, "message_type") else parent.nested_type:
+        yield from message.field
+        yield from _parts(message)
+
+
+def _fill_enum(rng: random.Random, enum: Any, prefix: str, syntax: Syntax) -> None:
+    first = 0 if syntax == "proto3" else rng.choice([0, 1, -5])
+    numbers = [first, *rng.sample([2, 3, 70_000, -1, 2**31 - 1, -(2**31)], rng.randint(0, 3))]
+    for index, number in enumerate(numbers):
+        enum.value.add(name=f"{prefix}_{index}", number=number)
+    if rng.random() < 0.3:
+        enum.options.allow_alias = True
+        enum.value.add(name=f"{prefix}_ALIAS", number=numbers[-1])
+
+
+def _fill_type(
+    rng: random.Random,
+    message: Any,
+    name: str,
+    scope: str,
+    known: list[str],
+    enums: list[str],
+    syntax: Syntax,
+    depth: int,
+) -> None:
+    message.name = name
+    full = f"{scope}.{name}"
+    usable, some_enums = list(known), list(enums)
+    if rng.random() < 0.4:
+        _fill_enum(rng, message.enum_type.add(name="Inner"), f"{name}_I".upper(), syntax)
+        some_enums.append(f"{full}.Inner")
+    for index in range(rng.randint(0, 2 if depth < 2 else 0)):
+        inner: list[str] = []
+        _fill_type(rng, message.nested_type.add(), f"N{index}", full, usable, some_enums, syntax, depth + 1)
+        inner.append(f"{full}.N{index}")
+        usable += inner
+    oneofs = rng.randint(0, 2)
+    for index in range(oneofs):
+        message.oneof_decl.add(name=f"one{index}")
+    numbers = rng.sample([*range(1, 20), 300, 5000, 2**29 - 1], rng.randint(0, 9))
+    filled: set[int] = set()
+    for index, number in enumerate(numbers):
+        part = message.field.add(name=f"f_{index}", number=number)
+        _fill_field(rng, message, part, full, usable, some_enums, syntax, depth)
+        if oneofs and part.label == _F.LABEL_OPTIONAL and part.type != _F.TYPE_GROUP and rng.random() < 0.5:
+            part.oneof_index = rng.randrange(oneofs)
+            part.ClearField("default_value")
+            filled.add(part.oneof_index)
+        elif syntax == "proto3" and part.label == _F.LABEL_OPTIONAL and rng.random() < 0.3:
+            part.proto3_optional = True
+    for index in range(oneofs):  # one without members is not allowed
+        if index not in filled:
+            message.field.add(
+                name=f"o_{index}", number=100 + index, type=_F.TYPE_INT32, label=_F.LABEL_OPTIONAL, oneof_index=index
+            )
+    for part in message.field:
+        if part.proto3_optional:  # in a oneof of its own, behind all others
+            part.oneof_index = len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{part.name}")
+    if depth == 0:
+        known.append(full)
+
+
+def _fill_field(
+    rng: random.Random,
+    message: Any,
+    part: Any,
+    full: str,
+    known: list[str],
+    enums: list[str],
+    syntax: Syntax,
+    depth: int,
+) -> None:
+    labels = [_F.LABEL_OPTIONAL] * 3 + [_F.LABEL_REPEATED] * 2 + [_F.LABEL_REQUIRED] * (syntax == "proto2")
+    part.label = rng.choice(labels)
+    choice = rng.random()
+    if choice < 0.15:
+        entry = message.nested_type.add(name=f"{part.name.title().replace('_', '')}Entry")
+        entry.options.map_entry = True
+        part.label, part.type, part.type_name = _F.LABEL_REPEATED, _F.TYPE_MESSAGE, f"{full}.{entry.name}"
+        entry.field.add(name="key", number=1, label=_F.LABEL_OPTIONAL, type=_TYPES[rng.choice(["string", *_MAP_KEYS])])
+        value = entry.field.add(name="value", number=2, label=_F.LABEL_OPTIONAL)
+        _fill_kind(rng, value, known, [] if syntax == "proto2" else enums)
+    elif choice < 0.22 and syntax == "proto2" and depth < 2:
+        group = message.nested_type.add()
+        name = f"G{part.number}"
+        _fill_type(rng, group, name, full, [], enums, syntax, 2)
+        part.name, part.type, part.type_name = name.lower(), _F.TYPE_GROUP, f"{full}.{name}"
+    else:
+        _fill_kind(rng, part, known, enums)
+        if part.label == _F.LABEL_REPEATED and part.type not in (_F.TYPE_STRING, _F.TYPE_BYTES, _F.TYPE_MESSAGE):
+            part.options.packed = rng.random() < 0.5
+        elif syntax == "proto2" and part.label == _F.LABEL_OPTIONAL and rng.random() < 0.4:
+            _fill_default(rng, part)
+
+
+def _fill_kind(rng: random.Random, part: Any, known: list[str], enums: list[str]) -> None:
+    choice = rng.random()
+    if choice < 0.15 and enums:
+        part.type, part.type_name = _F.TYPE_ENUM, rng.choice(enums)
+    elif choice < 0.35:
+        part.type, part.type_name = _F.TYPE_MESSAGE, rng.choice([*known, *known, *_WELL_KNOWN])
+    else:
+        part.type = _TYPES[rng.choice(list(_TYPES))]
+
+
+def _fill_default(rng: random.Random, part: Any) -> None:
+    name = _F.Type.Name(part.type).removeprefix("TYPE_").lower()
+    if name == "string":
+        part.default_value = rng.choice(['a"b\\', "ä", ""])
+    elif name == "bytes":
+        part.default_value = r"\000\377a\\\""
+    elif name == "bool":
+        part.default_value = rng.choice(["true", "false"])
+    elif name in ("float", "double"):
+        part.default_value = rng.choice(["1.5", "-2", "inf", "-inf", "nan", "1e10"])
+    elif name in _TYPES:
+        part.default_value = rng.choice(["7", "0"] if "u" in name or name.startswith("fixed") else ["-7", "7"])
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def classes(file: Any) -> Any:
+    """The class of each message of a file, by its full name."""
+    pool = descriptor_pool.DescriptorPool()
+    for module in (timestamp_pb2, duration_pb2, wrappers_pb2, any_pb2):
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+
+    def add(parent: Any, found: dict[str, Any]) -> dict[str, Any]:
+        for descriptor in parent:
+            found[descriptor.full_name] = message_factory.GetMessageClass(descriptor)
+            add(descriptor.nested_types, found)
+        return found
+
+    return add(pool.FindFileByName(file.name).message_types_by_name.values(), {})
+
+
+def random_message(rng: random.Random, kind: Any) -> Any:
+    """A message with all required fields."""
+    message = kind()
+    descriptor = kind.DESCRIPTOR
+    if descriptor.full_name == "google.protobuf.Timestamp":
+        message.seconds = rng.choice([0, -62_135_596_800, 253_402_300_799, 1_700_000_000, -1])
+        message.nanos = rng.choice([0, 999_999_999, 123_456_789, 1_000])
+        return message
+    for part in descriptor.fields:
+        if not part.is_required and rng.random() < 0.35:
+            continue
+        if part.is_repeated:
+            for _ in range(rng.choice([0, 1, 2, 5])):
+                _add(rng, message, part)
+        elif part.message_type is not None:
+            getattr(message, part.name).CopyFrom(_message_of(rng, part))
+        else:
+            setattr(message, part.name, _scalar(rng, part))
+    return message
+
+
+def _message_of(rng: random.Random, part: Any) -> Any:
+    return random_message(rng, message_factory.GetMessageClass(part.message_type))
+
+
+def _add(rng: random.Random, message: Any, part: Any) -> None:
+    values = getattr(message, part.name)
+    if part.message_type is None:
+        values.append(_scalar(rng, part))
+    elif not part.message_type.GetOptions().map_entry:
+        values.append(_message_of(rng, part))
+    else:
+        key, value = part.message_type.fields
+        if value.message_type is None:
+            values[_scalar(rng, key)] = _scalar(rng, value)
+        else:
+            values[_scalar(rng, key)].CopyFrom(_message_of(rng, value))
+
+
+def _scalar(rng: random.Random, part: Any) -> Any:
+    if part.enum_type is not None:
+        return rng.choice(part.enum_type.values).number
+    name = _F.Type.Name(part.type).removeprefix("TYPE_").lower()
+    match name:
+        case "bool":
+            return rng.random() < 0.5
+        case "float":
+            return rng.choice([0.0, -0.0, 1.5, float("inf"), float("nan")])
+        case "double":
+            return rng.choice([0.0, -0.0, 0.1, float("-inf"), float("nan")])
+        case "string":
+            return rng.choice(_TEXTS)
+        case "bytes":
+            return rng.choice([b"", b"\0\xff", b"abc" * 50])
+    base = {"fixed": "uint", "sfixed": "int", "sint": "int", "int": "int", "uint": "uint"}[name.rstrip("0123456789")]
+    return rng.choice(_NUMBERS[base + name[-2:]])
+
+
+def expected(kind: Any, data: bytes, *, unsigned: str = "long", timestamps: str = "micros") -> Any:
+    """The value of a row, as Arrow returns it.
+
+    Raises:
+        Bad: the row is invalid.
+        Undecided: it may be invalid or not.
+    """
+    try:
+        message = kind.FromString(data)
+        if not message.IsInitialized():
+            raise Bad
+        return _value(message, unsigned, timestamps)
+    except (DecodeError, UnicodeDecodeError):
+        raise Bad from None
+
+
+def _value(message: Any, unsigned: str, timestamps: str) -> Any:
+    name = message.DESCRIPTOR.full_name
+    unknown = unknown_fields.UnknownFieldSet(message)
+    if _has_number_0(unknown):
+        raise Bad
+    if name in WRAPPERS:
+        return _single(message.value, message.DESCRIPTOR.fields[0], unsigned, timestamps)
+    if name == "google.protobuf.Timestamp" and timestamps == "micros":
+        if not (-62_135_596_800 <= message.seconds <= 253_402_300_799 and 0 <= message.nanos < 10**9):
+            raise Bad
+        return message.seconds * 1_000_000 + message.nanos // 1_000
+    hidden = {part.number for part in message.DESCRIPTOR.fields if _may_be_unknown(part)}
+    if any(found.field_number in hidden for found in unknown):
+        raise Undecided
+    return {part.name: _field(message, part, unsigned, timestamps) for part in message.DESCRIPTOR.fields}
+
+
+def _has_number_0(unknown: Any) -> bool:
+    """Whether there is a field of the number 0, which Google's library lets pass."""
+    return any(
+        found.field_number == 0
+        or (isinstance(found.data, unknown_fields.UnknownFieldSet) and _has_number_0(found.data))
+        for found in unknown
+    )
+
+
+def _may_be_unknown(part: Any) -> bool:
+    """Whether Google's library keeps some values of a field as unknown: numbers of enums, and entries of maps."""
+    return part.enum_type is not None or (part.message_type is not None and part.message_type.GetOptions().map_entry)
+
+
+def _field(message: Any, part: Any, unsigned: str, timestamps: str) -> Any:
+    value = getattr(message, part.name)
+    if not part.is_repeated:
+        has_default = part.has_default_value and part.containing_oneof is None
+        if part.has_presence and not has_default and not message.HasField(part.name):
+            return None
+        return _single(value, part, unsigned, timestamps)
+    if part.message_type is None or not part.message_type.GetOptions().map_entry:
+        return [_single(item, part, unsigned, timestamps) for item in value]
+    key, item = part.message_type.fields
+    return {
+        "map": [
+            (_single(k, key, unsigned, timestamps), _single(value[k], item, unsigned, timestamps)) for k in list(value)
+        ]
+    }
+
+
+def _single(value: Any, part: Any, unsigned: str, timestamps: str) -> Any:
+    if part.message_type is not None:
+        return _value(value, unsigned, timestamps)
+    if part.enum_type is not None:
+        found = [symbol.name for symbol in part.enum_type.values if symbol.number == value]
+        if not found:
+            raise Bad
+        return found[0]
+    if part.type in (_F.TYPE_UINT64, _F.TYPE_FIXED64) and unsigned == "long" and value >= 2**63:
+        raise Bad
+    return value
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+
+def text_of(file: Any) -> str:
+    """A file as text, as ``protoc`` reads it."""
+    lines = [f'syntax = "{file.syntax}";', f"package {file.package};" if file.package else "// without a package"]
+    lines += [f'import "{name}";' for name in file.dependency]
+    for enum in file.enum_type:
+        lines += _enum_text(enum)
+    for message in file.message_type:
+        lines += [f"message {message.name} {{", *_body_text(message, file.syntax), "}"]
+    return "\n".join(lines)
+
+
+def _enum_text(enum: Any) -> list[str]:
+    alias = ["option allow_alias = true;"] if enum.options.allow_alias else []
+    return [f"enum {enum.name} {{", *alias, *(f"  {v.name} = {v.number}; // {{" for v in enum.value), "}"]
+
+
+def _body_text(message: Any, syntax: str) -> list[str]:
+    entries = {inner.name: inner for inner in message.nested_type if inner.options.map_entry}
+    groups = {part.type_name.rpartition(".")[2] for part in message.field if part.type == _F.TYPE_GROUP}
+    lines = []
+    for enum in message.enum_type:
+        lines += _enum_text(enum)
+    for inner in message.nested_type:
+        if inner.name not in entries and inner.name not in groups:
+            lines += [f"message {inner.name} {{", *_body_text(inner, syntax), "}"]
+    oneofs: dict[int, list[str]] = {}
+    for part in message.field:
+        text = _field_text(message, part, entries, syntax)
+        if part.HasField("oneof_index") and not part.proto3_optional:
+            oneofs.setdefault(part.oneof_index, []).extend(text)
+        else:
+            lines += text
+    for index, parts in oneofs.items():
+        lines += [f"oneof {message.oneof_decl[index].name} {{", *parts, "}"]
+    return lines
+
+
+def _field_text(message: Any, part: Any, entries: Any, syntax: str) -> list[str]:
+    name = part.type_name.rpartition(".")[2]
+    if name in entries and part.type == _F.TYPE_MESSAGE:
+        key, value = (_type_text(inner) for inner in entries[name].field)
+        return [f"map<{key}, {value}> {part.name} = {part.number};"]
+    label = {_F.LABEL_OPTIONAL: "optional ", _F.LABEL_REPEATED: "repeated ", _F.LABEL_REQUIRED: "required "}[part.label]
+    if label == "optional " and (syntax == "proto3" or part.HasField("oneof_index")) and not part.proto3_optional:
+        label = ""
+    if part.type == _F.TYPE_GROUP:
+        (group,) = (inner for inner in message.nested_type if inner.name == name)
+        return [f"{label}group {name} = {part.number} {{", *_body_text(group, syntax), "}"]
+    options = []
+    if part.HasField("default_value"):
+        quoted = part.default_value
+        if part.type == _F.TYPE_STRING:
+            quoted = '"' + quoted.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        elif part.type == _F.TYPE_BYTES:
+            quoted = f'"{quoted}"'
+        options.append(f"default = {quoted}")
+    if part.options.HasField("packed"):
+        options.append(f"packed = {str(part.options.packed).lower()}")
+    end = f" [{', '.join(options)}];" if options else ";"
+    return [f"{label}{_type_text(part)} {part.name} = /* { {part.number} } */ {part.number}{end}"]
+
+
+def _type_text(part: Any) -> str:
+    return str(part.type_name) or _F.Type.Name(part.type).removeprefix("TYPE_").lower()
