@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, structs
 
 from airflow_provider_kafka_s3.config.converters import AvroConverter, BytesConverter, Converter, JsonConverter
-from airflow_provider_kafka_s3.config.formats import AvroContainer, Format, JsonLines, Parquet, RawBytes
+from airflow_provider_kafka_s3.config.formats import AvroContainer, Csv, Format, JsonLines, Parquet, RawBytes
 from airflow_provider_kafka_s3.config.partitioners import ByPartition, ByTime, Partitioner
 from airflow_provider_kafka_s3.config.sizes import MAX_PART_SIZE, MAX_PARTS, MIB, MIN_PART_SIZE
 from airflow_provider_kafka_s3.config.values import Value, reject_control_characters, require
@@ -30,6 +30,7 @@ _CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
     RawBytes: (BytesConverter,),
     AvroContainer: (AvroConverter, JsonConverter),
     Parquet: (AvroConverter, JsonConverter),
+    Csv: (AvroConverter, JsonConverter),
 }
 """The converters that each format can encode the values of."""
 

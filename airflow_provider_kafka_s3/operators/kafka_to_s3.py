@@ -92,9 +92,12 @@ class KafkaToS3Operator(SparkSubmitOperator):
         bucket: name of an existing bucket. (templated)
         pipeline: name of the pipeline, which owns the stored offsets: under another name, landing starts again. A topic
             belongs to one pipeline per ``topics_dir``. (templated)
-        format: format of the objects: :class:`~airflow_provider_kafka_s3.config.JsonLines` or
-            :class:`~airflow_provider_kafka_s3.config.RawBytes`, a mapping such as ``{"kind": "json", "compression":
-            "gzip"}``, or ``"json"`` or ``"bytes"``.
+        format: format of the objects: :class:`~airflow_provider_kafka_s3.config.JsonLines`,
+            :class:`~airflow_provider_kafka_s3.config.RawBytes`,
+            :class:`~airflow_provider_kafka_s3.config.AvroContainer`,
+            :class:`~airflow_provider_kafka_s3.config.Parquet` or :class:`~airflow_provider_kafka_s3.config.Csv`, a
+            mapping such as ``{"kind": "json", "compression": "gzip"}``, or ``"json"``, ``"bytes"``, ``"avro"``,
+            ``"parquet"`` or ``"csv"``.
         offsets: records that a run lands. ``"incremental"``: all since the stored offsets. ``"data_interval"``: those
             with timestamps in the window of the DAG run (its partition or data interval), and all between them and the
             stored offsets; the DAG needs a timetable that makes partitions or data intervals. With either, a run may
@@ -110,7 +113,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
             :class:`~airflow_provider_kafka_s3.config.AvroConverter` or
             :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"`` or
             ``"bytes"``; None: JSON for ``format="json"``, bytes for ``format="bytes"``. JSON values need a schema with
-            ``format="avro"`` or ``"parquet"``: ``JsonConverter(schema=…)``.
+            ``format="avro"``, ``"parquet"`` or ``"csv"``: ``JsonConverter(schema=…)``.
         partitioner: determines the folder of a record: :class:`~airflow_provider_kafka_s3.config.ByPartition`,
             :class:`~airflow_provider_kafka_s3.config.Daily`, :class:`~airflow_provider_kafka_s3.config.Hourly` or
             :class:`~airflow_provider_kafka_s3.config.TimePattern`, a mapping such as ``{"kind": "daily", "timezone":
