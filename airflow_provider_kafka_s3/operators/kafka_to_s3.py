@@ -134,7 +134,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         errors: for a record that cannot be written: ``"fail"`` names it, and nothing of its batch is landed;
             ``"dead_letter"`` writes it, with its key, its headers and the reason, to an object of the same batch in the
             folder ``_dead_letters`` of the topic.
-        max_dead_letters: of one batch; more are an error, and nothing of the batch is landed. None: no limit.
+        max_dead_letters: of a topic, in all batches that a run lands. A batch with more is an error, and nothing of it
+            is landed. None: no limit.
         on_bad_timestamp: for records without a timestamp, or with one outside the years 1 to 9999, if the partitioner
             needs it: ``"fail"``, or the name of the partition for such records, which is the value in each of its
             folders. ``"__HIVE_DEFAULT_PARTITION__"`` is null for readers of the table.
