@@ -116,7 +116,7 @@ setup-2.11: check $(INSTALLED_2) $(JARS) ## only the one with Airflow 2.11: .ven
 
 setup-spark: check $(INSTALLED_SPARK) $(JARS) $(SPARK_WORKERS) ## only the one with the newest Spark: .venv-spark-4.2
 
-jars: $(JARS) ## only the jars: Spark's Kafka connector and a Kafka broker
+jars: $(JARS) ## only the jars: Spark's Kafka connector, a Kafka broker, Avro's command line
 
 versitygw: $(VERSITYGW) ## only the second S3 server: versitygw, built from source
 
@@ -170,10 +170,11 @@ $(SPARK_WORKERS): requirements/spark-workers.lock | $(UV)
 
 $(JARS): dev/pom.xml
 	@sh dev/check.sh java maven
-	@echo "Fetching the jars of Spark's Kafka connector (10 MB for each of two versions) and of a Kafka broker (45 MB) ..."
+	@echo "Fetching the jars of Spark's Kafka connector (10 MB for each of two versions), of a Kafka broker (45 MB) and of" \
+	  "Avro's command line (60 MB) ..."
 	@rm -rf $(@D)
 	@mkdir -p $(@D)
-	@for jars in spark-4.0=spark spark-4.2=spark,newest-spark kafka=kafka; do \
+	@for jars in spark-4.0=spark spark-4.2=spark,newest-spark kafka=kafka avro=avro; do \
 	  mvn --batch-mode --strict-checksums --file $< --activate-profiles "$${jars#*=}" dependency:copy-dependencies \
 	    -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/$(@D)/$${jars%%=*}" >$(@D)/maven.log 2>&1 || \
 	    { grep ERROR $(@D)/maven.log || cat $(@D)/maven.log; exit 1; } >&2; \

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -126,7 +127,7 @@ class TopicPipeline:
         *,
         run: str,
         on_data_loss: Literal["fail", "skip"] = "fail",
-        max_dead_letters: int | None = None,
+        max_dead_letters: DeadLetterLimit | None = None,
     ) -> Manifest:
         """See :func:`~airflow_provider_kafka_s3.batch.execute.execute_plan`."""
         return execute_plan(self.committer, plan, run=run, on_data_loss=on_data_loss, max_dead_letters=max_dead_letters)
@@ -139,7 +140,14 @@ class TopicPipeline:
         """
         attempt = self.run(request)
         while not isinstance(step := attempt.advance(), TopicResult):
-            self.execute(step, run=request.run, on_data_loss=request.on_data_loss)
+            self.execute(
+                step,
+                run=request.run,
+                on_data_loss=request.on_data_loss,
+                max_dead_letters=None
+                if request.max_dead_letters is None
+                else DeadLetterLimit(request.max_dead_letters, attempt.dead_letters),
+            )
         return step
 
     # -- status -------------------------------------------------------------------------------------------------------

@@ -75,6 +75,7 @@ class RunContext:
                     pipeline=self.runs[topic].log.pipeline,
                     topic=topic,
                     batch=plan.batch,
+                    dead_letters=self.runs[topic].dead_letters,
                 )
                 for topic, plan in plans.items()
             ),

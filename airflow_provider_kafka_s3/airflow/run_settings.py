@@ -136,6 +136,7 @@ class RunSettings:
             isolation=self.isolation,
             limits=limits,
             on_data_loss=self.on_data_loss,
+            max_dead_letters=self.max_dead_letters,
             on_future_timestamp=self.on_future_timestamp,
             on_missing=self.on_missing,
             adopt_wait=self.adopt_wait,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from airflow_provider_kafka_s3.batch.dead_letters import too_many_dead_letters
+from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import BatchObjects
@@ -59,7 +59,7 @@ class Committer:
     # -- decide -------------------------------------------------------------------------------------------------------
 
     def decide(
-        self, plan: Plan, rows: Sequence[SliceRows], *, run: str, max_dead_letters: int | None = None
+        self, plan: Plan, rows: Sequence[SliceRows], *, run: str, max_dead_letters: DeadLetterLimit | None = None
     ) -> Manifest:
         """Decide to commit these rows, unless the batch is decided. Returns the stored decision.
 
@@ -69,7 +69,7 @@ class Committer:
             plan: of the batch.
             rows: one result per slice, each from exactly one attempt.
             run: key of the run that executes.
-            max_dead_letters: of the batch at most; None: no limit.
+            max_dead_letters: limit of the batch; None: no limit.
 
         Raises:
             RecordError: there are more dead letters; nothing was decided.
@@ -78,8 +78,8 @@ class Committer:
         """
         try:
             manifest = self._commit(plan, sorted(rows, key=lambda r: r.result.id), run)
-            if max_dead_letters is not None and manifest.dead_letters > max_dead_letters:
-                raise too_many_dead_letters(plan, max_dead_letters, f"There are {manifest.dead_letters:,}")
+            if max_dead_letters is not None and manifest.dead_letters > max_dead_letters.left:
+                raise max_dead_letters.error(plan, f"The batch has {manifest.dead_letters:,}")
             require_topic_id(self.source, self.log, topic_id_of(self.log, plan))
         except Exception:
             # No decision that lists these uploads was ever sent, so none can take effect later.

@@ -17,7 +17,7 @@ import numpy as np
 from isal import isal_zlib
 
 from airflow_provider_kafka_s3.arrays import Int64Array, bounds, int64_values
-from airflow_provider_kafka_s3.batch.dead_letters import dead_letters, too_many_dead_letters
+from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit, dead_letters
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
 from airflow_provider_kafka_s3.config import KIB, MIB, ByTime, Layout, Upload
@@ -73,7 +73,7 @@ def write_slice(
     batches: Iterable[pa.RecordBatch],
     open_object: OpenObject,
     *,
-    max_dead_letters: int | None = None,
+    max_dead_letters: DeadLetterLimit | None = None,
     schemas: SchemaSource | None = None,
 ) -> SliceRows:
     """Write all records of a slice to objects.
@@ -87,7 +87,7 @@ def write_slice(
         batches: all records of the slice, see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`; whole records
             if the layout needs them.
         open_object: opens an object for writing, such as ``UploadPool.open``.
-        max_dead_letters: of the slice at most; None: no limit.
+        max_dead_letters: limit of the batch, which a slice alone may exceed; None: no limit.
         schemas: of the registry, by id; None: the layout needs none.
 
     Returns:
@@ -170,7 +170,7 @@ def _encode(
     begin: Callable[[str], _ObjectStats | None],
     *,
     schemas: SchemaSource | None,
-    max_dead_letters: int | None = None,
+    max_dead_letters: DeadLetterLimit | None = None,
 ) -> SliceResult:
     """Encode the objects of a slice, except those for which ``begin`` returns None."""
     layout, topic, partition = _layout(plan), plan.topic, slice_.partition
@@ -238,7 +238,7 @@ class _DeadLetters:
         layout: Layout,
         slice_: Slice,
         begin: Callable[[str], _ObjectStats | None],
-        limit: int | None,
+        limit: DeadLetterLimit | None,
     ) -> None:
         self.count = 0
         self._plan = plan
@@ -255,9 +255,9 @@ class _DeadLetters:
             RecordError: there are too many.
         """
         topic, offsets = self._plan.topic, int64_values(batch.column("offset"))[[r.row for r in rejected]]
-        if self._limit is not None and self.count + len(rejected) > self._limit:
-            last = record_error(batch, rejected[self._limit - self.count], topic=topic, partition=self._partition)
-            raise too_many_dead_letters(self._plan, self._limit, str(last))
+        if self._limit is not None and self.count + len(rejected) > self._limit.left:
+            last = record_error(batch, rejected[self._limit.left - self.count], topic=topic, partition=self._partition)
+            raise self._limit.error(self._plan, str(last))
         if not self.count:
             key = dead_letters_key(
                 self._layout,

@@ -10,6 +10,7 @@ import logging
 from typing import Final, Literal
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.encode import too_many_objects, write_slice
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, Manifest, SliceRows
@@ -32,7 +33,7 @@ def execute_plan(
     *,
     run: str,
     on_data_loss: Literal["fail", "skip"] = "fail",
-    max_dead_letters: int | None = None,
+    max_dead_letters: DeadLetterLimit | None = None,
 ) -> Manifest:
     """Read a plan's slices, upload their objects, decide, and apply the stored decision.
 
@@ -41,7 +42,7 @@ def execute_plan(
         plan: that is not decided yet.
         run: key of the run that executes.
         on_data_loss: policy for offsets that are gone: ``skip`` abandons the batch, and the rest is planned again.
-        max_dead_letters: of the batch at most; None: no limit.
+        max_dead_letters: limit of the batch; None: no limit.
 
     Raises:
         DataLossError: offsets are gone and ``on_data_loss`` is ``fail``; nothing was decided.

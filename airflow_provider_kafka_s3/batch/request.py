@@ -58,6 +58,7 @@ class RunRequest:
         isolation: of the end offsets and of the read.
         limits: of the run, its batches and their slices; ``records_per_run`` is for ``incremental`` only.
         on_data_loss: whether offsets that retention deleted are an error or a recorded gap.
+        max_dead_letters: of all batches that the run lands; one that would have more is not landed. None: no limit.
         on_future_timestamp: policy for a window of time whose end is hidden by a record from the future: an error, or
             the window is read to the current end.
         on_missing: policy of a rerun for missing objects (``land``); with ``ignore``, ``verify`` reports them without
@@ -79,6 +80,7 @@ class RunRequest:
     isolation: Isolation = "read_committed"
     limits: Limits = field(default_factory=Limits)
     on_data_loss: Literal["fail", "skip"] = "fail"
+    max_dead_letters: int | None = None
     on_future_timestamp: OnFutureTimestamp = "fail"
     on_missing: OnMissing = "fail"
     adopt_wait: float = 120.0

@@ -59,7 +59,12 @@ log = logging.getLogger(__name__)
 
 
 class TopicRun:
-    """One attempt of a run over one topic."""
+    """One attempt of a run over one topic.
+
+    Attributes:
+        dead_letters: of the other batches that the run has landed, when :meth:`advance` returns a plan; counted only
+            if the request limits them.
+    """
 
     def __init__(
         self,
@@ -100,6 +105,8 @@ class TopicRun:
         self._made_marker = False
         # Batches of this run whose planner needs no log line any more.
         self._planned: set[int] = set()
+        self.dead_letters = 0
+        self._counted: set[int] = set()
         self._pinned_from: View | None = None
 
     def advance(self) -> Plan | TopicResult:
@@ -292,10 +299,10 @@ class TopicRun:
         free = record.target - covered - view.claims
         if free:
             plan = self._append(record, view, free, topic_id)
-            return None if plan is None else self._finish(plan)
+            return None if plan is None else self._finish(plan, record, view)
         mine = [p for _, p in sorted(view.open_plans.items()) if p.run == self.request.run]
         needed = mine or [p for _, p in sorted(view.open_plans.items()) if p.claim & record.target]
-        return self._finish(needed[0])
+        return self._finish(needed[0], record, view)
 
     def _append(self, record: RunRecord, view: View, free: Offsets, topic_id: str) -> Plan | None:
         """Append the next plan towards the target; None if another process was faster and the view is stale."""
@@ -358,7 +365,7 @@ class TopicRun:
             accept=self.log.remedies.accept_gone,
         )
 
-    def _finish(self, plan: Plan) -> Plan | None:
+    def _finish(self, plan: Plan, record: RunRecord, view: View) -> Plan | None:
         """Carry out an open plan if it is decided, else return it to be executed."""
         decision = self.log.read_manifest(plan.batch)
         if decision is None and plan.run != self.request.run:
@@ -375,10 +382,23 @@ class TopicRun:
         self._wrote = True
         if decision is None:
             if plan.slices:
+                self._count_dead_letters(record.low, view.next, other_than=plan.batch)
                 return plan
             decision = self.committer.decide(plan, (), run=self.request.run)
         self.committer.carry_out(plan, decision)
         return None
+
+    def _count_dead_letters(self, low: int, next_: int, *, other_than: int) -> None:
+        """Count those of the batches that this run has decided, in whichever try and whoever planned them."""
+        if self.request.max_dead_letters is None:
+            return
+        batches = [n for n in range(low, next_) if n not in self._counted and n != other_than]
+        for batch, decision in zip(batches, self.committer.parallel(self.log.read_manifest, batches), strict=True):
+            if decision is None:
+                continue
+            self._counted.add(batch)
+            if decision.run == self.request.run:
+                self.dead_letters += decision.dead_letters
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

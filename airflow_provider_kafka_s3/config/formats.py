@@ -22,6 +22,8 @@ __all__ = [
     "AvroCodec",
     "AvroContainer",
     "CompressionName",
+    "Csv",
+    "CsvSeparator",
     "DecimalFormat",
     "Format",
     "JsonLines",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 CompressionName = Literal["none", "gzip", "zstd", "bzip2"]
+CsvSeparator = Literal[",", ";", "|", "\t", "\x01"]
 OnNull = Literal["fail", "ignore", "write"]
 DecimalFormat = Literal["BASE64", "NUMERIC"]
 """How JSON has decimals: the unscaled value in base64, or a number."""
@@ -208,7 +211,42 @@ class Parquet(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
         return f"{names.get(self.compression, f'.{self.compression}')}.parquet"
 
 
-Format: TypeAlias = JsonLines | RawBytes | AvroContainer | Parquet
+class Csv(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="csv"):
+    r"""CSV (RFC 4180), one schema in each object: one line for each record, which ends in a newline.
+
+    A field is quoted if it holds the separator, a quote or a line break, if it is an empty text, and if it has the text
+    of nulls but is not null. So a field without quotes that has the text of nulls is null.
+
+    Attributes:
+        separator: between fields: a comma, a semicolon, a bar, a tabulator or ``\x01``.
+        header: begin every object with a line of the names of its fields.
+        null: text of nulls, without the separator, quotes, and control characters such as line breaks.
+        compression: ``none``, ``gzip``, ``zstd`` or ``bzip2``; adds ``.gz``, ``.zst`` or ``.bz2`` to the extension.
+        compression_level: of gzip 0 (fastest) to 3 (smallest), a level of ISA-L; of zstd 1 to 19; of bzip2 1 to 9, the
+            size of its blocks in 100 kB; None: 1 for gzip, 3 for zstd, 9 for bzip2.
+        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it.
+    """
+
+    separator: CsvSeparator = ","
+    header: bool = True
+    null: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        reject_control_characters("null", self.null, "field")
+        require(
+            self.separator not in self.null and '"' not in self.null,
+            f"null={self.null!r} must not hold the separator or quotes: it is written without quotes, since a quoted "
+            f"field is a text. Use a text such as 'NULL'",
+        )
+
+    @property
+    def object_extension(self) -> str:
+        """What object keys end in, such as ``.csv.gz``."""
+        return self._compressed(".csv")
+
+
+Format: TypeAlias = JsonLines | RawBytes | AvroContainer | Parquet | Csv
 """All formats; :func:`airflow_provider_kafka_s3.formats.registry.make_format` encodes them."""
 
 _FORMATS: Final[tuple[type[Format], ...]] = get_args(Format)

@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.config.converters import (
     StringConverter,
     needs_registry,
 )
-from airflow_provider_kafka_s3.config.formats import AvroContainer, Format, JsonLines, Parquet, RawBytes
+from airflow_provider_kafka_s3.config.formats import AvroContainer, Csv, Format, JsonLines, Parquet, RawBytes
 from airflow_provider_kafka_s3.config.partitioners import ByPartition, ByTime, Partitioner
 from airflow_provider_kafka_s3.config.sizes import MAX_PART_SIZE, MAX_PARTS, MIB, MIN_PART_SIZE
 from airflow_provider_kafka_s3.config.values import Value, reject_control_characters, require
@@ -40,6 +40,7 @@ _CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
     RawBytes: (BytesConverter,),
     AvroContainer: (AvroConverter, ProtobufConverter, JsonConverter, StringConverter, BytesConverter),
     Parquet: (AvroConverter, ProtobufConverter, JsonConverter, StringConverter, BytesConverter),
+    Csv: (AvroConverter, ProtobufConverter, JsonConverter, StringConverter, BytesConverter),
 }
 """The converters that each format can encode the values of."""
 

@@ -106,10 +106,10 @@ def require(condition: bool, message: str) -> None:
         raise ConfigurationError(message)
 
 
-def reject_control_characters(name: str, value: str) -> None:
-    """Refuse text with characters that keys should not have."""
+def reject_control_characters(name: str, value: str, where: str = "object key") -> None:
+    """Refuse text with characters that keys, or what else it is for, should not have."""
     bad = [c for c in value if unicodedata.category(c) in ("Cc", "Cs", "Co", "Cn")]
-    require(not bad, f"{name}={value!r} has characters that no object key should have: {bad!r}; remove them")
+    require(not bad, f"{name}={value!r} has characters that no {where} should have: {bad!r}; remove them")
 
 
 def require_type(what: str, value: object, wanted: Any) -> None:

@@ -12,9 +12,10 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Array, Int64Array
 from airflow_provider_kafka_s3.schemas.avro import Node
 
-__all__ = ["Invalid", "RecordConverter", "RecordPart", "TypedGroup", "TypedValues", "ValueConverter", "ValueSchema"]
+__all__ = ["Invalid", "RecordConverter", "Stage", "TypedGroup", "TypedValues", "ValueConverter", "ValueSchema"]
 
-RecordPart = Literal["key", "value", "headers"]
+Stage = Literal["key", "value", "headers", "format"]
+"""What failed: a converter, or the format."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +41,13 @@ class Invalid:
         row: of the value.
         reason: the cause, without any content of the value.
         remedy: what the user can do; begins with a verb.
-        part: of the record.
+        stage: what failed.
     """
 
     row: int
     reason: str
     remedy: str
-    part: RecordPart = "value"
+    stage: Stage = "value"
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def _of_part(typed: TypedValues, part: Literal["key", "value"]) -> TypedValues:
     """What was converted, with reasons that name the part of the record."""
     if part == "value" or not typed.invalid:
         return typed
-    invalid = [replace(i, reason=i.reason.replace("the value", "the key", 1), part="key") for i in typed.invalid]
+    invalid = [replace(i, reason=i.reason.replace("the value", "the key", 1), stage="key") for i in typed.invalid]
     return TypedValues(typed.groups, invalid)
 
 

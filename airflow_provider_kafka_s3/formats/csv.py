@@ -10,6 +10,8 @@
 | date, time | `2026-01-02`, `03:04:05.000` with the digits of the unit |
 | timestamp | `2026-01-02 03:04:05.000`; with `Z` if it has a zone, then in UTC |
 
+Times outside the years 1 to 9999 have no such text: :meth:`CsvEncoder.invalid` finds them.
+
 A field is quoted if it holds the separator, a quote, a newline or a carriage return, if it is empty, and if it has the
 text of nulls but is not null. So a field without quotes that has the text of nulls is null, and no line is empty.
 """
@@ -19,7 +21,6 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
@@ -27,43 +28,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, bounds, contents
-from airflow_provider_kafka_s3.config import KIB
+from airflow_provider_kafka_s3.arrays import (
+    Array,
+    Int64Array,
+    binary_array,
+    bounds,
+    contents,
+    int64_values,
+    valid_rows,
+)
+from airflow_provider_kafka_s3.config import KIB, Csv
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.compression import Compression, Compressor
 from airflow_provider_kafka_s3.formats.port import Buffer, Payload
 
-__all__ = ["CsvEncoder", "CsvSettings", "CsvWriter"]
+__all__ = ["CsvEncoder", "CsvWriter"]
 
 _BASE64_BYTES: Final = 1024 * KIB
-_SEPARATORS: Final = ",;|\t\x01"
 _BASE64: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CsvSettings:
-    r"""How rows become lines.
-
-    Attributes:
-        separator: between fields: one of comma, semicolon, bar, tabulator and ``\x01``.
-        null: text of nulls, without characters that have to be quoted.
-        header: begin every object with the names of the fields.
-
-    Raises:
-        ConfigurationError: the separator is another one, or the text of nulls has to be quoted.
-    """
-
-    separator: str = ","
-    null: str = ""
-    header: bool = True
-
-    def __post_init__(self) -> None:
-        if len(self.separator) != 1 or self.separator not in _SEPARATORS:
-            raise ConfigurationError(f"separator={self.separator!r} must be ',', ';', '|', '\\t' or '\\x01'")
-        if set(self.null) & {self.separator, '"', "\r", "\n"}:
-            raise ConfigurationError(
-                f"null={self.null!r} must not hold the separator, quotes or line breaks: a quoted field is a text"
-            )
 
 
 class CsvEncoder:
@@ -71,13 +53,13 @@ class CsvEncoder:
 
     Args:
         schema: of the batches; every column has scalar values.
-        settings: see :class:`CsvSettings`.
+        settings: separator, header and text of nulls.
 
     Raises:
         ConfigurationError: a column cannot be a field of CSV; the error names it.
     """
 
-    def __init__(self, schema: pa.Schema, settings: CsvSettings) -> None:
+    def __init__(self, schema: pa.Schema, settings: Csv) -> None:
         for field in schema:
             if not _is_scalar(field.type):
                 raise ConfigurationError(
@@ -105,6 +87,14 @@ class CsvEncoder:
     def header(self) -> bytes:
         """The first line of an object; empty without header."""
         return self._header
+
+    def invalid(self, batch: pa.RecordBatch) -> dict[int, str]:
+        """The rows of a batch that no line can hold, ascending, with the name of the first such field of each."""
+        found: dict[int, str] = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            for row in _without_text(column):
+                found.setdefault(int(row), name)
+        return dict(sorted(found.items()))
 
     def encode(self, batch: pa.RecordBatch) -> Array:
         """The lines of a batch as large binary array, parallel to its rows."""
@@ -171,6 +161,26 @@ _QUOTE, _NEWLINE, _EMPTY = _scalar('"'), _scalar("\n"), _scalar("")
 
 def _is_scalar(kind: pa.DataType) -> bool:
     return not (pa.types.is_nested(kind) or pa.types.is_dictionary(kind))
+
+
+# Arrow has no text, or a wrong one, for times far outside of these years; and many readers have no such times.
+_FIRST_DAY: Final = -719_162
+_LAST_DAY: Final = 2_932_896
+_PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+
+def _without_text(column: Array) -> Int64Array:
+    """The rows of times outside the years 1 to 9999."""
+    kind: Any = column.type
+    if pa.types.is_date32(kind):
+        numbers, per_day = int64_values(column.view(pa.int32()).cast(pa.int64())), 1
+    elif pa.types.is_timestamp(kind):
+        numbers, per_day = int64_values(column.view(pa.int64())), _PER_DAY[kind.unit]
+    else:
+        return np.zeros(0, np.int64)
+    outside = (numbers < _FIRST_DAY * per_day) | (numbers >= (_LAST_DAY + 1) * per_day)
+    # What a null has in the buffer is undefined.
+    return np.flatnonzero(outside & valid_rows(column)) if outside.any() else np.zeros(0, np.int64)
 
 
 def _text(column: Array) -> Array:

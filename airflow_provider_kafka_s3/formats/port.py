@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+from airflow_provider_kafka_s3.converters.port import Stage
 from airflow_provider_kafka_s3.exceptions import RecordError
 
-__all__ = ["Buffer", "ObjectWriter", "Payload", "Prepared", "RecordFormat", "Rejected", "Rows", "Stage", "record_error"]
+__all__ = ["Buffer", "ObjectWriter", "Payload", "Prepared", "RecordFormat", "Rejected", "Rows", "record_error"]
 
 Buffer: TypeAlias = bytes | memoryview
 """Encoded bytes; a memoryview holds a reference to its Arrow buffer."""
 Rows: TypeAlias = slice | Int64Array
 """Rows of a prepared batch: a contiguous slice (explicit start and stop, no step), or indices in ascending order."""
 Payload: TypeAlias = "Array | pa.RecordBatch"
-
-
-Stage = Literal["key", "value", "headers", "format"]
-"""What failed: a converter, or the format."""
 
 
 @dataclass(frozen=True)

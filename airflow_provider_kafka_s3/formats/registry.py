@@ -132,6 +132,8 @@ def _typed_format(
             encoding = typed.AvroEncoding(settings)
         case config.Parquet():
             encoding = typed.ParquetEncoding(settings)
+        case config.Csv():
+            encoding = typed.CsvEncoding(settings)
         case config.RawBytes():
             raise ConfigurationError("format='bytes' writes bytes; use value_converter='bytes'")
         case _:

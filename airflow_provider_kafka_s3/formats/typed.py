@@ -1,9 +1,10 @@
-"""Formats of typed values: what a converter made of records is written as JSON lines, Avro or Parquet."""
+"""Formats of typed values: what a converter made of records, as JSON lines, Avro, Parquet or CSV."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, Protocol, cast
 
 import numpy as np
@@ -11,10 +12,11 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, int64_array
-from airflow_provider_kafka_s3.converters.port import RecordConverter, TypedGroup, ValueSchema
+from airflow_provider_kafka_s3.converters.port import Invalid, RecordConverter, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.avro import AvroWriter
 from airflow_provider_kafka_s3.formats.compression import make_compression
+from airflow_provider_kafka_s3.formats.csv import CsvEncoder, CsvWriter
 from airflow_provider_kafka_s3.formats.frames import FrameWriter, Kept, join, without_nulls
 from airflow_provider_kafka_s3.formats.json_values import encode_json
 from airflow_provider_kafka_s3.formats.jsonlines import JSON_DOCUMENT
@@ -31,7 +33,7 @@ from airflow_provider_kafka_s3.schemas.avro import (
     arrow_type,
 )
 
-__all__ = ["AvroEncoding", "JsonEncoding", "ParquetEncoding", "TypedEncoding", "TypedFormat"]
+__all__ = ["AvroEncoding", "CsvEncoding", "JsonEncoding", "ParquetEncoding", "TypedEncoding", "TypedFormat"]
 
 
 class TypedEncoding(Protocol):
@@ -45,6 +47,10 @@ class TypedEncoding(Protocol):
     @property
     def by_schema(self) -> bool:
         """Whether an object holds values of one schema only."""
+        ...
+
+    def invalid(self, group: TypedGroup, schema: ValueSchema) -> Sequence[Invalid]:
+        """The values that objects cannot hold; their rows are indices in the group, ascending."""
         ...
 
     def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:
@@ -82,7 +88,7 @@ class TypedFormat:
         """Convert and encode the records; those that cannot be converted are rejected."""
         kept = Kept(batch, None, 0, ()) if self._part is None else without_nulls(batch, self._on_null, self._part)
         count = kept.records.num_rows
-        typed = self._converter.convert(kept.records, decode=self._encoding.decode)
+        typed, refused = self._without_invalid(self._converter.convert(kept.records, decode=self._encoding.decode))
         schemas = typed.schemas(count)
         good = np.flatnonzero(schemas >= 0)
         payloads = {g.schema: self._encoding.payload(g, self._converter.schemas[g.schema]) for g in typed.groups}
@@ -90,7 +96,8 @@ class TypedFormat:
         records = kept.records if every else kept.records.take(int64_array(good))
         rows = kept.rows
         rejected = [
-            Rejected(i.row if rows is None else int(rows[i.row]), i.part, i.reason, i.remedy) for i in typed.invalid
+            Rejected(i.row if rows is None else int(rows[i.row]), i.stage, i.reason, i.remedy)
+            for i in (*typed.invalid, *refused)
         ]
         prepared = Prepared(
             records=records,
@@ -103,9 +110,27 @@ class TypedFormat:
             return prepared.with_schemas(schemas[good], payloads, _positions(typed.groups, count)[good])
         return prepared if len(payloads) <= 1 else prepared.with_payload(_in_order(typed.groups, payloads))
 
+    def _without_invalid(self, typed: TypedValues) -> tuple[TypedValues, list[Invalid]]:
+        """The values that objects can hold, and the others, by their rows in the batch."""
+        groups: list[TypedGroup] = []
+        refused: list[Invalid] = []
+        for group in typed.groups:
+            if invalid := self._encoding.invalid(group, self._converter.schemas[group.schema]):
+                refused += [replace(i, row=int(group.rows[i.row]), stage="format") for i in invalid]
+                group = _kept(group, np.delete(np.arange(len(group.rows)), [i.row for i in invalid]))  # noqa: PLW2901
+            groups.append(group)
+        return replace(typed, groups=groups), refused
+
     def open(self, key: str, schema: int | None) -> ObjectWriter:
         """Begin an object."""
         return self._encoding.open(key, None if schema is None else self._converter.schemas[schema])
+
+
+def _kept(group: TypedGroup, within: Int64Array) -> TypedGroup:
+    """Some values of a group."""
+    at = int64_array(within)
+    values = None if group.values is None else group.values.take(at)
+    return TypedGroup(group.schema, group.rows[within], values, lambda: group.datums().take(at))
 
 
 def _sizes(values: Array) -> Int64Array:
@@ -144,6 +169,10 @@ class JsonEncoding:
         self._compression = make_compression(settings.compression, settings.compression_level)
         self._decimal_format = settings.decimal_format
 
+    def invalid(self, group: TypedGroup, schema: ValueSchema) -> Sequence[Invalid]:  # noqa: ARG002 - the interface has it
+        """Values of every kind can be written."""
+        return ()
+
     def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:
         """One line per value."""
         assert group.values is not None, "JSON is made of decoded values"
@@ -164,6 +193,10 @@ class AvroEncoding:
 
     def __init__(self, settings: config.AvroContainer) -> None:
         self._codec = settings.codec
+
+    def invalid(self, group: TypedGroup, schema: ValueSchema) -> Sequence[Invalid]:  # noqa: ARG002 - the interface has it
+        """Values of every kind can be written."""
+        return ()
 
     def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:  # noqa: ARG002 - the interface has it
         """The datums."""
@@ -193,13 +226,13 @@ class ParquetEncoding:
         )
         self._columns: dict[ValueSchema, pa.Schema] = {}
 
+    def invalid(self, group: TypedGroup, schema: ValueSchema) -> Sequence[Invalid]:  # noqa: ARG002 - the interface has it
+        """Values of every kind can be written."""
+        return ()
+
     def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:
         """A batch of columns."""
-        columns = self._columns_of(schema)
-        assert group.values is not None, "columns are made of decoded values"
-        if isinstance(schema.node, Record):
-            return pa.RecordBatch.from_arrays(cast("pa.StructArray", group.values).flatten(), schema=columns)
-        return pa.RecordBatch.from_arrays([group.values], schema=columns)
+        return _record_batch(group, schema, self._columns_of(schema))
 
     def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:  # noqa: ARG002 - the interface has it
         """Begin a file."""
@@ -208,19 +241,80 @@ class ParquetEncoding:
 
     def _columns_of(self, schema: ValueSchema) -> pa.Schema:
         if schema not in self._columns:
-            self._columns[schema] = _columns(schema)
+            self._columns[schema] = _parquet_columns(schema)
         return self._columns[schema]
 
 
-def _columns(schema: ValueSchema) -> pa.Schema:
+class CsvEncoding:
+    """CSV: the fields of records, values of other schemas as the field ``value``."""
+
+    decode = True
+    by_schema = True
+
+    def __init__(self, settings: config.Csv) -> None:
+        self._settings = settings
+        self._compression = make_compression(settings.compression, settings.compression_level)
+        self._encoders: dict[ValueSchema, tuple[pa.Schema, CsvEncoder]] = {}
+
+    def invalid(self, group: TypedGroup, schema: ValueSchema) -> Sequence[Invalid]:
+        """Times that have no text."""
+        _, encoder = self._encoder_of(schema)
+        return [
+            Invalid(
+                row,
+                f"the value of {schema.name} has a time outside the years 1 to 9999 in field {field!r}, which has no "
+                f"text in CSV",
+                "correct the producer, use format='avro' or 'parquet', or set the record aside with "
+                "errors='dead_letter'",
+            )
+            for row, field in encoder.invalid(self._batch(group, schema)).items()
+        ]
+
+    def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:
+        """One line per value."""
+        return self._encoder_of(schema)[1].encode(self._batch(group, schema))
+
+    def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:  # noqa: ARG002 - the interface has it
+        """Begin an object."""
+        assert schema is not None, "the header line is of one schema"
+        return CsvWriter(self._encoder_of(schema)[1].header, self._compression)
+
+    def _batch(self, group: TypedGroup, schema: ValueSchema) -> pa.RecordBatch:
+        return _record_batch(group, schema, self._encoder_of(schema)[0])
+
+    def _encoder_of(self, schema: ValueSchema) -> tuple[pa.Schema, CsvEncoder]:
+        if schema not in self._encoders:
+            columns = _columns(schema)
+            try:
+                self._encoders[schema] = columns, CsvEncoder(columns, self._settings)
+            except ConfigurationError as e:
+                raise ConfigurationError(f"{schema.name}: {e}") from None
+        return self._encoders[schema]
+
+
+def _record_batch(group: TypedGroup, schema: ValueSchema, columns: pa.Schema) -> pa.RecordBatch:
+    """The decoded values of a group as columns."""
+    assert group.values is not None, "columns are made of decoded values"
+    if isinstance(schema.node, Record):
+        return pa.RecordBatch.from_arrays(cast("pa.StructArray", group.values).flatten(), schema=columns)
+    return pa.RecordBatch.from_arrays([group.values], schema=columns)
+
+
+def _parquet_columns(schema: ValueSchema) -> pa.Schema:
     """The columns of a Parquet file.
 
     Raises:
         ConfigurationError: Parquet has no such column.
     """
-    arrow_type(schema.node)  # which refuses recursive schemas and those of too many columns
+    columns = _columns(schema)
     if (part := _without_bytes(schema.node)) is not None:
         raise ConfigurationError(f"{schema.name} has {part}, which Parquet cannot hold; use format='avro'")
+    return columns
+
+
+def _columns(schema: ValueSchema) -> pa.Schema:
+    """The columns of values; ConfigurationError if their schema is recursive or has too many."""
+    arrow_type(schema.node)
     if not isinstance(schema.node, Record):
         return pa.schema([arrow_field("value", schema.node)])
     return pa.schema([arrow_field(f.name, f.type, f.number) for f in schema.node.fields])

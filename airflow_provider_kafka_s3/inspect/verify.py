@@ -43,7 +43,13 @@ _GROUP: Final = 256
 
 
 class VerifyRun:
-    """One attempt of a run that reads landed objects back, and restores missing ones if its action is ``restore``."""
+    """One attempt of a run that reads landed objects back, and restores missing ones if its action is ``restore``.
+
+    Attributes:
+        dead_letters: that it has landed: none.
+    """
+
+    dead_letters: Final = 0
 
     def __init__(self, committer: Committer, request: RunRequest) -> None:
         """Prepare an attempt; nothing is read yet.

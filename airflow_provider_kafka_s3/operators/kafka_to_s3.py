@@ -94,9 +94,12 @@ class KafkaToS3Operator(SparkSubmitOperator):
         bucket: name of an existing bucket. (templated)
         pipeline: name of the pipeline, which owns the stored offsets: under another name, landing starts again. A topic
             belongs to one pipeline per ``topics_dir``. (templated)
-        format: format of the objects: :class:`~airflow_provider_kafka_s3.config.JsonLines` or
-            :class:`~airflow_provider_kafka_s3.config.RawBytes`, a mapping such as ``{"kind": "json", "compression":
-            "gzip"}``, or ``"json"`` or ``"bytes"``.
+        format: format of the objects: :class:`~airflow_provider_kafka_s3.config.JsonLines`,
+            :class:`~airflow_provider_kafka_s3.config.RawBytes`,
+            :class:`~airflow_provider_kafka_s3.config.AvroContainer`,
+            :class:`~airflow_provider_kafka_s3.config.Parquet` or :class:`~airflow_provider_kafka_s3.config.Csv`, a
+            mapping such as ``{"kind": "json", "compression": "gzip"}``, or ``"json"``, ``"bytes"``, ``"avro"``,
+            ``"parquet"`` or ``"csv"``.
         offsets: records that a run lands. ``"incremental"``: all since the stored offsets. ``"data_interval"``: those
             with timestamps in the window of the DAG run (its partition or data interval), and all between them and the
             stored offsets; the DAG needs a timetable that makes partitions or data intervals. With either, a run may
@@ -114,8 +117,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             :class:`~airflow_provider_kafka_s3.config.StringConverter` or
             :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"``,
             ``"protobuf"``, ``"string"`` or ``"bytes"``; None: JSON for ``format="json"``, bytes for
-            ``format="bytes"``. JSON values need a schema with ``format="avro"`` or ``"parquet"``:
-            ``JsonConverter(schema=…)``.
+            ``format="bytes"``. JSON values need a schema with ``format="avro"``, ``"parquet"`` or
+            ``"csv"``: ``JsonConverter(schema=…)``.
         key_converter: what the bytes of keys are, with a ``content`` that has keys.
         content: what of a record is written: :class:`~airflow_provider_kafka_s3.config.ValuesOnly`,
             :class:`~airflow_provider_kafka_s3.config.Envelope` (rows are whole records) or
@@ -141,7 +144,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         errors: for a record that cannot be written: ``"fail"`` names it, and nothing of its batch is landed;
             ``"dead_letter"`` writes it, with its key, its headers and the reason, to an object of the same batch in the
             folder ``_dead_letters`` of the topic.
-        max_dead_letters: of one batch; more are an error, and nothing of the batch is landed. None: no limit.
+        max_dead_letters: of a topic, in all batches that a run lands. A batch with more is an error, and nothing of it
+            is landed. None: no limit.
         on_bad_timestamp: for records without a timestamp, or with one outside the years 1 to 9999, if the partitioner
             needs it: ``"fail"``, or the name of the partition for such records, which is the value in each of its
             folders. ``"__HIVE_DEFAULT_PARTITION__"`` is null for readers of the table.

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
@@ -68,6 +69,7 @@ class _Topic:
 
     plan: Plan
     pipeline: TopicPipeline
+    max_dead_letters: DeadLetterLimit | None
 
     @property
     def committer(self) -> Committer:
@@ -154,7 +156,7 @@ class Job:
                     f"it completes resets"
                 )
             require_topic_id(self._source, topic_log, topic_id_of(committer.log, plan))
-            found.append(_Topic(plan, pipeline))
+            found.append(_Topic(plan, pipeline, self._spec.dead_letter_limit(ref)))
 
         outcome = _outcome(ref.topic, look)
         return found[0] if found else outcome
@@ -164,7 +166,7 @@ class Job:
     def _execute(self, spark: SparkSession, topics: Sequence[_Topic]) -> dict[str, TopicOutcome]:
         plans = [topic.plan for topic in topics]
         try:
-            rows = self._read(spark, plans, [topic.committer.log.prefix for topic in topics])
+            rows = self._read(spark, topics)
             results = gather(plans, rows)
         except Exception as e:  # noqa: BLE001 - py4j raises what it likes
             error = explain(e)
@@ -183,8 +185,8 @@ class Job:
         outcomes = in_threads(settle, range(len(topics)), threads=_TOPIC_THREADS)
         return {outcome.topic: outcome for outcome in outcomes}
 
-    def _read(self, spark: SparkSession, plans: Sequence[Plan], prefixes: Sequence[str]) -> list[Row]:
-        spec = self._spec
+    def _read(self, spark: SparkSession, topics: Sequence[_Topic]) -> list[Row]:
+        spec, plans = self._spec, [topic.plan for topic in topics]
         if not any(plan.slices for plan in plans):
             return []
         action = action_of(spark)
@@ -200,8 +202,8 @@ class Job:
             retry=spec.retry,
             upload=spec.upload,
             registry=spec.registry,
-            prefixes=prefixes,
-            max_dead_letters=spec.max_dead_letters,
+            prefixes=[topic.committer.log.prefix for topic in topics],
+            max_dead_letters=[topic.max_dead_letters for topic in topics],
             written=action.written,
         )
         log.info("Spark plans the read of %d slices", sum(len(plan.slices) for plan in plans))
@@ -226,7 +228,7 @@ class Job:
             if type(found) in (RecordError, ConfigurationError):
                 found.add_note(topic.committer.log.remedies.abandon_or_leave_out(plan.batch))
             raise found
-        decision = topic.committer.decide(plan, found, run=self._spec.run, max_dead_letters=self._spec.max_dead_letters)
+        decision = topic.committer.decide(plan, found, run=self._spec.run, max_dead_letters=topic.max_dead_letters)
         topic.committer.carry_out(plan, decision)
         log.info(
             "topic %s: batch %d is %s: %d objects, %d records, %d dead letters, %d bytes",
@@ -252,7 +254,7 @@ class Job:
             topic.plan,
             run=self._spec.run,
             on_data_loss=self._spec.on_data_loss,
-            max_dead_letters=self._spec.max_dead_letters,
+            max_dead_letters=topic.max_dead_letters,
         )
 
     def _fail(self, topic: _Topic, error: KafkaS3Error) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
 from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, error_of_kind, message_of
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
@@ -25,12 +26,17 @@ _SECRET = "REDACTED"
 
 
 class PlanRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A plan to execute: batch number ``batch`` in the log of ``topic`` of ``pipeline`` below ``topics_dir``."""
+    """A plan to execute: batch number ``batch`` in the log of ``topic`` of ``pipeline`` below ``topics_dir``.
+
+    Attributes:
+        dead_letters: of the other batches that the run has landed.
+    """
 
     topics_dir: str
     pipeline: str
     topic: str
     batch: int
+    dead_letters: int = 0
 
 
 class ConnectServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,7 +72,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         on_data_loss: policy for a batch whose offsets are gone from Kafka: ``fail``, or ``skip``: abandon it, so that
             the run plans the rest again.
         registry: how to reach the schema registry; None: there is none.
-        max_dead_letters: of one batch; None: no limit.
+        max_dead_letters: of all batches of a topic that the run lands; None: no limit.
         result_path: path to which the driver writes its :class:`JobResult`.
         connect: the server whose session executes the plans; None: the session of the process.
         connection_options: see :class:`~airflow_provider_kafka_s3.batch.log.TopicLog`.
@@ -92,6 +98,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         topics = [ref.topic for ref in self.plans]
         if not topics or len(set(topics)) != len(topics):
             raise ConfigurationError(f"a job executes one plan of each of its topics, at least one; it got {topics}")
+
+    def dead_letter_limit(self, ref: PlanRef) -> DeadLetterLimit | None:
+        """The limit of the batch of a plan."""
+        return None if self.max_dead_letters is None else DeadLetterLimit(self.max_dead_letters, ref.dead_letters)
 
     def write(self, path: str | Path) -> None:
         """Write the job file; FileExistsError if there is one.

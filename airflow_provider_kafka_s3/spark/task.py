@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from airflow_provider_kafka_s3.arrays import int64_values
+from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.encode import write_slice
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
 from airflow_provider_kafka_s3.config import ByTime, Upload
@@ -55,7 +56,7 @@ class SliceTask:
         upload: threads and memory.
         registry: how to reach the schema registry; None: there is none.
         prefixes: of the control documents of each plan's topic.
-        max_dead_letters: of a slice at most; None: no limit.
+        max_dead_letters: limit of each plan's batch; empty: no limits.
         written: accumulator for the bytes of ended slices, for the progress; None: not counted.
     """
 
@@ -70,7 +71,7 @@ class SliceTask:
         upload: Upload,
         registry: RegistrySettings | None = None,
         prefixes: Sequence[str] = (),
-        max_dead_letters: int | None = None,
+        max_dead_letters: Sequence[DeadLetterLimit | None] = (),
         written: Accumulator[int] | None = None,
     ) -> None:
         self._plans = tuple(plans)
@@ -82,7 +83,7 @@ class SliceTask:
         self._upload = upload
         self._registry = registry
         self._prefixes = tuple(prefixes)
-        self._max_dead_letters = max_dead_letters
+        self._max_dead_letters = tuple(max_dead_letters) or (None,) * len(self._plans)
         self._written = written
 
     def __repr__(self) -> str:
@@ -148,7 +149,7 @@ class SliceTask:
         ) as pool:
             try:
                 rows = write_slice(
-                    plan, slice_, records, pool.open, max_dead_letters=self._max_dead_letters, schemas=schemas
+                    plan, slice_, records, pool.open, max_dead_letters=self._max_dead_letters[topic], schemas=schemas
                 )
             except BaseException:
                 pool.abort_all()

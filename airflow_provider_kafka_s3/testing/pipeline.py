@@ -195,7 +195,7 @@ class _SimulatedJob:
             try:
                 plan, _ = pipeline.log.require_plan(ref.batch)
                 pipeline.execute(
-                    plan, run=spec.run, on_data_loss=spec.on_data_loss, max_dead_letters=spec.max_dead_letters
+                    plan, run=spec.run, on_data_loss=spec.on_data_loss, max_dead_letters=spec.dead_letter_limit(ref)
                 )
             except KafkaS3Error as e:
                 outcomes.append(TopicOutcome.failed(ref.topic, e))

@@ -11,6 +11,7 @@ from airflow_provider_kafka_s3 import (
     AvroConverter,
     ByPartition,
     BytesConverter,
+    Csv,
     Daily,
     Hourly,
     JsonConverter,
@@ -113,6 +114,19 @@ with DAG("schemas_of_a_registry", schedule=None, start_date=datetime(2026, 1, 1,
         offsets="data_interval",
     )
 
+    KafkaToS3Operator(
+        task_id="lines",
+        topics="trips",
+        bucket="lake",
+        pipeline="trips-csv",
+        topics_dir="csv",
+        format=Csv(separator=";", header=False, null="NULL", compression="gzip"),
+        value_converter="avro",
+        registry_conn_id="registry_default",
+        offsets="incremental",
+        starting_offsets="earliest",
+    )
+
 with DAG("names_and_mappings", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
     KafkaToS3Operator(
         task_id="short",
@@ -144,6 +158,18 @@ with DAG("names_and_mappings", schedule=None, start_date=datetime(2026, 1, 1, tz
         pipeline="events-parquet",
         topics_dir="parquet",
         format={"kind": "parquet", "compression": "zstd"},
+        value_converter={"kind": "avro"},
+        registry_conn_id="registry_default",
+        offsets="incremental",
+        starting_offsets="latest",
+    )
+    KafkaToS3Operator(
+        task_id="csv_by_its_name",
+        topics="events",
+        bucket="lake",
+        pipeline="events-csv",
+        topics_dir="csv",
+        format="csv",
         value_converter={"kind": "avro"},
         registry_conn_id="registry_default",
         offsets="incremental",

@@ -9,7 +9,7 @@ from airflow_provider_kafka_s3.config.values import Value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 
-class Csv(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="csv"):
+class Orc(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="orc"):
     """A format outside of the package, declared like those inside."""
 
 
@@ -19,11 +19,11 @@ class Weekly(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 
 def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
     """As an object, a mapping and a name; also inside a layout, which plans are made of."""
-    for given in (Csv(), {"kind": "csv"}, "csv"):
-        with pytest.raises(ConfigurationError, match=r"^format.*'json', 'bytes', 'avro' or 'parquet'"):
+    for given in (Orc(), {"kind": "orc"}, "orc"):
+        with pytest.raises(ConfigurationError, match=r"^format.*'json', 'bytes', 'avro', 'parquet' or 'csv'"):
             parse_format(given)
     with pytest.raises(ConfigurationError, match=r"^format="):
-        Layout(format=Csv())  # type: ignore[arg-type]
+        Layout(format=Orc())  # type: ignore[arg-type]
 
 
 def test_an_unknown_partitioner_is_refused_with_the_known_ones() -> None:

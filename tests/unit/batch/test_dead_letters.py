@@ -7,6 +7,7 @@ import base64
 import msgspec
 import pytest
 
+from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.config import Daily, JsonLines, Layout, Limits, RawBytes, Rotation
 from airflow_provider_kafka_s3.exceptions import RecordError
@@ -86,11 +87,100 @@ def test_more_dead_letters_than_the_limit_fail_the_batch(limit: int) -> None:
     step = topic.pipeline.run(topic.request()).advance()
     assert not isinstance(step, TopicResult)
     with pytest.raises(RecordError, match=rf"more than max_dead_letters={limit} .*raise max_dead_letters"):
-        topic.pipeline.execute(step, run="a", max_dead_letters=limit)
+        topic.pipeline.execute(step, run="a", max_dead_letters=DeadLetterLimit(limit))
     assert topic.objects() == {}
     assert not list(topic.bucket.pending_uploads("lake/"))
-    topic.pipeline.execute(step, run="a", max_dead_letters=3)
+    topic.pipeline.execute(step, run="a", max_dead_letters=DeadLetterLimit(3))
     assert topic.check() == 6
+
+
+SMALL_BATCHES = Limits(records_per_batch=4)
+
+
+def bad_at(*offsets: int, records: int = 12) -> Topic:
+    """A topic whose records at these offsets are invalid; batches of four records each."""
+    topic = Topic(LAYOUT)
+    topic.append(*(b"{" if offset in offsets else b"%d" % offset for offset in range(records)))
+    return topic
+
+
+def limited(topic: Topic, limit: int | None, run: str = "a") -> TopicResult:
+    """Land with a limit of dead letters."""
+    return topic.land(run, limits=SMALL_BATCHES, max_dead_letters=limit)
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+def test_the_limit_is_one_of_all_batches_of_a_run(limit: int) -> None:
+    """The first batch that exceeds it is not landed, the ones before it are; the message has the limit and both."""
+    topic = bad_at(0, 1, 4, 8, 9)
+    with pytest.raises(
+        RecordError,
+        match=rf"batch {limit} of topic 'orders' has more than max_dead_letters={limit} dead letters in this run, "
+        rf"{limit} of them in batches that are landed",
+    ):
+        limited(topic, limit)
+    assert len(topic.dead_letters()) == limit
+    assert not list(topic.bucket.pending_uploads("lake/"))
+    result = limited(topic, 5)
+    assert [batch.dead_letters for batch in result.batches] == [2, 1, 2]
+    assert topic.check() == 12
+
+
+def test_a_limit_that_the_run_does_not_exceed_lands_all() -> None:
+    """Exactly as many are allowed; without a limit nothing is counted."""
+    for limit in (5, None):
+        topic = bad_at(0, 1, 4, 8, 9)
+        assert sum(batch.dead_letters for batch in limited(topic, limit).batches) == 5
+
+
+def test_a_retry_counts_what_earlier_tries_have_landed() -> None:
+    """Every try of a run ends at the same batch, whatever the process remembers."""
+    topic = bad_at(0, 1, 4, 8, 9)
+    messages = []
+    for _ in range(3):
+        with pytest.raises(RecordError) as error:
+            limited(topic, 3)
+        messages.append(str(error.value))
+    assert "batch 3 " in messages[0]
+    assert len(set(messages)) == 1
+    assert len(topic.dead_letters()) == 3
+
+
+def test_each_run_has_a_limit_of_its_own() -> None:
+    """What other runs have landed does not count."""
+    topic = bad_at(0, 1, records=4)
+    limited(topic, 2)
+    topic.append(b"{", b"{")
+    assert limited(topic, 2, "b").batches[0].dead_letters == 2
+    assert len(topic.dead_letters()) == 4
+
+
+def test_an_undecided_batch_counts_for_the_run_that_continues_it() -> None:
+    """It is landed by that run, whichever run planned it, so it may have what the run's own batches have left."""
+    topic = bad_at(0, 1, records=4)
+    left = topic.pipeline.run(topic.request("dead", limits=SMALL_BATCHES)).advance()
+    assert not isinstance(left, TopicResult)
+    topic.append(b"{", b"{")
+    with pytest.raises(RecordError, match=r"batch 1 .*max_dead_letters=3 dead letters in this run, 2 of them"):
+        topic.land("next", limits=SMALL_BATCHES, max_dead_letters=3, adopt_wait=0.0)
+    assert len(topic.dead_letters()) == 2
+    topic.land("next", limits=SMALL_BATCHES, max_dead_letters=4, adopt_wait=0.0)
+    assert topic.check() == 6
+
+
+def test_a_batch_that_another_run_has_landed_does_not_count() -> None:
+    """Though this run planned it: it is among the other run's."""
+    topic = bad_at(0, 1, 4, 5, records=8)
+    mine = topic.pipeline.run(topic.request("mine", limits=SMALL_BATCHES, max_dead_letters=2))
+    first = mine.advance()
+    assert not isinstance(first, TopicResult)
+    topic.pipeline.execute(first, run="other", max_dead_letters=DeadLetterLimit(2))
+    second = mine.advance()
+    assert not isinstance(second, TopicResult)
+    assert mine.dead_letters == 0
+    topic.pipeline.execute(second, run="mine", max_dead_letters=DeadLetterLimit(2, mine.dead_letters))
+    assert isinstance(mine.advance(), TopicResult)
+    assert topic.check() == 8
 
 
 def test_a_batch_of_dead_letters_alone_is_landed() -> None:

@@ -81,7 +81,7 @@ def unpacked(body: bytes, codec: str) -> bytes:
     """The same file without compression, of codecs that fastavro reads with other packages only."""
     if codec not in UNPACK:
         return body
-    end = body.index(SYNC) + len(SYNC)
+    end = body.index(body[-16:]) + 16
     stream = io.BytesIO(body[end:])
     out = io.BytesIO()
     out.write(body[:end].replace(bytes([2 * len(codec)]) + codec.encode(), b"\x08null"))
@@ -90,7 +90,7 @@ def unpacked(body: bytes, codec: str) -> bytes:
         block = UNPACK[codec](stream.read(size))
         for number in (count, len(block)):
             fastavro.schemaless_writer(out, "long", number)
-        out.write(block + stream.read(len(SYNC)))
+        out.write(block + stream.read(16))
     return out.getvalue()
 
 

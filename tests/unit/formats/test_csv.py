@@ -9,6 +9,7 @@ import decimal
 import gzip
 import io
 import itertools
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,10 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import CompressionName
+from airflow_provider_kafka_s3.config import CompressionName, Csv
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.compression import make_compression
-from airflow_provider_kafka_s3.formats.csv import CsvEncoder, CsvSettings, CsvWriter
+from airflow_provider_kafka_s3.formats.csv import CsvEncoder, CsvWriter
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6) | st.text(
     '",\n\r;\\ aN', max_size=5
@@ -33,7 +34,7 @@ def write(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, compression: CompressionName = "none", **settings: Any
 ) -> bytes:
     """An object of these batches."""
-    encoder = CsvEncoder(schema, CsvSettings(**settings))
+    encoder = CsvEncoder(schema, Csv(**settings))
     writer = CsvWriter(encoder.header, make_compression(compression))
     out = b"".join(bytes(data) for batch in batches for data in writer.write(encoder.encode(batch)))
     return out + b"".join(bytes(data) for data in writer.close())
@@ -173,14 +174,14 @@ def test_long_values_are_base64_too() -> None:
 def test_nested_values_are_refused(kind: Any) -> None:
     """The error has the field and its type."""
     with pytest.raises(ConfigurationError, match=r"field 'deep' of type .* cannot be a field of CSV"):
-        CsvEncoder(pa.schema([pa.field("flat", pa.int32()), pa.field("deep", kind)]), CsvSettings())
+        CsvEncoder(pa.schema([pa.field("flat", pa.int32()), pa.field("deep", kind)]), Csv())
 
 
 def test_a_single_field_needs_a_text_for_nulls() -> None:
     """Its null would be an empty line, which readers leave out."""
     schema = pa.schema([pa.field("a", pa.string())])
     with pytest.raises(ConfigurationError, match="field 'a' is the only one"):
-        CsvEncoder(schema, CsvSettings())
+        CsvEncoder(schema, Csv())
     assert lines(batch_of(a=["", None, "NULL"]), null="NULL") == 'a\n""\nNULL\n"NULL"\n'
     required = pa.schema([pa.field("a", pa.string(), nullable=False)])
     batch = pa.RecordBatch.from_arrays([pa.array(["", "x"])], schema=required)
@@ -190,23 +191,30 @@ def test_a_single_field_needs_a_text_for_nulls() -> None:
 def test_records_without_fields_are_refused() -> None:
     """They would be empty lines."""
     with pytest.raises(ConfigurationError, match="without fields"):
-        CsvEncoder(pa.schema([]), CsvSettings())
+        CsvEncoder(pa.schema([]), Csv())
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"separator": ""}, "separator='' must be"),
-        ({"separator": ",;"}, "separator=',;' must be"),
-        ({"separator": "a"}, "separator='a' must be"),
+        ({"separator": ""}, "separator='' is not known; use ',', ';'"),
+        ({"separator": ",;"}, "separator=',;' is not known"),
+        ({"separator": "a"}, "separator='a' is not known"),
+        ({"separator": None}, "separator=None must be ','"),
         ({"null": "a,b"}, "null='a,b' must not hold the separator"),
         ({"null": '"'}, "must not hold the separator"),
+        ({"null": "a\n"}, "has characters that no field should have"),
+        ({"null": "\ud800"}, "has characters that no field should have"),
+        ({"null": None}, "null=None must be text"),
+        ({"header": "no"}, "header='no' must be True or False"),
+        ({"compression": "snappy"}, "compression='snappy' is not known"),
+        ({"compression": "zstd", "compression_level": 20}, "compression_level=20 must be"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     """Each error has the value."""
     with pytest.raises(ConfigurationError, match=message):
-        CsvSettings(**settings)
+        Csv(**settings)
 
 
 def test_an_object_without_rows_has_its_header() -> None:
@@ -215,3 +223,28 @@ def test_an_object_without_rows_has_its_header() -> None:
     assert write([], schema) == b"a,b\n"
     assert gzip.decompress(write([], schema, "gzip")) == b"a,b\n"
     assert write([], schema, header=False) == b""
+
+
+TIMES = [
+    (pa.date32(), -719_162, 2_932_896),
+    (pa.timestamp("s"), -62_135_596_800, 253_402_300_799),
+    (pa.timestamp("ms", "UTC"), -62_135_596_800_000, 253_402_300_799_999),
+    (pa.timestamp("us"), -62_135_596_800_000_000, 253_402_300_799_999_999),
+    (pa.timestamp("ns"), -(2**63), 2**63 - 1),
+]
+
+
+@pytest.mark.parametrize(("kind", "first", "last"), TIMES, ids=[str(kind) for kind, *_ in TIMES])
+def test_times_without_a_text_are_found(kind: Any, first: int, last: int) -> None:
+    """Those outside the years 1 to 9999, also in slices and beside nulls; the name is that of the first such field."""
+    numbers = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+    least, most = (-(2**31), 2**31 - 1) if numbers == pa.int32() else (-(2**63), 2**63 - 1)
+    values = [0, first, last, None, max(first - 1, least), min(last + 1, most), least, most]
+    column = pa.array(values, numbers).cast(kind)
+    batch = batch_of(x=["x"] * 8, at=column, later=column)
+    encoder = CsvEncoder(batch.schema, Csv())
+    bad = {} if first == least else dict.fromkeys(range(4, 8), "at")
+    assert encoder.invalid(batch) == bad
+    assert encoder.invalid(batch.slice(3)) == {row - 3: name for row, name in bad.items()}
+    good = batch.slice(0, 4)
+    assert all(re.fullmatch(r"x,(\d{4}-.*)?,.*", line) for line in lines(good, header=False).splitlines())

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 import pytest
 
+from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
@@ -92,7 +93,12 @@ class FakeSpark:
             return TopicOutcome(topic=ref.topic, status="error", kind=kind, message=message)
         store = DurableStore(self.store, Retrier(spec.retry))
         pipeline = TopicPipeline(store, self.kafka, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
-        pipeline.execute(pipeline.log.require_plan(ref.batch)[0], run=spec.run)
+        try:
+            pipeline.execute(
+                pipeline.log.require_plan(ref.batch)[0], run=spec.run, max_dead_letters=spec.dead_letter_limit(ref)
+            )
+        except RecordError as e:
+            return TopicOutcome.failed(ref.topic, e)
         return TopicOutcome(topic=ref.topic, status="decided")
 
 

@@ -77,6 +77,29 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
     }
 
 
+def test_dead_letters_are_limited_for_each_topic_over_all_batches_of_a_run(bench: Bench) -> None:
+    """A topic with too many ends at the batch that exceeds the limit, in every try; another one is landed."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    for topic, values in {"orders": [b"{", b"1", b"{", b"2", b"{", b"3"], "clicks": [b"{", b"1", b"{", b"2"]}.items():
+        bench.kafka.create_topic(topic)
+        for value in values:
+            bench.kafka.append(topic, 0, value, 0)
+    settings: dict[str, Any] = {
+        "topics": ["orders", "clicks"],
+        "errors": "dead_letter",
+        "max_dead_letters": 2,
+        "limits": Limits(records_per_batch=2),
+    }
+    for number in (1, 2):
+        with pytest.raises(AirflowFailException, match=r"batch 3 of topic 'orders' has more than max_dead_letters=2"):
+            bench.run(bench.task(**settings), try_number=number)
+    landed = {key: len(documents) for key, documents in bench.objects().items() if "/_dead_letters/" in key}
+    assert sorted(key.split("/")[1] for key in landed) == ["clicks", "clicks", "orders", "orders"]
+    returned = bench.run(bench.task(**{**settings, "max_dead_letters": 3}), try_number=3)
+    assert {name: topic["dead_letters"] for name, topic in returned["topics"].items()} == {"orders": 3, "clicks": 2}
+
+
 def test_latest_lands_exactly_what_comes_after_the_first_run(bench: Bench) -> None:
     """A first run with latest finds nothing and starts no Spark; the second reads exactly the records since."""
     bench.kafka.create_topic("orders")

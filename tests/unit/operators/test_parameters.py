@@ -83,7 +83,7 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
 @pytest.mark.parametrize(
     ("parse", "given", "message"),
     [
-        (parse_format, "orc", "^format='orc' is not known; use 'json', 'bytes', 'avro' or 'parquet'$"),
+        (parse_format, "orc", "^format='orc' is not known; use 'json', 'bytes', 'avro', 'parquet' or 'csv'$"),
         (
             parse_format,
             {"kind": "json", "compresion": "gzip"},
@@ -97,7 +97,7 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
         (
             parse_format,
             7,
-            r"^format=7 must be 'json', 'bytes', 'avro' or 'parquet', a mapping of settings or a JsonLines .* Parquet$",
+            r"^format=7 must be 'json', .*, 'parquet' or 'csv', a mapping of settings or a JsonLines .* Csv$",
         ),
         (
             parse_partitioner,
@@ -133,12 +133,16 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
             {"max_retries": -1},
             "^request_retry: max_retries=-1 must be a whole number, 0 or more: 0 is one try only",
         ),
-        (parse_format, {"kind": "orc"}, "^format: kind='orc' is not known; use 'json', 'bytes', 'avro' or 'parquet'$"),
+        (
+            parse_format,
+            {"kind": "orc"},
+            "^format: kind='orc' is not known; use 'json', 'bytes', 'avro', 'parquet' or 'csv'$",
+        ),
         (parse_format, {"kind": ["json"]}, "^format: kind=.*json.* is not known; did you mean 'json'"),
         (
             parse_format,
             {"compression": "gzip"},
-            "^format has no 'kind', which must be 'json', 'bytes', 'avro' or 'parquet'",
+            "^format has no 'kind', which must be 'json', 'bytes', 'avro', 'parquet' or 'csv'",
         ),
         (
             parse_format,
@@ -204,7 +208,7 @@ def test_the_error_of_an_invalid_setting_names_its_parameter(parse: Any, given: 
         (lambda: RetryPolicy(base=float("nan")), "^base=nan must be a number of seconds from 0 to 86,400$"),
         (
             lambda: Layout(format="json"),
-            "^format='json' must be a JsonLines or a RawBytes or an AvroContainer or a Parquet$",
+            "^format='json' must be a JsonLines or a RawBytes or an AvroContainer or a Parquet or a Csv$",
         ),  # type: ignore[arg-type]
     ],
 )

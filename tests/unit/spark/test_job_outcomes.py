@@ -63,7 +63,7 @@ class JobHarness:
 
     def job(self, plan: Plan, read: Read) -> TopicOutcome:
         """Execute a plan."""
-        self._patch.setattr(Job, "_read", lambda _job, _spark, plans, _prefixes: read(plans))
+        self._patch.setattr(Job, "_read", lambda _job, _spark, topics: read([topic.plan for topic in topics]))
         ref = PlanRef(topics_dir="topics", pipeline="lake", topic="flights", batch=plan.batch)
         options = ("--kafka-conn-id", "broker")
         spec = JobSpec(
