@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
+from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.log import TopicLog

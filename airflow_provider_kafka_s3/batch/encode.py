@@ -17,7 +17,8 @@ import numpy as np
 from isal import isal_zlib
 
 from airflow_provider_kafka_s3.arrays import Int64Array, bounds, int64_values
-from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit, dead_letters
+from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
+from airflow_provider_kafka_s3.batch.dead_letters import dead_letters
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
 from airflow_provider_kafka_s3.config import KIB, MIB, ByTime, Layout, Upload

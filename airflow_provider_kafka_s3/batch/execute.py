@@ -10,7 +10,7 @@ import logging
 from typing import Final, Literal
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
+from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.encode import too_many_objects, write_slice
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, Manifest, SliceRows

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
+from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, error_of_kind, message_of
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings

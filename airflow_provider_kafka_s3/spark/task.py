@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from airflow_provider_kafka_s3.arrays import int64_values
-from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
+from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.encode import write_slice
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
 from airflow_provider_kafka_s3.config import ByTime, Upload

@@ -7,7 +7,7 @@ import base64
 import msgspec
 import pytest
 
-from airflow_provider_kafka_s3.batch.dead_letters import DeadLetterLimit
+from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.config import Daily, JsonLines, Layout, Limits, RawBytes, Rotation
 from airflow_provider_kafka_s3.exceptions import RecordError
