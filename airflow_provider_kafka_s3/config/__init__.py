@@ -5,6 +5,7 @@ from airflow_provider_kafka_s3.config.converters import (
     BytesConverter,
     Converter,
     JsonConverter,
+    JsonSchemaConverter,
     parse_converter,
 )
 from airflow_provider_kafka_s3.config.formats import (
@@ -53,6 +54,7 @@ __all__ = [
     "Hourly",
     "JsonConverter",
     "JsonLines",
+    "JsonSchemaConverter",
     "Layout",
     "Limits",
     "Naming",

@@ -10,7 +10,7 @@ from msgspec import Meta
 from airflow_provider_kafka_s3.config.formats import DecimalFormat
 from airflow_provider_kafka_s3.config.values import TAG, Value, make_value, require
 
-__all__ = ["AvroConverter", "BytesConverter", "Converter", "JsonConverter", "parse_converter"]
+__all__ = ["AvroConverter", "BytesConverter", "Converter", "JsonConverter", "JsonSchemaConverter", "parse_converter"]
 
 
 class BytesConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="bytes"):
@@ -48,7 +48,19 @@ class AvroConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Values are Avro, as serializers of a schema registry write it: a zero byte, the id of the schema, the datum."""
 
 
-Converter: TypeAlias = BytesConverter | JsonConverter | AvroConverter
+class JsonSchemaConverter(
+    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="json_schema"
+):
+    """Values are JSON, as serializers of a schema registry write it: a zero byte, the id of the schema, the document.
+
+    Attributes:
+        decimal_format: what strings are where the schema has a decimal: ``BASE64`` or ``NUMERIC``.
+    """
+
+    decimal_format: DecimalFormat = "BASE64"
+
+
+Converter: TypeAlias = BytesConverter | JsonConverter | AvroConverter | JsonSchemaConverter
 """All converters; :func:`airflow_provider_kafka_s3.formats.registry.make_format` applies them."""
 
 _CONVERTERS: Final[tuple[type[Converter], ...]] = get_args(Converter)

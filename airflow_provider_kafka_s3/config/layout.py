@@ -12,7 +12,13 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, structs
 
-from airflow_provider_kafka_s3.config.converters import AvroConverter, BytesConverter, Converter, JsonConverter
+from airflow_provider_kafka_s3.config.converters import (
+    AvroConverter,
+    BytesConverter,
+    Converter,
+    JsonConverter,
+    JsonSchemaConverter,
+)
 from airflow_provider_kafka_s3.config.formats import AvroContainer, Format, JsonLines, Parquet, RawBytes
 from airflow_provider_kafka_s3.config.partitioners import ByPartition, ByTime, Partitioner
 from airflow_provider_kafka_s3.config.sizes import MAX_PART_SIZE, MAX_PARTS, MIB, MIN_PART_SIZE
@@ -26,10 +32,10 @@ _OPEN_ROW_GROUPS: Final = 256 * MIB
 """Bytes of the row groups of all Parquet files that a slice has open."""
 
 _CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
-    JsonLines: (JsonConverter, AvroConverter),
+    JsonLines: (JsonConverter, AvroConverter, JsonSchemaConverter),
     RawBytes: (BytesConverter,),
-    AvroContainer: (AvroConverter, JsonConverter),
-    Parquet: (AvroConverter, JsonConverter),
+    AvroContainer: (AvroConverter, JsonConverter, JsonSchemaConverter),
+    Parquet: (AvroConverter, JsonConverter, JsonSchemaConverter),
 }
 """The converters that each format can encode the values of."""
 
@@ -187,7 +193,9 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def has_typed_values(self) -> bool:
         """Whether values are converted by their schemas."""
         converter = self.value_converter
-        return isinstance(converter, AvroConverter) or (isinstance(converter, JsonConverter) and converter.has_schema)
+        if isinstance(converter, JsonConverter):
+            return converter.has_schema
+        return isinstance(converter, AvroConverter | JsonSchemaConverter)
 
     @property
     def whole_records(self) -> bool:

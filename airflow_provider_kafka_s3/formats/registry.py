@@ -8,6 +8,7 @@ from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.converters.avro import AvroRegistryConverter
 from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConverter
 from airflow_provider_kafka_s3.converters.enveloped_json import EnvelopedJsonConverter
+from airflow_provider_kafka_s3.converters.json_schema import JsonSchemaRegistryConverter
 from airflow_provider_kafka_s3.converters.port import ValueConverter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.jsonlines import JsonLinesFormat
@@ -35,6 +36,12 @@ def make_format(
         if schemas is None:
             raise ConfigurationError("value_converter='avro' needs a schema registry; name it by registry_conn_id")
         return _typed_format(settings, AvroRegistryConverter(schemas))
+    if isinstance(converter, config.JsonSchemaConverter):
+        if schemas is None:
+            raise ConfigurationError(
+                "value_converter='json_schema' needs a schema registry; name it by registry_conn_id"
+            )
+        return _typed_format(settings, JsonSchemaRegistryConverter(schemas, converter.decimal_format))
     if isinstance(converter, config.JsonConverter) and converter.schema is not None:
         return _typed_format(settings, DeclaredJsonConverter(converter.schema, converter.decimal_format))
     if isinstance(converter, config.JsonConverter) and converter.schemas_enable:

@@ -28,6 +28,7 @@ from airflow_provider_kafka_s3.config import (
     AvroConverter,
     Converter,
     Format,
+    JsonSchemaConverter,
     Limits,
     Naming,
     OnError,
@@ -107,10 +108,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
             its manifest; nothing is written. ``"restore"``: verify, and write missing objects again from Kafka; an
             object with other content is never overwritten. (templated)
         value_converter: what the bytes of values are: :class:`~airflow_provider_kafka_s3.config.JsonConverter`,
-            :class:`~airflow_provider_kafka_s3.config.AvroConverter` or
-            :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"`` or
-            ``"bytes"``; None: JSON for ``format="json"``, bytes for ``format="bytes"``. JSON values need a schema with
-            ``format="avro"`` or ``"parquet"``: ``JsonConverter(schema=…)``.
+            :class:`~airflow_provider_kafka_s3.config.AvroConverter`,
+            :class:`~airflow_provider_kafka_s3.config.JsonSchemaConverter` or
+            :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"``,
+            ``"json_schema"`` or ``"bytes"``; None: JSON for ``format="json"``, bytes for ``format="bytes"``. JSON
+            values need a schema with ``format="avro"`` or ``"parquet"``: ``JsonConverter(schema=…)``.
         partitioner: determines the folder of a record: :class:`~airflow_provider_kafka_s3.config.ByPartition`,
             :class:`~airflow_provider_kafka_s3.config.Daily`, :class:`~airflow_provider_kafka_s3.config.Hourly` or
             :class:`~airflow_provider_kafka_s3.config.TimePattern`, a mapping such as ``{"kind": "daily", "timezone":
@@ -152,7 +154,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             ``{"kafka.fetch.max.bytes": "1048576"}``. Put secrets into the connection.
         kafka_conn_id: connection of type ``kafka``; its extra has librdkafka's settings.
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
-        registry_conn_id: connection of type ``http`` of a schema registry, for ``value_converter="avro"``.
+        registry_conn_id: connection of type ``http`` of a schema registry, for ``value_converter="avro"`` or
+            ``"json_schema"``.
         spark_conn_id: connection of type ``spark``, or connection of a Spark Connect server (type ``spark_connect``, or
             a host ``sc://…``), which executes the job without a JVM on the worker.
         name: name of the Spark application. (templated)
@@ -268,10 +271,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_choice("offsets", self.offsets, ("incremental", "data_interval"))
         parameters.require_choice("isolation", self.isolation, get_args(Isolation))
         parameters.require_choice("errors", self.errors, get_args(OnError))
-        if isinstance(self.value_converter, AvroConverter) != (self.registry_conn_id is not None):
+        if isinstance(self.value_converter, AvroConverter | JsonSchemaConverter) != (self.registry_conn_id is not None):
             raise ConfigurationError(
-                "value_converter='avro' and registry_conn_id go together, as the registry has the schemas. Give both "
-                "or neither"
+                "value_converter='avro' or 'json_schema' and registry_conn_id go together, as the registry has the "
+                "schemas. Give both or neither"
             )
         if self.max_dead_letters is not None and self.errors == "fail":
             raise ConfigurationError(

@@ -20,7 +20,7 @@ import msgspec
 from airflow_provider_kafka_s3.arrays import int64_values
 from airflow_provider_kafka_s3.batch.encode import write_slice
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
-from airflow_provider_kafka_s3.config import AvroConverter, ByTime, Upload
+from airflow_provider_kafka_s3.config import AvroConverter, ByTime, JsonSchemaConverter, Upload
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import SparkJobError, SparkTimestampError, TerminalError
 from airflow_provider_kafka_s3.registry.client import RegistryClient
@@ -138,7 +138,8 @@ class SliceTask:
         if isinstance(plan.layout.partitioner, ByTime):
             records = _faithful(records, plan.topic, slice_)
         store = DurableStore(S3Store(_client(self._s3, self._credentials), self._bucket), Retrier(self._retry))
-        schemas = self._schemas(topic, store) if isinstance(plan.layout.value_converter, AvroConverter) else None
+        of_registry = isinstance(plan.layout.value_converter, AvroConverter | JsonSchemaConverter)
+        schemas = self._schemas(topic, store) if of_registry else None
         with UploadPool(
             store,
             part_size=plan.layout.part_size,
