@@ -15,6 +15,7 @@ __all__ = [
     "BytesConverter",
     "Converter",
     "JsonConverter",
+    "JsonSchemaConverter",
     "ProtobufConverter",
     "StringConverter",
     "needs_registry",
@@ -77,7 +78,21 @@ class ProtobufConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     timestamps: Literal["micros", "record"] = "micros"
 
 
-Converter: TypeAlias = BytesConverter | StringConverter | JsonConverter | AvroConverter | ProtobufConverter
+class JsonSchemaConverter(
+    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="json_schema"
+):
+    """Values are JSON, as serializers of a schema registry write it: a zero byte, the id of the schema, the document.
+
+    Attributes:
+        decimal_format: what strings are where the schema has a decimal: ``BASE64`` or ``NUMERIC``.
+    """
+
+    decimal_format: DecimalFormat = "BASE64"
+
+
+Converter: TypeAlias = (
+    BytesConverter | StringConverter | JsonConverter | AvroConverter | ProtobufConverter | JsonSchemaConverter
+)
 """All converters; :func:`airflow_provider_kafka_s3.formats.registry.make_format` applies them."""
 
 _CONVERTERS: Final[tuple[type[Converter], ...]] = get_args(Converter)
@@ -85,7 +100,7 @@ _CONVERTERS: Final[tuple[type[Converter], ...]] = get_args(Converter)
 
 def needs_registry(converter: Converter | None) -> bool:
     """Whether the schemas of a converter are in a registry."""
-    return isinstance(converter, AvroConverter | ProtobufConverter)
+    return isinstance(converter, AvroConverter | ProtobufConverter | JsonSchemaConverter)
 
 
 def parse_converter(given: Converter | Mapping[str, Any] | str, name: str = "value_converter") -> Converter:

@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.config.converters import (
     BytesConverter,
     Converter,
     JsonConverter,
+    JsonSchemaConverter,
     ProtobufConverter,
     StringConverter,
     needs_registry,
@@ -35,12 +36,13 @@ OnError = Literal["fail", "dead_letter"]
 _OPEN_ROW_GROUPS: Final = 256 * MIB
 """Bytes of the row groups of all Parquet files that a slice has open."""
 
+_FROM_REGISTRY: Final = (AvroConverter, ProtobufConverter, JsonSchemaConverter)
 _CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
-    JsonLines: (JsonConverter, AvroConverter, ProtobufConverter, StringConverter, BytesConverter),
+    JsonLines: (JsonConverter, *_FROM_REGISTRY, StringConverter, BytesConverter),
     RawBytes: (BytesConverter,),
-    AvroContainer: (AvroConverter, ProtobufConverter, JsonConverter, StringConverter, BytesConverter),
-    Parquet: (AvroConverter, ProtobufConverter, JsonConverter, StringConverter, BytesConverter),
-    Csv: (AvroConverter, ProtobufConverter, JsonConverter, StringConverter, BytesConverter),
+    AvroContainer: (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter),
+    Parquet: (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter),
+    Csv: (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter),
 }
 """The converters that each format can encode the values of."""
 

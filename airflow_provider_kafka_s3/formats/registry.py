@@ -9,6 +9,7 @@ from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.converters.avro import AvroRegistryConverter
 from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConverter
 from airflow_provider_kafka_s3.converters.enveloped_json import EnvelopedJsonConverter
+from airflow_provider_kafka_s3.converters.json_schema import JsonSchemaRegistryConverter
 from airflow_provider_kafka_s3.converters.port import RecordConverter, ValueConverter
 from airflow_provider_kafka_s3.converters.primitive import BytesValueConverter, StringValueConverter
 from airflow_provider_kafka_s3.converters.protobuf import ProtobufRegistryConverter
@@ -108,6 +109,8 @@ def _value_converter(settings: config.Converter | None, schemas: SchemaSource | 
             return AvroRegistryConverter(_registry("avro", schemas))
         case config.ProtobufConverter(unsigned=unsigned, timestamps=timestamps):
             return ProtobufRegistryConverter(_registry("protobuf", schemas), ProtobufMapping(unsigned, timestamps))
+        case config.JsonSchemaConverter(decimal_format=decimal_format):
+            return JsonSchemaRegistryConverter(_registry("json_schema", schemas), decimal_format)
         case _:
             assert_never(settings)
 

@@ -114,9 +114,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         value_converter: what the bytes of values are: :class:`~airflow_provider_kafka_s3.config.JsonConverter`,
             :class:`~airflow_provider_kafka_s3.config.AvroConverter`,
             :class:`~airflow_provider_kafka_s3.config.ProtobufConverter`,
+            :class:`~airflow_provider_kafka_s3.config.JsonSchemaConverter`,
             :class:`~airflow_provider_kafka_s3.config.StringConverter` or
             :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"``,
-            ``"protobuf"``, ``"string"`` or ``"bytes"``; None: JSON for ``format="json"``, bytes for
+            ``"protobuf"``, ``"json_schema"``, ``"string"`` or ``"bytes"``; None: JSON for ``format="json"``, bytes for
             ``format="bytes"``. JSON values need a schema with ``format="avro"``, ``"parquet"`` or
             ``"csv"``: ``JsonConverter(schema=…)``.
         key_converter: what the bytes of keys are, with a ``content`` that has keys.
@@ -166,8 +167,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             ``{"kafka.fetch.max.bytes": "1048576"}``. Put secrets into the connection.
         kafka_conn_id: connection of type ``kafka``; its extra has librdkafka's settings.
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
-        registry_conn_id: connection of type ``http`` of a schema registry, for ``value_converter="avro"`` or
-            ``"protobuf"``.
+        registry_conn_id: connection of type ``http`` of a schema registry, for ``value_converter="avro"``,
+            ``"protobuf"`` or ``"json_schema"``.
         spark_conn_id: connection of type ``spark``, or connection of a Spark Connect server (type ``spark_connect``, or
             a host ``sc://…``), which executes the job without a JVM on the worker.
         name: name of the Spark application. (templated)
@@ -290,7 +291,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         converters = (self.value_converter, self.key_converter)
         if any(map(needs_registry, converters)) != (self.registry_conn_id is not None):
             raise ConfigurationError(
-                "a converter such as 'avro' or 'protobuf' and registry_conn_id go together, as the registry has the "
+                "a converter such as 'avro' and registry_conn_id go together, as the registry has the "
                 "schemas. Give both or neither"
             )
         if self.max_dead_letters is not None and self.errors == "fail":

@@ -48,7 +48,7 @@ class SimulatedPipeline:
     Attributes:
         kafka: the cluster. Its methods create topics, delete records, and so on.
         bucket: the objects.
-        registry: schemas of values with ``value_converter="avro"`` or ``"protobuf"``.
+        registry: schemas of values with ``value_converter="avro"``, ``"protobuf"`` or ``"json_schema"``.
     """
 
     def __init__(self) -> None:

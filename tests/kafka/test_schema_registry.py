@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,21 +12,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_kafka_s3.batch.pinned_schemas import PinnedSchemas
+from airflow_provider_kafka_s3.batch.request import RunRequest
+from airflow_provider_kafka_s3.config import AvroContainer, JsonLines, JsonSchemaConverter, Layout, Parquet
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     ConfigurationError,
     RegistryUnavailableError,
     SchemaNotFoundError,
 )
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.registry.schemas import SchemaReference
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from dev.certificates import Authority
 from dev.ports import listens
 from dev.schema_registry import SchemaRegistry
@@ -110,6 +117,52 @@ def test_protobuf_and_json_schemas_keep_their_types(registry: SchemaRegistry) ->
     assert (imported.name, "message Base" in imported.text) == ("p/base.proto", True)
     schema = registry.register("j-value", '{"type": "object", "properties": {"a": {"type": "string"}}}', "JSON")
     assert client(registry.url).schema(schema).type == "JSON"
+
+
+@pytest.mark.parametrize("record_format", [Parquet(), AvroContainer(), JsonLines()])
+def test_json_with_schemas_of_a_registry_is_landed(registry: SchemaRegistry, record_format: Any) -> None:
+    """From the registry to the object, with a schema in another subject and the drafts that serializers register."""
+    place = {"$schema": "http://json-schema.org/draft-07/schema#", "$id": "http://x/place.json", "title": "Place",
+             "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}  # fmt: skip
+    order = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Order", "type": "object",
+             "properties": {"id": {"type": "integer"}, "note": {"type": ["null", "string"]},
+                            "to": {"$ref": "http://x/place.json"}}, "required": ["id"]}  # fmt: skip
+    subject = "http://x/place.json"
+    draft_4 = {**place, "$schema": "http://json-schema.org/draft-04/schema#"}
+    registry.register(subject, json.dumps(place), "JSON")
+    schemas = [
+        registry.register("order-value", json.dumps(order), "JSON", [reference(subject, subject)]),
+        registry.register("draft-4-value", json.dumps(draft_4), "JSON"),
+        registry.register("untyped-value", '{"type": "object", "properties": {"a": {}}}', "JSON"),
+    ]
+    layout = Layout(format=record_format, value_converter=JsonSchemaConverter(), errors="dead_letter")
+    kafka, store = SimulatedKafka(), MemoryStore()
+    kafka.create_topic("orders")
+    documents = [{"id": 1, "note": "ü", "to": {"city": "Bern"}}, {"city": "Basel"}, {}]
+    for schema_id, document in zip(schemas, documents, strict=True):
+        value = b"\0" + schema_id.to_bytes(4, "big") + json.dumps(document).encode()
+        kafka.append("orders", 0, value)
+    pipeline = TopicPipeline(
+        DurableStore(store, Retrier()), kafka, topics_dir="topics", pipeline="p", topic="orders",
+        registry=client(registry.url),
+    )  # fmt: skip
+    (batch,) = pipeline.land(RunRequest(run="a", offsets="incremental", layout=layout, starting="earliest")).batches
+    assert (batch.records, batch.dead_letters) == (2, 1)
+    objects = {info.key: stored.body for info in store.list("topics/orders/") if (stored := store.get(info.key))}
+    landed = [row for key, body in objects.items() if "_dead" not in key for row in rows_of(key, body)]
+    assert sorted(landed, key=len) == [documents[1], documents[0]]
+    (letters,) = (body for key, body in objects.items() if "_dead" in key)
+    reason = f"schema {schemas[2]} of the registry cannot be used: its part 'a' has no type"
+    assert reason in json.loads(letters)["reason"]
+
+
+def rows_of(key: str, body: bytes) -> list[Any]:
+    """The records of an object."""
+    if key.endswith(".avro"):
+        return list(fastavro.reader(io.BytesIO(body)))
+    if key.endswith(".parquet"):
+        return pq.read_table(io.BytesIO(body)).to_pylist()
+    return [json.loads(line) for line in body.splitlines()]
 
 
 def test_the_latest_version_of_a_subject_is_the_last_that_was_registered(registry: SchemaRegistry) -> None:

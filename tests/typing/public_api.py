@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3 import (
     Hourly,
     JsonConverter,
     JsonLines,
+    JsonSchemaConverter,
     KafkaLagSensor,
     KafkaToS3Operator,
     KafkaWindowClosedSensor,
@@ -126,6 +127,16 @@ with DAG("schemas_of_a_registry", schedule=None, start_date=datetime(2026, 1, 1,
         offsets="incremental",
         starting_offsets="earliest",
     )
+    KafkaToS3Operator(
+        task_id="documents",
+        topics="clicks",
+        bucket="lake",
+        pipeline="clicks",
+        format=Parquet(),
+        value_converter=JsonSchemaConverter(decimal_format="NUMERIC"),
+        registry_conn_id="registry_default",
+        offsets="data_interval",
+    )
 
 with DAG("names_and_mappings", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
     KafkaToS3Operator(
@@ -158,7 +169,7 @@ with DAG("names_and_mappings", schedule=None, start_date=datetime(2026, 1, 1, tz
         pipeline="events-parquet",
         topics_dir="parquet",
         format={"kind": "parquet", "compression": "zstd"},
-        value_converter={"kind": "avro"},
+        value_converter={"kind": "json_schema", "decimal_format": "NUMERIC"},
         registry_conn_id="registry_default",
         offsets="incremental",
         starting_offsets="latest",

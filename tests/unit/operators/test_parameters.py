@@ -24,6 +24,7 @@ from airflow_provider_kafka_s3.config import (
 from airflow_provider_kafka_s3.config.values import make_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.retry import RetryPolicy
+from tests.unit.operators.conftest import make_operator
 
 upload = partial(make_value, "upload", (Upload,))
 retry = partial(make_value, "request_retry", (RetryPolicy,))
@@ -41,6 +42,19 @@ retry = partial(make_value, "request_retry", (RetryPolicy,))
 def test_topics_may_be_text_or_a_list(given: object, topics: tuple[str, ...]) -> None:
     """Rendered templates are text, so text may have several topics."""
     assert parameters.parse_topics(given) == topics
+
+
+@pytest.mark.parametrize("converter", ["avro", "json_schema", {"kind": "json_schema", "decimal_format": "NUMERIC"}])
+@pytest.mark.parametrize("record_format", ["json", "avro", "parquet"])
+def test_values_of_a_registry_need_its_connection(converter: object, record_format: str) -> None:
+    """And no other values have one."""
+    given = {"value_converter": converter, "format": record_format}
+    made = make_operator(**given, registry_conn_id="registry_default")
+    assert made.registry_conn_id == "registry_default"
+    with pytest.raises(ConfigurationError, match="registry_conn_id go together"):
+        make_operator(**given)
+    with pytest.raises(ConfigurationError, match="registry_conn_id go together"):
+        make_operator(registry_conn_id="registry_default")
 
 
 @pytest.mark.parametrize(
