@@ -12,7 +12,7 @@ from msgspec import Meta
 from airflow_provider_kafka_s3.config import Layout, TimePattern
 from airflow_provider_kafka_s3.config.values import Value, require_type, unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic
+from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic, with_schema_name
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
 from airflow_provider_kafka_s3.messages import nearest
 from airflow_provider_kafka_s3.submit import spark_command
@@ -212,7 +212,7 @@ def usable_layout(layout: Layout, topics: Sequence[str]) -> Layout:
 
     if not layout.needs_registry:
         make_formats(layout, topic="", partition=0)
-    longest = make_partitioner(layout).longest
+    longest = with_schema_name(layout, make_partitioner(layout).longest, "null")
     for topic in topics:
         data_key(
             layout,

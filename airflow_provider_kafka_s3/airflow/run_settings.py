@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from airflow_provider_kafka_s3.config import (
+    Compatibility,
     Content,
     Converter,
     Format,
@@ -51,6 +52,7 @@ class RunSettings:
     starting_offsets: str | Mapping[Any, Any] | None
     rotation: Rotation
     naming: Naming
+    schema_compatibility: Compatibility | None
     limits: Limits
     upload: Upload
     errors: OnError
@@ -88,6 +90,7 @@ class RunSettings:
             errors=self.errors,
             on_bad_timestamp=self.on_bad_timestamp,
             zone_database=zone_database,
+            schema_compatibility=self.schema_compatibility,
         )
 
     def request(

@@ -25,11 +25,11 @@ from airflow_provider_kafka_s3.config import KIB, MIB, ByTime, Layout, Upload
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
-from airflow_provider_kafka_s3.formats.parts import MAIN
+from airflow_provider_kafka_s3.formats.parts import MAIN, PreparedParts
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Rejected, record_error
 from airflow_provider_kafka_s3.formats.registry import make_formats
 from airflow_provider_kafka_s3.layout.keys import dead_letters_key, sibling_key, validate_key
-from airflow_provider_kafka_s3.layout.split import Append, DataObject, Splitter
+from airflow_provider_kafka_s3.layout.split import Append, DataObject, LeaveOut, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
@@ -46,6 +46,10 @@ _CONVERTED_BYTES: Final = 4 * MIB
 """Bytes of values that are converted at a time: decoded values may take many times the memory of their bytes."""
 _CONVERTED_LARGE: Final = MIB
 """The same for values above 4 KiB on average, which may be arrays of many small items."""
+_REGISTER: Final = (
+    "correct the schema, or register it for the subject of the topic; or use schema_compatibility='NONE', or "
+    "errors='dead_letter' to set such records aside"
+)
 
 
 class ObjectSink(Protocol):
@@ -199,14 +203,22 @@ def _encode(
         checked = _in_parts(checked)
     for batch in checked:
         prepared = formats.prepare(batch)
-        if prepared.rejected:
-            if layout.errors == "fail":
-                raise record_error(batch, prepared.rejected[0], topic=topic, partition=partition)
-            dead.add(batch, prepared.rejected)
+        if prepared.rejected and layout.errors == "fail":
+            raise record_error(batch, prepared.rejected[0], topic=topic, partition=partition)
         records += prepared.records.num_rows
         ignored += prepared.ignored
         tombstones += 0 if prepared.tombstones is None else int(prepared.tombstones.sum())
-        for event in splitter.feed(prepared.records, prepared.sizes, prepared.schemas, prepared.tombstones):
+        rejected = [*prepared.rejected]
+        for event in splitter.feed(
+            prepared.records, prepared.sizes, prepared.schemas, prepared.versions, prepared.tombstones
+        ):
+            if isinstance(event, LeaveOut):
+                left_out = _left_out(batch, prepared, event)
+                if layout.errors == "fail":
+                    raise record_error(batch, left_out, topic=topic, partition=partition)
+                rejected.append(left_out)
+                records -= 1
+                continue
             key = event.object.key
             if not isinstance(event, Append):
                 close(key)
@@ -217,8 +229,10 @@ def _encode(
                 stats.add(event.offsets)
                 for piece in writer.write(prepared.take(part, event.rows, event.object.schema)):
                     stats.write(piece)
-    for event in splitter.finish():
-        close(event.object.key)
+        if rejected:
+            dead.add(batch, sorted(rejected, key=lambda r: r.row))
+    for end in splitter.finish():
+        close(end.object.key)
     dead.close()
     return SliceResult(
         id=slice_.id,
@@ -228,6 +242,13 @@ def _encode(
         tombstones=tombstones,
         next_offset=slice_.end,
     )
+
+
+def _left_out(batch: pa.RecordBatch, prepared: PreparedParts, event: LeaveOut) -> Rejected:
+    """A record of a batch whose schema fits no object."""
+    offset = int64_values(prepared.records.column("offset"))[event.row]
+    row = int(np.searchsorted(int64_values(batch.column("offset")), offset))
+    return Rejected(row, "format", event.reason, _REGISTER)
 
 
 class _DeadLetters:

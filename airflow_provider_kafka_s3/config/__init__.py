@@ -28,7 +28,15 @@ from airflow_provider_kafka_s3.config.formats import (
     default_level,
     parse_format,
 )
-from airflow_provider_kafka_s3.config.layout import Layout, Naming, OnError, PartSize, Rotation
+from airflow_provider_kafka_s3.config.layout import (
+    Compatibility,
+    Layout,
+    Naming,
+    OnError,
+    PartSize,
+    Rotation,
+    SchemaAffix,
+)
 from airflow_provider_kafka_s3.config.partitioners import (
     ByPartition,
     ByTime,
@@ -52,6 +60,7 @@ __all__ = [
     "ByPartition",
     "ByTime",
     "BytesConverter",
+    "Compatibility",
     "CompressionName",
     "Content",
     "Converter",
@@ -77,6 +86,7 @@ __all__ = [
     "ProtobufConverter",
     "RawBytes",
     "Rotation",
+    "SchemaAffix",
     "SiblingObjects",
     "StringConverter",
     "TimePattern",

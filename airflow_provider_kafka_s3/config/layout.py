@@ -29,9 +29,11 @@ from airflow_provider_kafka_s3.config.sizes import MAX_PART_SIZE, MAX_PARTS, MIB
 from airflow_provider_kafka_s3.config.values import Value, reject_control_characters, require
 from airflow_provider_kafka_s3.messages import either
 
-__all__ = ["Layout", "Naming", "OnError", "PartSize", "Rotation"]
+__all__ = ["Compatibility", "Layout", "Naming", "OnError", "PartSize", "Rotation", "SchemaAffix"]
 
 OnError = Literal["fail", "dead_letter"]
+Compatibility = Literal["NONE", "BACKWARD", "FORWARD", "FULL"]
+SchemaAffix = Literal["PREFIX", "SUFFIX"]
 
 _OPEN_ROW_GROUPS: Final = 256 * MIB
 """Bytes of the row groups of all Parquet files that a slice has open."""
@@ -93,6 +95,9 @@ class Naming(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         topic_prefix: put before the topic, in its folder and in file names, such as ``topic=``: readers skip names that
             begin with ``_`` or ``.``, as names of topics may. Ends in a character that topics are not named with.
         offset_pad_width: offsets in file names are zero-padded to this width; wider ones are not cut.
+        schema_affix: a folder ``schema_name=NAME`` with the name of the value's schema, before (``PREFIX``) or behind
+            (``SUFFIX``) the folders of the partitioner; a schema without a name, and a value without a schema, have
+            ``schema_name=null``. None: no such folder.
     """
 
     directory_delim: str = "/"
@@ -101,6 +106,7 @@ class Naming(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     offset_pad_width: Annotated[
         int, Meta(ge=0, le=20, description="digits", extra={"why": "Kafka's offsets have 19 at most"})
     ] = 10
+    schema_affix: SchemaAffix | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,6 +148,10 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             years 1 to 9999): ``fail`` names the record; any other text is the name of the partition that such records
             go to, in each of its folders: ``year=NAME/month=NAME/day=NAME``.
         zone_database: version of the time zone database that the plan was made with.
+        schema_compatibility: what a record does whose schema is not that of the open object: ``NONE`` closes all open
+            objects of the Kafka partition; with ``BACKWARD``, ``FORWARD`` and ``FULL`` it is projected to the schema of
+            the object where versions and schemas allow it, and closes them otherwise, as in Kafka Connect. None: each
+            schema has an open object of its own, and nothing is projected.
     """
 
     topics_dir: str = "topics"
@@ -156,6 +166,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     errors: OnError = "fail"
     on_bad_timestamp: str = "fail"
     zone_database: str = ""
+    schema_compatibility: Compatibility | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -174,6 +185,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             structs.force_setattr(self, "value_converter", self._default_converter())
         self._check_converter("value_converter", self.value_converter, "format", self.format)
         self._check_content()
+        self._check_schema_compatibility()
         self._check_on_bad_timestamp()
         limit = self.part_size * (MAX_PARTS - 1_000)
         require(
@@ -240,6 +252,28 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether schemas of a registry are needed."""
         return needs_registry(self.value_converter) or needs_registry(self.key_converter)
 
+    def _check_schema_compatibility(self) -> None:
+        mode, converter = self.schema_compatibility, self.value_converter
+        require(
+            mode is None or self.has_typed_values,
+            f"schema_compatibility={mode!r} needs values with a schema, and {converter!r} has none: use "
+            f"value_converter='avro' or JsonConverter(schemas_enable=True), or remove it",
+        )
+        require(
+            mode in (None, "NONE") or not isinstance(converter, JsonConverter) or converter.schemas_enable,
+            f"schema_compatibility={mode!r} compares the versions of schemas, and the declared schema of "
+            f"value_converter is the only one and has no version. Remove it",
+        )
+        keys = self.content.keys if isinstance(self.content, SiblingObjects) else None
+        several = needs_registry(self.key_converter) or (
+            isinstance(self.key_converter, JsonConverter) and self.key_converter.schemas_enable
+        )
+        require(
+            mode is None or not several or keys is None or isinstance(keys, JsonLines | RawBytes),
+            f"schema_compatibility={mode!r} compares the schemas of values, and keys={keys!r} has one schema of "
+            f"key_converter={self.key_converter!r} in an object. Use keys='json', or remove schema_compatibility",
+        )
+
     @property
     def max_open_objects(self) -> int:
         """Objects of a slice that are open at the same time, at most; of Parquet files also by their memory."""
@@ -254,6 +288,11 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if isinstance(self.format, RawBytes):
             return False
         return not isinstance(self.value_converter, JsonConverter) or self.value_converter.has_schema
+
+    @property
+    def distinguishes_schemas(self) -> bool:
+        """Whether names and versions of schemas decide which object a record goes to."""
+        return self.schema_compatibility is not None or self.naming.schema_affix is not None
 
     @property
     def whole_records(self) -> bool:

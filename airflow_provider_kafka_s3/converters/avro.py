@@ -80,5 +80,5 @@ class AvroRegistryConverter:
             text = schema_text(registered.text, references)
         except ConfigurationError as e:
             return f"schema {schema_id} of the registry cannot be used: {e}"
-        self.schemas.append(ValueSchema(f"schema {schema_id}", node, text))
+        self.schemas.append(ValueSchema(f"schema {schema_id}", node, text, registered.versions))
         return len(self.schemas) - 1, AvroDecoder(node)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,15 +29,17 @@ class EnvelopedJsonConverter:
 
     Args:
         decimal_format: what strings are where a schema has a decimal.
+        names_and_versions: whether schemas that differ in name or version only are different ones.
     """
 
-    def __init__(self, decimal_format: DecimalFormat) -> None:
+    def __init__(self, decimal_format: DecimalFormat, *, names_and_versions: bool = False) -> None:
         self.schemas: list[ValueSchema] = []
         self._format = decimal_format
+        self._names_and_versions = names_and_versions
         # Texts differ where schemas do not: objects are those of equal schemas.
         self._by_text: dict[str, tuple[int, JsonDecoder] | str] = {}
         # With the columns, since names that Avro does not allow may become the same ones.
-        self._by_schema: dict[tuple[str, pa.DataType], tuple[int, JsonDecoder]] = {}
+        self._by_schema: dict[tuple[str, pa.DataType, str, int | None], tuple[int, JsonDecoder]] = {}
 
     def convert(self, values: Array, *, decode: bool) -> TypedValues:  # noqa: ARG002 - decoding is the check
         """See :class:`~airflow_provider_kafka_s3.converters.port.ValueConverter`."""
@@ -75,11 +80,27 @@ class EnvelopedJsonConverter:
         return found
 
     def _make_decoder(self, text: str) -> tuple[int, JsonDecoder]:
-        node = connect_schema(json.loads(text), decimal_format=self._format)
+        schema = json.loads(text)
+        node = connect_schema(schema, decimal_format=self._format)
         avro = node_text(node)
-        key = (avro, arrow_type(node))
+        name, version = (_name(schema), _version(schema)) if self._names_and_versions else ("", None)
+        key = (avro, arrow_type(node), name, version)
         if key not in self._by_schema:
             decoder = JsonDecoder(node, decimal_format=self._format, null_is_default=True)
-            self.schemas.append(ValueSchema("the schema of the envelope", node, avro))
+            versions = {} if version is None else {"": version}
+            self.schemas.append(ValueSchema("the schema of the envelope", node, avro, versions, name))
             self._by_schema[key] = (len(self.schemas) - 1, decoder)
         return self._by_schema[key]
+
+
+def _name(schema: Mapping[str, Any]) -> str:
+    """The name of a schema as a part of folders, which the producer must not choose freely."""
+    name = schema.get("name")
+    if not isinstance(name, str) or not name:
+        return "null"
+    return re.sub(r"[^A-Za-z0-9._$-]", "_", name)
+
+
+def _version(schema: Mapping[str, Any]) -> int | None:
+    version = schema.get("version")
+    return version if isinstance(version, int) and not isinstance(version, bool) else None

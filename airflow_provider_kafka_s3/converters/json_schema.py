@@ -70,5 +70,5 @@ class JsonSchemaRegistryConverter:
             decoder = JsonDecoder(node, decimal_format=self._format, null_is_default=True)
         except ConfigurationError as e:
             return f"schema {schema_id} of the registry cannot be used: {e}"
-        self.schemas.append(ValueSchema(f"schema {schema_id}", node, node_text(node)))
+        self.schemas.append(ValueSchema(f"schema {schema_id}", node, node_text(node), registered.versions))
         return len(self.schemas) - 1, decoder

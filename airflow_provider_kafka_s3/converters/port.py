@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
@@ -26,11 +26,15 @@ class ValueSchema:
         name: of the schema in messages, such as ``schema 12``.
         node: the schema.
         text: the schema as Avro's JSON, without references to other schemas.
+        versions: highest version of the schema per subject; empty if it has none.
+        connect_name: of the schema in Kafka Connect, ``null`` for none; empty: the one that follows from the node.
     """
 
     name: str
     node: Node
     text: str
+    versions: Mapping[str, int] = field(default_factory=dict, hash=False)
+    connect_name: str = ""
 
 
 @dataclass(frozen=True)

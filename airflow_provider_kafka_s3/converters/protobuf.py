@@ -133,7 +133,8 @@ class ProtobufRegistryConverter:
                 decoder = ProtobufDecoder(message, self._mapping, node)
             except ConfigurationError as e:
                 raise ConfigurationError(f"{name} cannot be landed: {e}") from None
-            self.schemas.append(ValueSchema(name, node, node_text(node)))
+            versions = self._source.schema(schema_id).versions
+            self.schemas.append(ValueSchema(name, node, node_text(node), versions))
             found = self._messages[schema_id, indexes] = _Message(len(self.schemas) - 1, decoder)
         return found
 

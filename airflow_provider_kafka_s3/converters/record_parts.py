@@ -40,11 +40,14 @@ from airflow_provider_kafka_s3.schemas.avro import (
     is_recursive,
     node_text,
 )
+from airflow_provider_kafka_s3.schemas.projection import connect_name
 
 __all__ = ["ColumnConverter", "EnvelopeConverter", "HeadersConverter", "envelope_headers", "envelope_timestamps"]
 
 _ABSENT: Final = -1
 """Index of the schema of nulls before the first value of a slice."""
+_BEFORE_ALL: Final = {"": 0}
+"""Version of nulls before the first value of a slice: lower than those of all schemas."""
 _CORRECT: Final = "correct the producer, or use errors='dead_letter' to set such records aside"
 _HEADER: Final = Record("kafka_s3.Header", (Field("key", Primitive("string")), Field("value", Primitive("string"))))
 _HEADER_OF_ENVELOPE: Final = Record(
@@ -306,8 +309,16 @@ class EnvelopeConverter:
             )
             text = "" if is_recursive(node) else node_text(node)
             self._indices[pair] = len(self.schemas)
-            self.schemas.append(ValueSchema(f"the envelope ({name})", node, text))
+            versions, connect = self._of_value(pair[1])
+            self.schemas.append(ValueSchema(f"the envelope ({name})", node, text, versions, connect))
         return self._indices[pair]
+
+    def _of_value(self, index: int) -> tuple[Mapping[str, int], str]:
+        """Versions and name of the envelope: those of the value's schema, since it is the values that evolve."""
+        if index == _ABSENT:
+            return _BEFORE_ALL, "null"
+        schema = self._parts[1].converter.schemas[index]
+        return schema.versions, schema.connect_name or connect_name(schema.node) or "null"
 
     def _fields(self, pair: tuple[int, int]) -> tuple[Field, ...]:
         key, value = (

@@ -13,6 +13,8 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Int64Array, int64_array, valid_rows
 from airflow_provider_kafka_s3.config import OnNull
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, RecordFormat, Rejected, Rows
+from airflow_provider_kafka_s3.schemas.avro import Primitive
+from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion
 
 __all__ = ["MAIN", "PartFormats", "PreparedParts"]
 
@@ -20,6 +22,7 @@ MAIN: Final = ""
 """Name of the part that all other objects are beside."""
 
 _ABSENT: Final = -1
+_NONE: Final = SchemaVersion(Primitive("null"), None)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class PreparedParts:
         rejected: the records that cannot be written, in the order of their rows.
         schemas: what records of one object have in common, see :meth:`PartFormats.open`; None: nothing.
         tombstones: whether each record is only in the objects beside the main one; None: no record is.
+        versions: what ``schemas`` are the indices of, see :class:`~airflow_provider_kafka_s3.formats.port.Prepared`.
     """
 
     records: pa.RecordBatch
@@ -60,6 +64,7 @@ class PreparedParts:
     rejected: Sequence[Rejected]
     schemas: Int64Array | None
     tombstones: npt.NDArray[np.bool_] | None
+    versions: Sequence[SchemaVersion]
     parts: Mapping[str, _Part] = field(repr=False)
     combinations: Sequence[Mapping[str, int]] | None = field(repr=False)
 
@@ -89,6 +94,7 @@ class PartFormats:
         self._formats = {MAIN: main, **(siblings or {})}
         self._on_null = on_null
         self._combinations: list[dict[str, int]] | None = None
+        self._versions: list[SchemaVersion] = []
         self._indices: dict[tuple[int, ...], int] = {}
 
     def names(self, *, tombstones: bool) -> Iterable[str]:
@@ -110,7 +116,15 @@ class PartFormats:
         if len(self._formats) == 1:
             main = self._formats[MAIN].prepare(batch)
             return PreparedParts(
-                main.records, main.sizes, main.ignored, main.rejected, main.schemas, None, {MAIN: _Part(main)}, None
+                records=main.records,
+                sizes=main.sizes,
+                ignored=main.ignored,
+                rejected=main.rejected,
+                schemas=main.schemas,
+                tombstones=None,
+                versions=main.versions,
+                parts={MAIN: _Part(main)},
+                combinations=None,
             )
         null = ~valid_rows(batch.column("value"))
         if self._on_null == "ignore" and null.any():
@@ -139,13 +153,14 @@ class PartFormats:
             sizes=sizes,
             ignored=0,
             rejected=[rejected[row] for row in sorted(rejected)],
-            schemas=self._schemas(parts),
+            schemas=self._schemas(parts, prepared[MAIN].versions),
             tombstones=tombstones,
+            versions=prepared[MAIN].versions if self._combinations is None else self._versions,
             parts=parts,
             combinations=self._combinations,
         )
 
-    def _schemas(self, parts: Mapping[str, _Part]) -> Int64Array | None:
+    def _schemas(self, parts: Mapping[str, _Part], versions: Sequence[SchemaVersion]) -> Int64Array | None:
         """What records of one object have in common: the schema of the only part with schemas, or those of all."""
         some = {n: p.of_rows(p.prepared.schemas, _ABSENT) for n, p in parts.items() if p.prepared.schemas is not None}
         if not some.keys() - {MAIN}:
@@ -161,6 +176,8 @@ class PartFormats:
             if combination not in self._indices:
                 self._indices[combination] = len(self._combinations)
                 self._combinations.append(dict(zip(some, combination, strict=True)))
+                of_value = self._combinations[-1].get(MAIN, _ABSENT)
+                self._versions.append(versions[of_value] if versions and of_value != _ABSENT else _NONE)
             numbers[i] = self._indices[combination]
         return numbers[inverse.reshape(-1)]
 

@@ -7,7 +7,7 @@ of frames for line formats, a record batch for columnar formats.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
 from airflow_provider_kafka_s3.converters.port import Stage
 from airflow_provider_kafka_s3.exceptions import RecordError
+from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion
 
 __all__ = ["Buffer", "ObjectWriter", "Payload", "Prepared", "RecordFormat", "Rejected", "Rows", "record_error"]
 
@@ -62,6 +63,10 @@ class Prepared:
         schemas: index of the schema of each record, if an object holds records of one schema only.
         payloads: see :meth:`with_schemas`.
         positions: see :meth:`with_schemas`.
+        versions: the schemas by index, for layouts with a ``schema_compatibility`` or a ``schema_affix``; the same list
+            for all batches, to which schemas are appended.
+        projected: makes the payload of rows of any schemas, as values of one schema; None: objects have the schema of
+            all their records.
     """
 
     records: pa.RecordBatch
@@ -72,6 +77,8 @@ class Prepared:
     schemas: Int64Array | None = None
     payloads: Mapping[int, Payload] = field(default_factory=dict)
     positions: Int64Array | None = None
+    versions: Sequence[SchemaVersion] = ()
+    projected: Callable[[Rows, int], Payload] | None = None
 
     def with_payload(self, payload: Payload) -> Prepared:
         """The same records with another payload."""
@@ -92,8 +99,10 @@ class Prepared:
 
         Args:
             rows: all of one schema, if objects hold records of one schema only.
-            schema: this schema.
+            schema: this schema; with :attr:`projected`, that of the object.
         """
+        if schema is not None and self.projected is not None:
+            return self.projected(rows, schema)
         payload = self.payload
         if schema is not None and self.positions is not None:
             payload, within = self.payloads[schema], self.positions[rows]

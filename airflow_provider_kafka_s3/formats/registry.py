@@ -40,16 +40,17 @@ def make_formats(
         ConfigurationError: see :func:`make_format`.
     """
     content, converter = layout.content, layout.value_converter or config.BytesConverter()
+    evolving = topic if layout.distinguishes_schemas and layout.has_typed_values else None
     if isinstance(content, config.Envelope):
         envelope = EnvelopeConverter(
             _value_converter(layout.key_converter, schemas),
-            _value_converter(converter, schemas),
+            _value_converter(converter, schemas, names_and_versions=evolving is not None),
             topic=topic,
             partition=partition,
         )
         part: Literal["value"] | None = None if layout.format.on_null == "write" else "value"
-        return PartFormats(_typed_format(layout.format, envelope, part))
-    values = make_format(layout.format, converter, schemas)
+        return PartFormats(_typed_format(layout.format, envelope, part, evolving))
+    values = make_format(layout.format, converter, schemas, topic=evolving)
     if isinstance(content, config.SiblingObjects):
         return PartFormats(values, _siblings(content, layout.key_converter, schemas), layout.format.on_null)
     return PartFormats(values)
@@ -60,6 +61,8 @@ def make_format(
     converter: config.Converter | None = None,
     schemas: SchemaSource | None = None,
     part: Literal["key", "value"] = "value",
+    *,
+    topic: str | None = None,
 ) -> RecordFormat:
     """The format of the values or the keys of a slice.
 
@@ -68,6 +71,8 @@ def make_format(
         converter: settings of the converter; None: the format writes their bytes.
         schemas: of the registry, for a converter that needs it.
         part: of the records that is written.
+        topic: of the records, for layouts that distinguish schemas: every object of values with schemas then has one
+            schema, which values of others are projected to. None: any other layout.
 
     Raises:
         ConfigurationError: the settings are refused, or schemas are missing.
@@ -77,7 +82,8 @@ def make_format(
         return JsonLinesFormat(settings, part)
     if isinstance(settings, config.RawBytes):
         return RawFormat(settings, part)
-    return _typed_format(settings, ColumnConverter(_value_converter(converter, schemas), part), part)
+    values = _value_converter(converter, schemas, names_and_versions=topic is not None)
+    return _typed_format(settings, ColumnConverter(values, part), part, topic)
 
 
 def _siblings(
@@ -93,7 +99,9 @@ def _siblings(
     return siblings
 
 
-def _value_converter(settings: config.Converter | None, schemas: SchemaSource | None) -> ValueConverter:
+def _value_converter(
+    settings: config.Converter | None, schemas: SchemaSource | None, *, names_and_versions: bool = False
+) -> ValueConverter:
     match settings:
         case None | config.BytesConverter():
             return BytesValueConverter()
@@ -102,7 +110,7 @@ def _value_converter(settings: config.Converter | None, schemas: SchemaSource | 
         case config.JsonConverter(schema=str() as schema, decimal_format=decimal_format):
             return DeclaredJsonConverter(schema, decimal_format)
         case config.JsonConverter(schemas_enable=True, decimal_format=decimal_format):
-            return EnvelopedJsonConverter(decimal_format)
+            return EnvelopedJsonConverter(decimal_format, names_and_versions=names_and_versions)
         case config.JsonConverter():
             return JsonDocumentConverter()
         case config.AvroConverter():
@@ -122,7 +130,7 @@ def _registry(kind: str, schemas: SchemaSource | None) -> SchemaSource:
 
 
 def _typed_format(
-    settings: config.Format, converter: RecordConverter, part: Literal["key", "value"] | None
+    settings: config.Format, converter: RecordConverter, part: Literal["key", "value"] | None, topic: str | None = None
 ) -> RecordFormat:
     # Parquet takes a tenth of a second to import.
     from airflow_provider_kafka_s3.formats import typed
@@ -130,7 +138,7 @@ def _typed_format(
     encoding: typed.TypedEncoding
     match settings:
         case config.JsonLines():
-            encoding = typed.JsonEncoding(settings)
+            encoding = typed.JsonEncoding(settings, by_schema=topic is not None)
         case config.AvroContainer():
             encoding = typed.AvroEncoding(settings)
         case config.Parquet():
@@ -141,4 +149,4 @@ def _typed_format(
             raise ConfigurationError("format='bytes' writes bytes; use value_converter='bytes'")
         case _:
             assert_never(settings)
-    return typed.TypedFormat(converter, encoding, settings.on_null, part)
+    return typed.TypedFormat(converter, encoding, settings.on_null, part, topic)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, int64_array
+from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
 from airflow_provider_kafka_s3.converters.port import Invalid, RecordConverter, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.avro import AvroWriter
@@ -21,7 +22,7 @@ from airflow_provider_kafka_s3.formats.frames import FrameWriter, Kept, join, wi
 from airflow_provider_kafka_s3.formats.json_values import encode_json
 from airflow_provider_kafka_s3.formats.jsonlines import JSON_DOCUMENT
 from airflow_provider_kafka_s3.formats.parquet import ParquetSettings, ParquetWriter
-from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, Rejected
+from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, Rejected, Rows
 from airflow_provider_kafka_s3.schemas.avro import (
     ArrayOf,
     Fixed,
@@ -32,6 +33,8 @@ from airflow_provider_kafka_s3.schemas.avro import (
     arrow_field,
     arrow_type,
 )
+from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion, version_in_subject
+from airflow_provider_kafka_s3.schemas.projection import Projection, connect_name, projection, same_schema
 
 __all__ = ["AvroEncoding", "CsvEncoding", "JsonEncoding", "ParquetEncoding", "TypedEncoding", "TypedFormat"]
 
@@ -70,6 +73,8 @@ class TypedFormat:
         encoding: of the objects.
         on_null: what a null value does.
         part: of the records that must not be null; None: none.
+        topic: of the values, if the layout distinguishes schemas; then values are projected to the schema of their
+            object.
     """
 
     def __init__(
@@ -78,11 +83,15 @@ class TypedFormat:
         encoding: TypedEncoding,
         on_null: config.OnNull,
         part: Literal["key", "value"] | None = "value",
+        topic: str | None = None,
     ) -> None:
         self._converter = converter
         self._encoding = encoding
         self._on_null = on_null
         self._part: Literal["key", "value"] | None = part
+        self._topic = topic
+        self._versions: list[SchemaVersion] = []
+        self._projections: dict[tuple[int, int], Projection | None] = {}
 
     def prepare(self, batch: pa.RecordBatch) -> Prepared:
         """Convert and encode the records; those that cannot be converted are rejected."""
@@ -107,7 +116,8 @@ class TypedFormat:
             rejected=sorted([*kept.rejected, *rejected], key=lambda r: r.row),
         )
         if self._encoding.by_schema:
-            return prepared.with_schemas(schemas[good], payloads, _positions(typed.groups, count)[good])
+            prepared = prepared.with_schemas(schemas[good], payloads, _positions(typed.groups, count)[good])
+            return prepared if self._topic is None else self._projecting(prepared, typed.groups, self._topic)
         return prepared if len(payloads) <= 1 else prepared.with_payload(_in_order(typed.groups, payloads))
 
     def _without_invalid(self, typed: TypedValues) -> tuple[TypedValues, list[Invalid]]:
@@ -120,6 +130,54 @@ class TypedFormat:
                 group = _kept(group, np.delete(np.arange(len(group.rows)), [i.row for i in invalid]))  # noqa: PLW2901
             groups.append(group)
         return replace(typed, groups=groups), refused
+
+    def _projecting(self, prepared: Prepared, groups: Sequence[TypedGroup], topic: str) -> Prepared:
+        """The same records, of which an object may hold those of several schemas as values of one."""
+        for schema in self._converter.schemas[len(self._versions) :]:
+            name = schema.connect_name or connect_name(schema.node) or "null"
+            self._versions.append(SchemaVersion(schema.node, version_in_subject(schema.versions, topic), name))
+        schemas, values = prepared.schemas, {group.schema: group.values for group in groups}
+        assert schemas is not None, "values of one schema each"
+
+        def projected(rows: Rows, target: int) -> Payload:
+            numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+            of = schemas[numbers]
+            parts, order = [], []
+            for schema in np.unique(of).tolist():
+                some = np.flatnonzero(of == schema)
+                if (change := self._projection(schema, target)) is None:
+                    parts.append(prepared.take(numbers[some], schema))
+                else:
+                    column = change.apply(self._values(prepared, values[schema], numbers[some]))
+                    parts.append(self._payload(column, target))
+                order.append(some)
+            if len(parts) == 1:
+                return parts[0]
+            return _concatenated(parts).take(int64_array(np.argsort(np.concatenate(order))))
+
+        return replace(prepared, versions=self._versions, projected=projected)
+
+    def _projection(self, schema: int, target: int) -> Projection | None:
+        """From values of one schema to those of another one; None if they are the same."""
+        if (schema, target) not in self._projections:
+            source, to = self._converter.schemas[schema].node, self._converter.schemas[target].node
+            self._projections[schema, target] = None if same_schema(source, to) else projection(source, to)
+        return self._projections[schema, target]
+
+    def _values(self, prepared: Prepared, values: Array | None, rows: Int64Array) -> Array:
+        """The decoded values of rows of one schema; ``values`` are all of this schema, if they are decoded already."""
+        if values is not None:
+            assert prepared.positions is not None, "values of one schema each"
+            return values.take(int64_array(prepared.positions[rows]))
+        (group,) = self._converter.convert(prepared.records.take(int64_array(rows)), decode=True).groups
+        assert group.values is not None, "they are requested"
+        return group.values
+
+    def _payload(self, values: Array, schema: int) -> Payload:
+        """The payload of values that were projected to a schema."""
+        to = self._converter.schemas[schema]
+        group = TypedGroup(schema, np.arange(len(values)), values, lambda: encode_datums(values, to.node))
+        return self._encoding.payload(group, to)
 
     def open(self, key: str, schema: int | None) -> ObjectWriter:
         """Begin an object."""
@@ -144,6 +202,17 @@ def _one(payloads: dict[int, Payload]) -> Payload:
     return next(iter(payloads.values())) if payloads else cast("Array", pa.nulls(0, pa.large_binary()))
 
 
+def _concatenated(parts: Sequence[Payload]) -> Payload:
+    """Payloads of one schema, one after another."""
+    if isinstance(parts[0], pa.RecordBatch):
+        batches = cast("Sequence[pa.RecordBatch]", parts)
+        columns = [pa.concat_arrays([batch.column(i) for batch in batches]) for i in range(batches[0].num_columns)]
+        return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+    arrays = cast("Sequence[Array]", parts)
+    wide = any(pa.types.is_large_binary(array.type) for array in arrays)
+    return pa.concat_arrays([array.cast(pa.large_binary()) if wide else array for array in arrays])
+
+
 def _positions(groups: Sequence[TypedGroup], rows: int) -> Int64Array:
     """Per row its position in its group."""
     positions = np.zeros(rows, np.int64)
@@ -163,9 +232,9 @@ class JsonEncoding:
     """JSON lines of decoded values."""
 
     decode = True
-    by_schema = False
 
-    def __init__(self, settings: config.JsonLines) -> None:
+    def __init__(self, settings: config.JsonLines, *, by_schema: bool = False) -> None:
+        self.by_schema = by_schema
         self._compression = make_compression(settings.compression, settings.compression_level)
         self._decimal_format = settings.decimal_format
 

@@ -48,6 +48,7 @@ __all__ = [
     "validate_key",
     "validate_pipeline",
     "validate_topic",
+    "with_schema_name",
 ]
 
 CONTROL_DIR: Final = "_kafka_s3"
@@ -200,6 +201,23 @@ def siblings(layout: Layout) -> Mapping[str, str]:
     if not isinstance(layout.content, SiblingObjects):
         return {}
     return {name: name + settings.object_extension for name, settings in layout.content.siblings.items()}
+
+
+def with_schema_name(layout: Layout, encoded_partition: str, name: str) -> str:
+    """The encoded partition of values of a schema: with a folder of its name, if the layout has one.
+
+    Args:
+        layout: with delimiter and ``schema_affix``.
+        encoded_partition: result of the partitioner.
+        name: of the schema in Kafka Connect, ``null`` for none.
+    """
+    folder, delim = f"schema_name={name}", layout.naming.directory_delim
+    match layout.naming.schema_affix:
+        case "PREFIX":
+            return f"{folder}{delim}{encoded_partition}"
+        case "SUFFIX":
+            return f"{encoded_partition}{delim}{folder}"
+    return encoded_partition
 
 
 def dead_letters_key(layout: Layout, *, topic: str, partition: int, first_offset: int, generation: int) -> str:

@@ -6,9 +6,10 @@ objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,16 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Int64Array, int64_array, int64_values
 from airflow_provider_kafka_s3.config import Layout, SiblingObjects
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.layout.keys import TOMBSTONE_FOLDER, data_key
+from airflow_provider_kafka_s3.layout.keys import TOMBSTONE_FOLDER, data_key, with_schema_name
 from airflow_provider_kafka_s3.layout.partitioners import Codes, make_partitioner
-from airflow_provider_kafka_s3.schemas.evolution import schema_groups
+from airflow_provider_kafka_s3.schemas.evolution import NO_SCHEMA, SchemaRotation, SchemaVersion, schema_groups
+from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError
 
-__all__ = ["Append", "Close", "DataObject", "Event", "Splitter"]
+__all__ = ["Append", "Close", "DataObject", "Event", "LeaveOut", "Splitter"]
+
+_FIRST_WINDOW: Final = 64
+_NO_NAME: Final = "null"
+"""Name of a schema without one, and of none, in Kafka Connect."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class DataObject:
         key: of the object.
         encoded_partition: of its records.
         first_offset: of its records.
-        schema: index of the schema of its records; None if it may hold records of several schemas, or none.
+        schema: index of its schema; None if it may hold records of several schemas, or none.
         is_tombstones: whether its records are tombstones, which have objects beside this one only.
     """
 
@@ -65,7 +71,20 @@ class Close:
     object: DataObject
 
 
-Event: TypeAlias = Append | Close
+@dataclass(frozen=True)
+class LeaveOut:
+    """A row that fits no object: it is in none, and changes none.
+
+    Attributes:
+        row: of the batch.
+        reason: why, without any content of the record.
+    """
+
+    row: int
+    reason: str
+
+
+Event: TypeAlias = Append | Close | LeaveOut
 
 
 _Stream: TypeAlias = tuple[str, int | None]
@@ -87,6 +106,9 @@ class Splitter:
     lowest first offset. Objects of different encoded partitions that end by ``max_bytes`` within one batch may end in
     another order than that of their last records.
 
+    Records of different schemas have different objects that are open at the same time; or, with a
+    ``schema_compatibility``, a record whose schema does not fit its open object ends all open objects first.
+
     Args:
         layout: with partitioner, rotation and names.
         topic: the Kafka topic.
@@ -103,12 +125,14 @@ class Splitter:
         self._writes_tombstones = isinstance(layout.content, SiblingObjects) and layout.format.on_null == "write"
         self._open: dict[_Stream, _Open] = {}
         self._records = 0  # since all objects were closed
+        self._rotation: SchemaRotation | None = None
 
     def feed(
         self,
         records: pa.RecordBatch,
         sizes: Int64Array,
         schemas: Int64Array | None = None,
+        versions: Sequence[SchemaVersion] = (),
         tombstones: npt.NDArray[np.bool_] | None = None,
     ) -> Iterator[Event]:
         """Yield the events of the next records; must be consumed to its end before the next call.
@@ -116,7 +140,9 @@ class Splitter:
         Args:
             records: the next records of the slice, in offset order.
             sizes: bytes of each in its object, parallel to ``records``.
-            schemas: index of the schema of each, if an object holds records of one schema only.
+            schemas: index of the schema of each, if an object has one schema.
+            versions: these schemas: the same list in every call, to which the caller may append; for layouts with a
+                ``schema_compatibility`` or a ``schema_affix``.
             tombstones: whether each is a tombstone, whose encoded partition is ``tombstone``; None: none is.
 
         Raises:
@@ -127,10 +153,10 @@ class Splitter:
             return
         offsets = int64_values(records.column("offset"))
         codes, paths = self._encoded_partitions(records, tombstones)
-        streams: list[_Stream] = [(path, None) for path in paths]
-        if schemas is not None:
-            codes, pairs = schema_groups(schemas, codes)
-            streams = [(paths[code], schema) for code, schema in pairs]
+        codes, streams = self._streams(codes, paths, schemas, versions)
+        first_roll = None
+        if schemas is not None and (rotation := self._schema_rotation(versions)) is not None:
+            first_roll = partial(rotation.first_roll, schemas, codes, [path for path, _ in streams])
         start = 0
         while start < len(offsets):
             stop = len(offsets)
@@ -139,8 +165,18 @@ class Splitter:
             stop = self._first_over_limit(codes, streams, start, stop)
             if stop == start:
                 oldest = min(self._open, key=lambda stream: self._open[stream].object.first_offset)
-                yield Close(self._open.pop(oldest).object)
+                yield self._close(oldest)
                 continue
+            if first_roll is not None:
+                stop = self._first_full(codes, streams, sizes, start, stop)
+                stop, misfit = _first_roll(first_roll, start, stop)
+                if misfit is not None:
+                    yield misfit
+                    start += 1
+                    continue
+                if stop == start:
+                    yield from self.finish()
+                    continue
             for code, rows in _groups(codes, start, stop):
                 yield from self._append(streams[code], rows, offsets[rows], sizes[rows])
             self._records += stop - start
@@ -167,13 +203,65 @@ class Splitter:
         every[~tombstones] = codes
         return every, [*paths, TOMBSTONE_FOLDER]
 
-    def finish(self) -> Iterator[Event]:
+    def finish(self) -> Iterator[Close]:
         """Close all open objects: at the end of the slice, or when ``flush_size`` is reached."""
         still_open = sorted((o.object for o in self._open.values()), key=lambda o: o.first_offset)
         self._open.clear()
         self._records = 0
+        if self._rotation is not None:
+            self._rotation.reset()
         for data_object in still_open:
             yield Close(data_object)
+
+    def _streams(
+        self, codes: Codes, paths: Sequence[str], schemas: Int64Array | None, versions: Sequence[SchemaVersion]
+    ) -> tuple[Codes, list[_Stream]]:
+        """Index of each row's stream, and the streams."""
+        affix, rolls = self._layout.naming.schema_affix, self._layout.schema_compatibility is not None
+        if schemas is None or (rolls and affix is None):
+            return codes, [(path if affix is None else self._named(path, _NO_NAME), None) for path in paths]
+        codes, pairs = schema_groups(schemas, codes)
+        streams: list[_Stream] = [
+            (paths[code] if affix is None else self._named(paths[code], _name_of(versions, schema)), schema)
+            for code, schema in pairs
+        ]
+        if not rolls:
+            return codes, streams
+        named = list(dict.fromkeys(path for path, _ in streams))
+        return np.array([named.index(path) for path, _ in streams])[codes], [(path, None) for path in named]
+
+    def _named(self, path: str, name: str) -> str:
+        is_tombstones = self._writes_tombstones and path == TOMBSTONE_FOLDER
+        return path if is_tombstones else with_schema_name(self._layout, path, name)
+
+    def _schema_rotation(self, versions: Sequence[SchemaVersion]) -> SchemaRotation | None:
+        mode = self._layout.schema_compatibility
+        if self._rotation is None and mode is not None:
+            self._rotation = SchemaRotation(mode, versions)
+        return self._rotation
+
+    def _close(self, stream: _Stream) -> Close:
+        if self._rotation is not None:
+            self._rotation.close(stream[0])
+        return Close(self._open.pop(stream).object)
+
+    def _first_full(self, codes: Codes, streams: list[_Stream], sizes: Int64Array, start: int, stop: int) -> int:
+        """The row behind the first one that brings an object to ``max_bytes``; ``stop`` if there is none."""
+        limit = self._layout.rotation.max_bytes
+        largest = max((current.size for current in self._open.values()), default=0)
+        low, size = start, _FIRST_WINDOW
+        while low < stop and largest + int(sizes[start:stop].sum()) >= limit:
+            low = min(stop, start + size)
+            full = low
+            for code, rows in _groups(codes, start, low):
+                current = self._open.get(streams[code])
+                at = int(np.searchsorted(np.cumsum(sizes[rows]), limit - (0 if current is None else current.size)))
+                if at < len(sizes[rows]):
+                    full = min(full, (rows.start + at if isinstance(rows, slice) else int(rows[at])) + 1)
+            if full < low:
+                return full
+            size *= 4  # windows grow, since rows behind such a row are looked at again
+        return stop
 
     def _first_over_limit(self, codes: Codes, streams: list[_Stream], start: int, stop: int) -> int:
         """The first row for which an object may have to be closed before; ``stop`` if there is none."""
@@ -204,11 +292,12 @@ class Splitter:
             current.size += int(ends[stop - 1]) - written
             start, written = stop, int(ends[stop - 1])
             if last < len(offsets):
-                del self._open[stream]
-                yield Close(current.object)
+                yield self._close(stream)
 
     def _name(self, stream: _Stream, first_offset: int) -> DataObject:
         path, schema = stream
+        if self._rotation is not None:
+            schema = self._rotation.target(path)
         key = data_key(
             self._layout,
             topic=self._topic,
@@ -219,6 +308,22 @@ class Splitter:
         )
         is_tombstones = self._writes_tombstones and path == TOMBSTONE_FOLDER
         return DataObject(key, path, first_offset, schema, is_tombstones)
+
+
+def _name_of(versions: Sequence[SchemaVersion], schema: int) -> str:
+    return _NO_NAME if schema == NO_SCHEMA else versions[schema].name
+
+
+def _first_roll(first_roll: Callable[[int, int], int], start: int, stop: int) -> tuple[int, LeaveOut | None]:
+    """The first row before which all objects have to be closed, or ``stop``; or that the row ``start`` fits none."""
+    try:
+        return first_roll(start, stop), None
+    except SchemaChangeError as e:
+        row = start if e.row is None else e.row
+        if row == start:
+            return start, LeaveOut(start, str(e))
+    # What precedes that row is as if it were not there.
+    return first_roll(start, row), None
 
 
 def _groups(codes: Codes, start: int, stop: int) -> Iterator[tuple[int, slice | Int64Array]]:

@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, s
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, task_error
 from airflow_provider_kafka_s3.batch.request import Action
 from airflow_provider_kafka_s3.config import (
+    Compatibility,
     Content,
     Converter,
     Format,
@@ -135,6 +136,9 @@ class KafkaToS3Operator(SparkSubmitOperator):
             :class:`~airflow_provider_kafka_s3.config.Rotation` or a mapping of its fields.
         naming: delimiters and prefixes of keys: :class:`~airflow_provider_kafka_s3.config.Naming` or a mapping of its
             fields.
+        schema_compatibility: for a record whose schema is not that of the open object: ``"NONE"`` begins a new object;
+            ``"BACKWARD"``, ``"FORWARD"`` and ``"FULL"`` project it to the schema of the object where that is possible.
+            None: each schema has an open object of its own. See ``docs/formats.md``.
         limits: maximum size of a run, a batch and a Spark task: :class:`~airflow_provider_kafka_s3.config.Limits` or a
             mapping of its fields.
         upload: threads, memory and part size of uploads in a Spark task:
@@ -211,6 +215,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         isolation: Isolation = "read_committed",
         rotation: Rotation | Mapping[str, Any] | None = None,
         naming: Naming | Mapping[str, Any] | None = None,
+        schema_compatibility: Compatibility | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
         upload: Upload | Mapping[str, Any] | None = None,
         window: Window | Mapping[str, Any] | None = None,
@@ -258,6 +263,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.isolation = isolation
         self.rotation = make_value("rotation", (Rotation,), rotation)
         self.naming = make_value("naming", (Naming,), naming)
+        self.schema_compatibility = schema_compatibility
         self.limits = make_value("limits", (Limits,), limits)
         self.upload = make_value("upload", (Upload,), upload)
         self.window = make_value("window", (Window,), window)
@@ -288,6 +294,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         parameters.require_choice("offsets", self.offsets, ("incremental", "data_interval"))
         parameters.require_choice("isolation", self.isolation, get_args(Isolation))
         parameters.require_choice("errors", self.errors, get_args(OnError))
+        if self.schema_compatibility is not None:
+            parameters.require_choice("schema_compatibility", self.schema_compatibility, get_args(Compatibility))
         converters = (self.value_converter, self.key_converter)
         if any(map(needs_registry, converters)) != (self.registry_conn_id is not None):
             raise ConfigurationError(

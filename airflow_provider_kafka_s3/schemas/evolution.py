@@ -7,15 +7,16 @@ new one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_kafka_s3.schemas.avro import Node
-from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError, mismatch, same_schema
+from airflow_provider_kafka_s3.config import Compatibility
+from airflow_provider_kafka_s3.schemas.avro import Node, is_recursive
+from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError, mismatch, projection, same_schema
 
 __all__ = [
     "NO_SCHEMA",
@@ -26,9 +27,9 @@ __all__ = [
     "decide",
     "object_counts",
     "schema_groups",
+    "version_in_subject",
 ]
 
-Compatibility: TypeAlias = Literal["NONE", "BACKWARD", "FORWARD", "FULL"]
 Verdict: TypeAlias = Literal["keep", "project", "roll"]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
@@ -45,10 +46,27 @@ class SchemaVersion:
     Attributes:
         node: the schema.
         version: greater for a newer schema; None if the subject does not list it.
+        name: of the schema in Kafka Connect, where a schema without one has ``null``.
     """
 
     node: Node
     version: int | None
+    name: str = "null"
+
+
+def version_in_subject(versions: Mapping[str, int], topic: str) -> int | None:
+    """The version of a schema that values of a topic have.
+
+    Args:
+        versions: highest version of the schema per subject.
+        topic: whose subject is ``<topic>-value``. If it does not list the schema, its only subject counts.
+
+    Returns:
+        The version; None if the schema has several other subjects, or none.
+    """
+    if (version := versions.get(f"{topic}-value")) is not None:
+        return version
+    return next(iter(versions.values())) if len(versions) == 1 else None
 
 
 def decide(compatibility: Compatibility, current: SchemaVersion, record: SchemaVersion) -> Verdict:
@@ -65,7 +83,8 @@ def decide(compatibility: Compatibility, current: SchemaVersion, record: SchemaV
         schema of the object. ``roll``: all open objects of the Kafka partition are closed first.
 
     Raises:
-        SchemaChangeError: a schema has no version, and the mode is not NONE.
+        SchemaChangeError: a schema has no version, and the mode is not NONE; or a default of the object's schema, which
+            the record would get, does not fit its type.
     """
     same = same_schema(current.node, record.node)
     if same and current.version == record.version:
@@ -76,14 +95,19 @@ def decide(compatibility: Compatibility, current: SchemaVersion, record: SchemaV
         whose = "record's" if record.version is None else "open object's"
         raise SchemaChangeError(
             f"the schema changes inside an object and the {whose} schema has no version, which the compatibility "
-            f"{compatibility} compares: register the schema for the topic's subject, or use the compatibility NONE"
+            f"{compatibility} compares"
         )
     older, newer = record.version < current.version, record.version > current.version
     if older if compatibility == "FORWARD" else newer:
         return "roll"
     if same:
         return "keep"
-    return "project" if mismatch(record.node, current.node) is None else "roll"
+    if mismatch(record.node, current.node) is not None:
+        return "roll"
+    if is_recursive(record.node) or is_recursive(current.node):
+        return "roll"  # it has no columns that could be projected
+    projection(record.node, current.node)  # refuses a default that does not fit
+    return "project"
 
 
 class SchemaRotation:

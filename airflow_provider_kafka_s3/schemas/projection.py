@@ -30,7 +30,7 @@ from airflow_provider_kafka_s3.schemas.avro import (
     nullable_branch,
 )
 
-__all__ = ["Projection", "SchemaChangeError", "mismatch", "projection", "same_schema"]
+__all__ = ["Projection", "SchemaChangeError", "connect_name", "mismatch", "projection", "same_schema"]
 
 _NULL: Final = Primitive("null")
 _NUMBERS: Final = ("int32", "int64", "float32", "float64")
@@ -84,6 +84,12 @@ class _ConnectType(NamedTuple):
     kind: str
     name: str | None = None
     parameters: tuple[object, ...] = ()
+
+
+def connect_name(node: Node) -> str | None:
+    """The name that Kafka Connect gives to a schema; None if it has none."""
+    _, required = _required(node)
+    return "io.confluent.connect.avro.Union" if isinstance(required, Union) else _connect_type(required).name
 
 
 def mismatch(source: Node, target: Node) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from airflow_provider_kafka_s3.exceptions import SchemaNotFoundError
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaReference, SchemaType
@@ -24,11 +24,23 @@ class SimulatedRegistry:
         *,
         type: SchemaType = "AVRO",  # noqa: A002 - the name in the registry's API
         references: Sequence[SchemaReference] = (),
+        versions: Mapping[str, int] | None = None,
     ) -> int:
-        """Register a schema and return its id."""
+        """Register a schema and return its id.
+
+        Args:
+            text: of the schema.
+            type: of the schema.
+            references: all schemas that it refers to.
+            versions: its version per subject; None: the next one of the only subject.
+        """
         number = len(self._schemas) + 1
         schema = RegisteredSchema(
-            id=number, type=type, text=text, references=tuple(references), versions={"value": number}
+            id=number,
+            type=type,
+            text=text,
+            references=tuple(references),
+            versions={"value": number} if versions is None else dict(versions),
         )
         self._schemas.append(schema)
         return number

@@ -183,6 +183,8 @@ with DAG("names_and_mappings", schedule=None, start_date=datetime(2026, 1, 1, tz
         format="csv",
         value_converter={"kind": "avro"},
         registry_conn_id="registry_default",
+        schema_compatibility="BACKWARD",
+        naming={"schema_affix": "PREFIX"},
         offsets="incremental",
         starting_offsets="latest",
     )

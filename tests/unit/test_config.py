@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Naming, Rotation
+from airflow_provider_kafka_s3.config import (
+    MIB,
+    AvroContainer,
+    AvroConverter,
+    Daily,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    Naming,
+    RawBytes,
+    Rotation,
+)
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 
@@ -73,3 +86,40 @@ def test_a_partition_for_records_without_a_time_needs_a_partitioner_by_time() ->
         Layout(format=JsonLines(), on_bad_timestamp="unknown")
     with pytest.raises(ConfigurationError, match="directory_delim"):
         Layout(format=JsonLines(), partitioner=DAILY, naming=Naming(directory_delim="-"), on_bad_timestamp="no-time")
+
+
+DECLARED = JsonConverter(schema='{"type": "record", "name": "R", "fields": []}')
+
+
+@pytest.mark.parametrize("mode", ["NONE", "BACKWARD", "FORWARD", "FULL"])
+@pytest.mark.parametrize("converter", [AvroConverter(), JsonConverter(schemas_enable=True)])
+def test_values_with_versions_of_schemas_have_every_compatibility(mode: Any, converter: Any) -> None:
+    """Also in formats without a schema."""
+    for record_format in (AvroContainer(), JsonLines()):
+        layout = Layout(format=record_format, value_converter=converter, schema_compatibility=mode)
+        assert layout.schema_compatibility == mode
+
+
+@pytest.mark.parametrize("settings", [{"format": JsonLines()}, {"format": RawBytes()}])
+@pytest.mark.parametrize("mode", ["NONE", "FULL"])
+def test_values_without_schemas_have_no_compatibility(settings: Any, mode: Any) -> None:
+    """A setting without effect is a mistake; the message has the converters with schemas."""
+    with pytest.raises(
+        ConfigurationError, match=rf"schema_compatibility='{mode}' needs values with a schema, .*'avro'"
+    ):
+        Layout(**settings, schema_compatibility=mode)
+
+
+def test_a_declared_schema_is_not_compared() -> None:
+    """It is the only one of its layout."""
+    with pytest.raises(ConfigurationError, match=r"schema_compatibility='FULL' compares .* has no version. Remove it"):
+        Layout(format=AvroContainer(), value_converter=DECLARED, schema_compatibility="FULL")
+    assert Layout(format=AvroContainer(), value_converter=DECLARED, schema_compatibility="NONE")
+
+
+@pytest.mark.parametrize(("kind", "field"), [(Layout, "schema_compatibility"), (Naming, "schema_affix")])
+def test_a_mode_that_does_not_exist_is_refused_with_those_that_do(kind: Any, field: str) -> None:
+    """The nearest one is named."""
+    more = {"format": AvroContainer(), "value_converter": AvroConverter()} if kind is Layout else {}
+    with pytest.raises(ConfigurationError, match=rf"{field}='none'"):
+        kind(**more, **{field: "none"})

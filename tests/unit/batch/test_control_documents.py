@@ -364,11 +364,16 @@ def test_a_lone_surrogate_is_refused() -> None:
 def test_a_plan_from_before_a_setting_of_the_layout_existed_is_read_as_it_was_meant() -> None:
     """The checksum covers the stored fields; a record without a time is refused."""
     body = json.loads(encode(plan(), write_stamp()))
-    del body["layout"]["on_bad_timestamp"]
+    del (
+        body["layout"]["on_bad_timestamp"],
+        body["layout"]["schema_compatibility"],
+        body["layout"]["naming"]["schema_affix"],
+    )
     del body["sha256"]
     body["sha256"] = digest(body)
     stored, beside = decode(Plan, canonical(body), "s3://lake/plan")
     assert stored.layout == LAYOUT
     assert stored.layout is not None
     assert stored.layout.on_bad_timestamp == "fail"
+    assert (stored.layout.schema_compatibility, stored.layout.naming.schema_affix) == (None, None)
     assert beside["sha256"] == body["sha256"]

@@ -173,7 +173,7 @@ def test_values_that_are_no_objects_are_landed() -> None:
 
 def test_the_converter_needs_a_registry_and_a_format_with_a_schema() -> None:
     """When the DAG is parsed, or before anything is written."""
-    with pytest.raises(ConfigurationError, match=r"value_converter=JsonSchemaConverter.* does not go with RawBytes"):
+    with pytest.raises(ConfigurationError, match=r"JsonSchemaConverter.* not go with format=RawBytes"):
         Layout(format=RawBytes(), value_converter=JsonSchemaConverter())
-    with pytest.raises(ConfigurationError, match=r"value_converter='json_schema' needs a schema registry"):
+    with pytest.raises(ConfigurationError, match=r"converter 'json_schema' needs a schema registry"):
         make_format(JsonLines(), JsonSchemaConverter())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.config import JsonLines, Layout, Rotation, TimePattern, parse_partitioner
+from airflow_provider_kafka_s3.config import (
+    AvroConverter,
+    Compatibility,
+    JsonLines,
+    Layout,
+    Naming,
+    Rotation,
+    SchemaAffix,
+    TimePattern,
+    parse_partitioner,
+)
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.layout.split import Append, Close, Event, Splitter
+from airflow_provider_kafka_s3.layout.split import Append, Close, Event, LeaveOut, Splitter
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion, decide
+from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError
 
 KEY_CASES = json.loads((Path(__file__).parents[2] / "vectors" / "object_keys.json").read_text())["cases"]
 HOUR = 3_600_000
@@ -49,6 +63,7 @@ def follow(splitter: Splitter, batches: Iterable[tuple[pa.RecordBatch, Any]], mo
 
     def do(events: Iterable[Event], batch: pa.RecordBatch | None) -> None:
         for event in events:
+            assert not isinstance(event, LeaveOut)
             key = event.object.key
             if isinstance(event, Close):
                 open_keys.remove(key)
@@ -251,3 +266,160 @@ def test_any_batching_makes_the_objects_of_the_plain_rules(
     names = {f"{int(key.split('hour=')[1][:2]) if kind == 'hourly' else 0}@{o[0]}": o for key, o in objects.items()}
     assert names == expected
     assert all(key.endswith(f"+{o[0]:010d}.json") for key, o in objects.items())
+
+
+# --- Schemas that change ---
+
+
+def version(number: int | None, kind: str, name: str = "a") -> SchemaVersion:
+    """A version of a schema with one field."""
+    fields = [{"name": "x", "type": kind}]
+    node = parse_schema(json.dumps({"type": "record", "name": name, "fields": fields}))
+    return SchemaVersion(node, number, name)
+
+
+VERSIONS = [version(1, "int"), version(2, "long"), version(3, "string"), version(None, "int"), version(1, "int", "b")]
+
+
+def by_schema(mode: Compatibility | None, affix: SchemaAffix | None = None, **rotation: Any) -> Splitter:
+    """A splitter by hours of records with schemas."""
+    layout = Layout(
+        format=JsonLines(),
+        value_converter=AvroConverter(),
+        partitioner=parse_partitioner("hourly"),
+        rotation=Rotation(**rotation),
+        naming=Naming(schema_affix=affix),
+        schema_compatibility=mode,
+    )
+    return Splitter(layout, topic="flights", partition=3, generation=0)
+
+
+@dataclass
+class Reference:
+    """The rules applied record by record.
+
+    Attributes:
+        done: the objects: their folder and schema, and their offsets.
+        left_out: the offsets that are in none.
+    """
+
+    mode: Compatibility | None
+    flush: int | None
+    limit: int
+    most: int
+    done: list[tuple[str, int, list[int]]] = field(default_factory=list)
+    left_out: list[int] = field(default_factory=list)
+    current: dict[Any, tuple[int, list[int], list[int]]] = field(default_factory=dict)
+    count: int = 0
+
+    def take(self, offset: int, folder: str, size: int, schema: int) -> None:
+        """Write a record."""
+        place = (folder, schema if self.mode is None else None)
+        if self.mode is not None and place in self.current:
+            target = self.current[place][0]
+            try:
+                if target != schema and decide(self.mode, VERSIONS[target], VERSIONS[schema]) == "roll":
+                    self.current.clear()
+                    self.count = 0
+            except SchemaChangeError:
+                self.left_out.append(offset)
+                return
+        if place not in self.current:
+            if len(self.current) == self.most:
+                del self.current[min(self.current, key=lambda p: self.current[p][1][0])]
+            offsets: list[int] = []
+            self.current[place] = (schema, offsets, [0])
+            self.done.append((folder, schema, offsets))
+        _, offsets, sizes_ = self.current[place]
+        offsets.append(offset)
+        sizes_[0] += size
+        self.count += 1
+        if sizes_[0] >= self.limit:
+            del self.current[place]
+        if self.count == self.flush:
+            self.current.clear()
+            self.count = 0
+
+
+@settings(max_examples=400)
+@given(
+    mode=st.sampled_from([None, "NONE", "BACKWARD", "FORWARD", "FULL"]),
+    affix=st.sampled_from([None, "PREFIX", "SUFFIX"]),
+    rows=st.lists(
+        st.tuples(st.integers(1, 12), st.integers(0, 2), st.integers(0, 9), st.integers(0, len(VERSIONS) - 1)),
+        max_size=30,
+    ),
+    flush=st.one_of(st.none(), st.integers(1, 60)),
+    limit=st.one_of(st.just(10**6), st.integers(1, 200)),
+    most=st.one_of(st.just(400), st.integers(1, 6)),
+    cuts=st.lists(st.integers(0, 200), max_size=6),
+)
+def test_any_batching_makes_the_objects_of_the_rules_of_schemas(
+    mode: Compatibility | None,
+    affix: SchemaAffix | None,
+    rows: list[tuple[int, int, int, int]],
+    flush: int | None,
+    limit: int,
+    most: int,
+    cuts: list[int],
+) -> None:
+    """Rolls, all limits, records that fit no object and names of schemas in the path: as record by record."""
+    listed = [row[1:] for row in rows for _ in range(row[0])]
+    edges = [0, *sorted(min(c, len(listed)) for c in cuts), len(listed)]
+    splitter = by_schema(mode, affix, flush_size=flush, max_bytes=limit, max_open_objects=most)
+    objects: dict[str, tuple[int, list[int]]] = {}
+    left_out = []
+    open_keys: set[str] = set()
+    for low, high in itertools.pairwise(edges):
+        part = listed[low:high]
+        events = splitter.feed(
+            records(range(low, high), [hour for hour, _, _ in part]),
+            sizes(size for _, size, _ in part),
+            np.array([schema for _, _, schema in part], np.int64),
+            VERSIONS,
+        )
+        for event in events:
+            if isinstance(event, LeaveOut):
+                left_out.append(low + event.row)
+            elif isinstance(event, Close):
+                open_keys.remove(event.object.key)
+            else:
+                key, schema = event.object.key, event.object.schema
+                assert schema is not None
+                assert (key in open_keys) == (key in objects)
+                open_keys.add(key)
+                assert len(open_keys) <= most
+                assert (np.arange(low, high)[event.rows] == event.offsets).all()
+                objects.setdefault(key, (schema, []))[1].extend(event.offsets.tolist())
+    open_keys -= {event.object.key for event in splitter.finish()}
+    assert not open_keys
+
+    expected = Reference(mode, flush, limit, most)
+    for offset, (hour, size, schema) in enumerate(listed):
+        name, folder = f"schema_name={VERSIONS[schema].name}", f"year=1970/month=01/day=01/hour={hour:02d}"
+        folders = {None: folder, "PREFIX": f"{name}/{folder}", "SUFFIX": f"{folder}/{name}"}
+        expected.take(offset, folders[affix], size, schema)
+    found = sorted((key.removeprefix("topics/flights/").rpartition("/")[0], s, o) for key, (s, o) in objects.items())
+    assert found == sorted(expected.done)
+    assert left_out == expected.left_out
+
+
+def test_the_record_that_rolls_closes_objects_in_the_order_of_their_first_records() -> None:
+    """As at the end of flush_size, which counts from this record then."""
+    splitter = by_schema("BACKWARD", flush_size=4)
+    schemas = np.array([0, 0, 0, 1, 0, 0, 0, 1])
+    events = list(splitter.feed(records(range(8), [0, 1, 0, 1, 1, 0, 0, 0]), sizes([1] * 8), schemas, VERSIONS))
+    shown = [
+        ("close", e.object.first_offset) if isinstance(e, Close) else e.offsets.tolist()
+        for e in events
+        if not isinstance(e, LeaveOut)
+    ]
+    assert shown == [[0, 2], [1], ("close", 0), ("close", 1), [3, 4], [5, 6], ("close", 3), ("close", 5), [7]]
+
+
+@pytest.mark.parametrize(("affix", "folder"), [("PREFIX", "schema_name=null/{}"), ("SUFFIX", "{}/schema_name=null")])
+def test_values_without_schemas_have_a_folder_for_no_name(affix: Any, folder: str) -> None:
+    """As in Kafka Connect."""
+    layout = Layout(format=JsonLines(), naming=Naming(schema_affix=affix))
+    objects = follow(Splitter(layout, topic="t", partition=0, generation=0), [(records(range(2)), sizes([1, 1]))])
+    assert list(objects) == [f"topics/t/{folder.format('partition=0')}/t+0+0000000000.json"]

@@ -152,6 +152,10 @@ def test_the_job_file_has_connections_options_and_policies(orders: Bench) -> Non
             partitioner="daily",
             on_bad_timestamp="undated",
             on_data_loss="skip",
+            value_converter={"kind": "json", "schemas_enable": True},
+            schema_compatibility="FULL",
+            errors="dead_letter",
+            naming={"schema_affix": "SUFFIX"},
         )
     )
     (spec,) = orders.spark.specs
@@ -164,6 +168,7 @@ def test_the_job_file_has_connections_options_and_policies(orders: Bench) -> Non
     assert plan is not None
     layout = json.loads(plan.body)["layout"]
     assert (layout["rotation"]["max_open_objects"], layout["on_bad_timestamp"]) == (7, "undated")
+    assert (layout["schema_compatibility"], layout["naming"]["schema_affix"]) == ("FULL", "SUFFIX")
     assert spec.credentials is not None
     assert spec.credentials.secret_access_key == SECRETS["aws"]
 
@@ -439,6 +444,12 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"on_bad_timestamp": ""}, "on_bad_timestamp='' must be text that is not empty"),
         ({"on_bad_timestamp": "a/b", "partitioner": "daily"}, "on_bad_timestamp='a/b' has to be 'fail' or the name"),
         ({"on_bad_timestamp": "unknown"}, "on_bad_timestamp='unknown' has no effect"),
+        (
+            {"schema_compatibility": "BACKWARDS"},
+            "schema_compatibility='BACKWARDS' is not known; did you mean 'BACKWARD'",
+        ),
+        ({"schema_compatibility": "NONE"}, "schema_compatibility='NONE' needs values with a schema"),
+        ({"naming": {"schema_affix": "prefix"}}, "schema_affix='prefix' must be"),
         ({"upload": {"threads": 0}}, "^upload: threads=0 must be a positive whole number"),
         ({"upload": {"part_size": 1}}, "part_size=1 must be .* S3 takes no parts below 5 MiB"),
         ({"naming": {"file_delim": "0"}}, "file_delim='0' contains a digit"),

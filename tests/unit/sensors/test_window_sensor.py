@@ -158,6 +158,7 @@ def test_default_args_of_the_dag_may_have_parameters_of_operator_and_sensors() -
         "value_converter": "json",
         "key_converter": "string",
         "content": "envelope",
+        "schema_compatibility": None,
         "errors": "dead_letter",
         "max_dead_letters": 5,
         "registry_conn_id": None,
