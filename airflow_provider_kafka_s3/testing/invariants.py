@@ -28,6 +28,7 @@ from typing import Any, Final
 from airflow_provider_kafka_s3.batch.nesting import in_folder_of
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.config import Envelope
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
@@ -59,8 +60,8 @@ SourceTimes = Mapping[str, Mapping[int, Mapping[int, int]]]
 SourceRecords = Mapping[str, Mapping[int, Mapping[int, bytes | None]]]
 """Present and former records in Kafka: topic id -> partition -> offset -> value."""
 
-RecordDecoder = Callable[[str, bytes], Sequence[bytes]]
-"""(key, stored bytes) -> the values in the object, in file order."""
+RecordDecoder = Callable[[str, bytes], Sequence[bytes | None]]
+"""(key, stored bytes) -> the values in the object, in file order; None for a row of an envelope whose value is null."""
 
 _SHOWN: Final = 20
 
@@ -215,7 +216,7 @@ class _BatchContents:
         self.objects = self.size = self.records = 0
         self.absent: list[ObjectEntry] = []
         self._plan = plan
-        self._values: dict[int, list[tuple[ObjectEntry, Sequence[bytes]]]] = {s.id: [] for s in plan.slices}
+        self._values: dict[int, list[tuple[ObjectEntry, Sequence[bytes | None]]]] = {s.id: [] for s in plan.slices}
         self._dead: dict[int, dict[int, bytes | None]] = {s.id: {} for s in plan.slices}
         dead = None if plan.layout is None else keys.dead_letters_prefix(plan.layout, plan.topic)
         self._dead_prefix = dead or "\0"
@@ -272,6 +273,12 @@ class _BatchContents:
                 if contents.get(key) != entry.content:
                     yield f"I1 object {key} beside {entry.key} is missing, or does not have the same records"
 
+    @property
+    def _has_rows_of_nulls(self) -> bool:
+        """Whether a record with a null value is a row, too."""
+        layout = self._plan.layout
+        return layout is not None and isinstance(layout.content, Envelope) and layout.format.on_null == "write"
+
     def _is_sibling(self, entry: ObjectEntry) -> bool:
         return self._plan.layout is not None and keys.sibling_of_key(self._plan.layout, entry.key) is not None
 
@@ -309,7 +316,12 @@ class _BatchContents:
         for s in self._plan.slices:
             offsets = [o for o in range(s.start, s.end) if o not in self._dead[s.id]]
             records = in_kafka.get(s.partition, {})
-            expected = {o: as_written(v) for o in offsets if (v := records.get(o)) is not None}
+            values = {o: records[o] for o in offsets if o in records}
+            expected = {
+                o: None if value is None else as_written(value)
+                for o, value in values.items()
+                if value is not None or self._has_rows_of_nulls
+            }
             excused = {o for o in offsets if is_optional(self._plan.topic_id, s.partition, o)}
             for entry in self.absent:
                 if entry.slices[0] == s.id:
@@ -334,9 +346,9 @@ def _check_object(stored: StoredObject, plan: Plan, entry: ObjectEntry) -> Itera
 def _check_slice(
     plan: Plan,
     s: Slice,
-    expected: Mapping[int, bytes],
+    expected: Mapping[int, bytes | None],
     excused: Collection[int],
-    objects: Sequence[tuple[ObjectEntry, Sequence[bytes]]],
+    objects: Sequence[tuple[ObjectEntry, Sequence[bytes | None]]],
 ) -> Iterable[str]:
     where = f"batch {plan.batch}, partition {s.partition}, offsets [{s.start}, {s.end})"
     left = collections.Counter(value for _, values in objects for value in values)
