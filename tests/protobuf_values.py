@@ -195,12 +195,13 @@ def _fill_default(rng: random.Random, part: Any) -> None:
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def classes(file: Any) -> Any:
+def classes(file: Any, *imported: Any) -> Any:
     """The class of each message of a file, by its full name."""
     pool = descriptor_pool.DescriptorPool()
     for module in (timestamp_pb2, duration_pb2, wrappers_pb2, any_pb2):
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
-    pool.AddSerializedFile(file.SerializeToString())
+    for each in (*imported, file):
+        pool.AddSerializedFile(each.SerializeToString())
 
     def add(parent: Any, found: dict[str, Any]) -> dict[str, Any]:
         for descriptor in parent:
