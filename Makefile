@@ -92,7 +92,7 @@ mutants: setup-3.3 ## remove one safety step of the protocol at a time and check
 soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults; then checks that every offset is landed once
 	@$(RUN) -m tests.soak $(if $(SECONDS),--seconds $(SECONDS),$(if $(MINUTES),--minutes $(MINUTES))) $(if $(SEED),--seed $(SEED))
 
-faults: setup-3.3 versitygw ## every request of the protocol x every fault x server x TLS x size x format, half an hour
+faults: setup-3.3 versitygw ## every request of the protocol x every fault x server x TLS x size x kind of objects, half an hour
 	@EVERY_FAULT=1 $(RUN) $(PYTEST) --dist worksteal tests/faults/test_every_fault.py $(ARGS)
 
 lock: $(UV) ## resolve the dependencies again and write the locks
