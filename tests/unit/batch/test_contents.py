@@ -29,6 +29,7 @@ from airflow_provider_kafka_s3.config import (
     parse_content,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.batch.test_typed_values import V1, V2, append, datum, order, rows
 
@@ -78,6 +79,9 @@ def test_a_record_can_be_restored_from_its_envelope(record_format: Any) -> None:
     again.land()
     assert again.objects() == topic.objects()
     assert topic.pipeline.land(topic.request("again")).batches == ()
+    assert topic.check(lambda key, body: [value for _, _, _, _, value, _, _ in restored(key, body)]) == len(RECORDS)
+    with pytest.raises(InvariantViolation, match=r"I1 .*records \[3, 4\] are in no object"):
+        topic.check(lambda key, body: [value or b"" for _, _, _, _, value, _, _ in restored(key, body)])
 
 
 def test_columns_of_an_envelope_have_types() -> None:
