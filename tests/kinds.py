@@ -35,7 +35,9 @@ from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 
 __all__ = ["KINDS", "SCHEMAS", "Kind", "KindName", "Landed", "registry_of"]
 
-KindName = Literal["bytes", "json", "avro", "parquet", "csv", "registry", "envelope", "siblings", "dead letters"]
+KindName = Literal[
+    "bytes", "json", "avro", "parquet", "csv", "registry", "envelope", "siblings", "dead letters", "together"
+]
 
 _FIELDS: Final[list[dict[str, Any]]] = [
     {"name": "at", "type": "long"},
@@ -64,7 +66,7 @@ class Landed(NamedTuple):
 
     Attributes:
         key: of the record.
-        value: JSON of the value; of a dead letter as it is in Kafka.
+        value: as in objects; that of a dead letter as it is in Kafka.
         headers: of the record.
     """
 
@@ -104,13 +106,13 @@ class Kind:
         """A value in Kafka.
 
         Args:
-            number: of the record; every third one has a value that is null or invalid, if the kind has such.
+            number: of the record; every third one is null, or invalid, if the kind has such values.
             record: with the fields of :data:`SCHEMAS`.
             version: index of a schema in :data:`SCHEMAS`, for values of a registry.
         """
         if self.nulls and number % 3 == 1:
             return None
-        if self.invalid and number % 3 == 1:
+        if self.invalid and number % 3 == 2:
             return f"{_INVALID}{record['at']}".encode()
         if not self.registry:
             return _compact(record)
@@ -120,9 +122,10 @@ class Kind:
 
     def landed(self, key: str, value: bytes | None, headers: Sequence[tuple[str, str]]) -> Landed:
         """A record in Kafka, as far as the kind lands it."""
-        if self.invalid and not (value or b"").startswith(_INVALID.encode()):
-            return Landed(None, value, ())
-        return Landed(key, value, tuple(headers))
+        if self.invalid and value is not None and value.startswith(_INVALID.encode()):
+            return Landed(key, value, tuple(headers))
+        written = None if value is None else self.as_written(value)
+        return Landed(key, written, tuple(headers)) if "content" in self.settings else Landed(None, written, ())
 
     def as_written(self, value: bytes) -> bytes:
         """A value in Kafka as :meth:`values` reads it from an object."""
@@ -219,6 +222,19 @@ KINDS: Final[Mapping[KindName, Kind]] = {
     ),
     "dead letters": Kind(
         {"format": JsonLines(), "value_converter": _DECLARED, "errors": "dead_letter"}, whole=True, invalid=True
+    ),
+    "together": Kind(
+        {
+            "format": Parquet(compression="none", on_null="write"),
+            "value_converter": AvroConverter(),
+            "key_converter": StringConverter(),
+            "content": SiblingObjects(keys=JsonLines(), headers=AvroContainer()),
+            "errors": "dead_letter",
+        },
+        whole=True,
+        nulls=True,
+        invalid=True,
+        registry=True,
     ),
 }
 

@@ -200,13 +200,14 @@ SELECTED: Final = (
 )
 """Every request with every fault, and all cases that depend on the server, the connection, the size or the kind."""
 
+ALONE: Final = tuple(kind for kind in KINDS if kind != "together")
 SITES: Final = ("versitygw-http", "versitygw-https", "moto-http", "moto-https")
 EVERYTHING: Final = (
     *(case for site, size in itertools.product(SITES, (SMALL, LARGE)) for case in cases(site, CONTROL, "bytes", size)),
-    *(case for kind in KINDS if kind != "bytes" for case in cases("versitygw-http", CONTROL, kind)),
+    *(case for kind in ALONE if kind != "bytes" for case in cases("versitygw-http", CONTROL, kind)),
     *(
         case
-        for site, kind, size in itertools.product(SITES, KINDS, (SMALL, LARGE))
+        for site, kind, size in itertools.product(SITES, ALONE, (SMALL, LARGE))
         for case in cases(site, DATA | ONLY_OF.get(kind, {}), kind, size)
     ),
 )
