@@ -198,41 +198,56 @@ class _SchemaJson:
 
     def __init__(self, node: Node) -> None:
         self._names = _type_names(node, {})
-        self._defined: set[str] = set()
+        self._defined: dict[tuple[str, str], str] = {}
 
-    def of(self, node: Node) -> Any:
+    def of(self, node: Node, namespace: str = "") -> Any:
         match node:
             case Primitive(name=name, logical=None):
                 return name
             case Primitive(name=name, logical=logical):
                 return {"type": name, **_logical_json(logical)}
             case ArrayOf(items=items):
-                return {"type": "array", "items": self.of(items)}
+                return {"type": "array", "items": self.of(items, namespace)}
             case MapOf(values=values, keys=Primitive("string")):
-                return {"type": "map", "values": self.of(values)}
+                return {"type": "map", "values": self.of(values, namespace)}
             case MapOf(values=values, keys=keys):
                 name = _unused("MapEntry", self._names)
                 self._names.add(name)
                 entry = Record(name, (Field("key", keys), Field("value", values)))
-                return {"type": "array", "items": self.of(entry)}
+                return {"type": "array", "items": self.of(entry, namespace)}
             case Union(branches=branches):
-                return [self.of(branch) for branch in branches]
-        if node.name in self._defined:
-            return node.name
-        self._defined.add(node.name)
+                return [self.of(branch, namespace) for branch in branches]
+        place = (node.name, "" if "." in node.name else namespace)
+        if place in self._defined:
+            return self._defined[place]
+        name = self._defined[place] = self._name(node.name, namespace)
         match node:
-            case Fixed(name=name, size=size, logical=logical):
+            case Fixed(size=size, logical=logical):
                 return {"type": "fixed", "name": name, "size": size, **_logical_json(logical)}
-            case Enum(name=name, symbols=symbols, default=default):
+            case Enum(symbols=symbols, default=default):
                 return {"type": "enum", "name": name, "symbols": symbols, **({"default": default} if default else {})}
-            case Record(name=name, fields=fields):
+            case Record(fields=fields):
+                inner = name.rpartition(".")[0] or namespace
                 names = _allowed_names([f.name for f in fields])
-                parts = [self._field(f, allowed) for f, allowed in zip(fields, names, strict=True)]
+                parts = [self._field(f, allowed, inner) for f, allowed in zip(fields, names, strict=True)]
                 return {"type": "record", "name": name, "fields": parts}
 
-    def _field(self, field: Field, name: str) -> dict[str, Any]:
+    def _name(self, name: str, namespace: str) -> str:
+        """The name of a definition.
+
+        In Avro, a name without a namespace has the one around it. So a type without a namespace is defined in each one
+        that uses it: by its name alone it could not be found in another one.
+        """
+        if "." in name or not namespace:
+            return name
+        # One without the namespace of its type may be that of another type.
+        full = _unused(f"{namespace}.{name}", self._names)
+        self._names.add(full)
+        return full.rpartition(".")[2]
+
+    def _field(self, field: Field, name: str, namespace: str) -> dict[str, Any]:
         default = {"default": field.default} if field.has_default else {}
-        return {"name": name, "type": self.of(field.type), **default}
+        return {"name": name, "type": self.of(field.type, namespace), **default}
 
 
 def _type_names(node: Node, seen: dict[int, Node]) -> set[str]:

@@ -131,7 +131,7 @@ def test_json_with_schemas_of_a_registry_is_landed(registry: SchemaRegistry, rec
     draft_4 = {**place, "$schema": "http://json-schema.org/draft-04/schema#"}
     registry.register(subject, json.dumps(place), "JSON")
     schemas = [
-        registry.register("order-value", json.dumps(order), "JSON", [reference(subject, subject)]),
+        registry.register("json-order-value", json.dumps(order), "JSON", [reference(subject, subject)]),
         registry.register("draft-4-value", json.dumps(draft_4), "JSON"),
         registry.register("untyped-value", '{"type": "object", "properties": {"a": {}}}', "JSON"),
     ]
