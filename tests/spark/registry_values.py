@@ -7,7 +7,7 @@ import datetime as dt
 import io
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from dev.kafka_broker import KafkaBroker, Message
 from dev.schema_registry import SchemaRegistry
 from tests.protobuf_values import classes, expected, text_of
 
-__all__ = ["RegistryValues", "normal", "rows", "send_documents", "send_messages"]
+__all__ = ["RegistryValues", "key_of", "normal", "rows", "send_documents", "send_messages"]
 
 UNKNOWN_ID: Final = 2**31 - 1
 
@@ -144,15 +144,21 @@ def _filled(kinds: Mapping[str, Any], number: int) -> Any:
     return message
 
 
-def send_messages(broker: KafkaBroker, registry: SchemaRegistry) -> RegistryValues:
-    """Make a topic of four messages of a file that imports another one, and of three values that are no messages."""
+def send_messages(broker: KafkaBroker, registry: SchemaRegistry, *, whole: bool = False) -> RegistryValues:
+    """Make a topic of four messages of a file that imports another one, and of three values that are no messages.
+
+    Args:
+        broker: where the topic is made.
+        registry: of the schemas.
+        whole: whether the last value is null, and the records have keys of a JSON Schema (:func:`key_of`) and headers.
+    """
     place, file = _place_file(), _order_file()
     registry.register(place.name, text_of(place), "PROTOBUF")
     reference = {"name": place.name, "subject": place.name, "version": 1}
     schema_id = registry.register("shop-orders-value", text_of(file), "PROTOBUF", [reference])
     kinds = classes(file, place)
     good = 40
-    values = []
+    values: list[bytes | None] = []
     for number in range(good):
         message = _filled(kinds, number)
         values.append(_framed(schema_id, _INDEXES[message.DESCRIPTOR.full_name] + message.SerializeToString()))
@@ -167,7 +173,22 @@ def send_messages(broker: KafkaBroker, registry: SchemaRegistry) -> RegistryValu
         name = max((n for n, header in _INDEXES.items() if body.startswith(header)), key=lambda n: len(_INDEXES[n]))
         return normal(_with_maps(expected(kinds[name], body[len(_INDEXES[name]) :])))
 
-    return _sent(broker, "protobuf", values, cut_off, decode)
+    if not whole:
+        return _sent(broker, "protobuf", values, cut_off, decode)
+    key_id = registry.register("shop-keys", json.dumps(_PLACE), "JSON")
+    return _sent(
+        broker,
+        "protobuf",
+        [*values, None],
+        cut_off,
+        decode,
+        lambda n: {"key": _framed(key_id, json.dumps({"lat": n}).encode()), "headers": (("n", b"%d" % n), ("n", None))},
+    )
+
+
+def key_of(number: int) -> dict[str, Any]:
+    """The key of a whole record, as it is landed; the offset is half of its number."""
+    return {"lat": float(number), "names": None}
 
 
 def _with_maps(value: Any) -> Any:
@@ -257,13 +278,18 @@ def _framed(schema_id: int, body: bytes) -> bytes:
 
 
 def _sent(
-    broker: KafkaBroker, converter: str, good: list[bytes], bad: Mapping[str, bytes], decode: Callable[[bytes], bytes]
+    broker: KafkaBroker,
+    converter: str,
+    good: Sequence[bytes | None],
+    bad: Mapping[str, bytes],
+    decode: Callable[[bytes], bytes],
+    more: Callable[[int], dict[str, Any]] = lambda _: {},
 ) -> RegistryValues:
     """Make a topic with the values in two partitions in turn; the invalid ones are in the middle."""
     half = len(good) // 2
     values = [*good[:half], *bad.values(), *good[half:]]
     topic = broker.create_topic(f"{converter}-{uuid.uuid4()}", 2)
-    broker.produce(topic, [Message(value, partition=n % 2) for n, value in enumerate(values)])
+    broker.produce(topic, [Message(value, partition=n % 2, **more(n)) for n, value in enumerate(values)])
     places = {(n % 2, n // 2): words for n, words in enumerate(bad, half)}
     return RegistryValues(topic, converter, len(values), places, decode)
 
