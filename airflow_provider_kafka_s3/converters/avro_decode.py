@@ -722,7 +722,7 @@ class _Items(_Reader):
             counts[rows] += block
             cursor.pos[rows] += block * size
         for row in rows.tolist():
-            self._finish_row(cursor, row, 0, runs, counts)
+            self._finish_row(cursor, row, 0, runs, counts, check=False)
 
     def _find_items(
         self, cursor: Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array, *, check: bool
@@ -751,7 +751,7 @@ class _Items(_Reader):
             if cursor.mark(rows, beyond):
                 rows, left = rows[~beyond], left[~beyond]
         for row, remaining in zip(rows.tolist(), left.tolist(), strict=True):
-            self._finish_row(cursor, row, remaining, runs, counts)
+            self._finish_row(cursor, row, remaining, runs, counts, check=check)
 
     def _take_varints(self, datum: Datum, count: int) -> Int64Array | None:
         """Take many ints or longs at once; their positions, or None if that was not possible."""
@@ -769,8 +769,10 @@ class _Items(_Reader):
         datum.position += int(stops[-1]) + 1
         return starts
 
-    def _finish_row(self, cursor: Cursor, row: int, left: int, runs: _Runs | None, counts: Int64Array) -> None:
-        """The rest of one array, item by item."""
+    def _finish_row(
+        self, cursor: Cursor, row: int, left: int, runs: _Runs | None, counts: Int64Array, *, check: bool
+    ) -> None:
+        """The rest of one array, item by item, or many numbers at once."""
         datum = cursor.datum(row)
         begin, first = int(cursor.pos[row]), int(counts[row])
         starts: list[Int64Array] = []
@@ -783,6 +785,8 @@ class _Items(_Reader):
                     lengths.append(left)
                     datum.position += left * self._item_size
                 elif (taken := self._take_varints(datum, left)) is not None:
+                    if check:
+                        self._check_varints(cursor, row, taken + begin)
                     starts.append(taken)
                 else:
                     starts.append(self._take_items(datum, left))
@@ -802,6 +806,14 @@ class _Items(_Reader):
         for some in starts:
             runs.add_items(row, first, np.add(some, begin, out=some))
             first += len(some)
+
+    def _check_varints(self, cursor: Cursor, row: int, starts: Int64Array) -> None:
+        """Mark the row if one of its numbers is out of its range."""
+        if not self._items_skip_checks:
+            items = cursor.inside(np.full(len(starts), row), starts)
+            self._parts[0].read(items, None, build=False)
+            if items.bad.any():
+                cursor.bad[row] = True
 
     def _take_items(self, datum: Datum, count: int) -> Int64Array:
         """Take items one by one; their positions."""

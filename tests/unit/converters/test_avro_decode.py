@@ -232,7 +232,7 @@ def test_arrays_of_any_length_keep_their_order(count: int) -> None:
 
 @pytest.mark.parametrize("blocks", [0, 1, 3])
 @pytest.mark.parametrize("item", ["int", "long"])
-@pytest.mark.parametrize("widest", [2**5, 2**31])
+@pytest.mark.parametrize("widest", [2**5, 2**31, 2**62, 2**63])
 def test_a_long_array_of_numbers_has_them_in_their_order(item: str, widest: int, blocks: int) -> None:
     """Numbers of one to ten bytes, of any count, beside arrays that are cut off in their midst."""
     node = parse_schema(f'{{"type": "array", "items": "{item}"}}')
