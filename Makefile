@@ -89,10 +89,10 @@ simulate: setup-3.3 ## 10,000 seeds of the commit protocol under crashes, races 
 mutants: setup-3.3 ## remove one safety step of the protocol at a time and check that the simulation detects it
 	@$(RUN) -m tests.protocol.mutants $(ARGS)
 
-soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults; then checks that every offset is landed once
-	@$(RUN) -m tests.soak $(if $(SECONDS),--seconds $(SECONDS),$(if $(MINUTES),--minutes $(MINUTES))) $(if $(SEED),--seed $(SEED))
+soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults, landed as FORMAT (SEED chooses one); then checks that every offset is landed once
+	@$(RUN) -m tests.soak $(if $(SECONDS),--seconds $(SECONDS),$(if $(MINUTES),--minutes $(MINUTES))) $(if $(SEED),--seed $(SEED)) $(if $(FORMAT),--format "$(FORMAT)")
 
-faults: setup-3.3 versitygw ## every request of the protocol x every fault x server x TLS x size x format, half an hour
+faults: setup-3.3 versitygw ## every request of the protocol x every fault x server x TLS x size x kind of objects, half an hour
 	@EVERY_FAULT=1 $(RUN) $(PYTEST) --dist worksteal tests/faults/test_every_fault.py $(ARGS)
 
 lock: $(UV) ## resolve the dependencies again and write the locks

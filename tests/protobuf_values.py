@@ -236,8 +236,8 @@ def classes(file: Any, *imported: Any) -> Any:
     pool = descriptor_pool.DescriptorPool()
     for module in (timestamp_pb2, duration_pb2, wrappers_pb2, any_pb2):
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
-    for one in (*imported, file):
-        pool.AddSerializedFile(one.SerializeToString())
+    for each in (*imported, file):
+        pool.AddSerializedFile(each.SerializeToString())
 
     def add(parent: Any, found: dict[str, Any]) -> dict[str, Any]:
         for descriptor in parent:

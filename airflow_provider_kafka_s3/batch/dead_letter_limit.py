@@ -28,7 +28,7 @@ class DeadLetterLimit:
         return max(0, self.most - self.landed)
 
     def error(self, plan: Plan, last: str) -> RecordError:
-        """The error of a batch with more; ``last`` names the first one too many, or says how many there are."""
+        """The error of a batch with more; ``last`` is the first one too many, or their number."""
         before = f" in this run, {self.landed:,} of them in batches that are landed" if self.landed else ""
         return RecordError(
             f"batch {plan.batch} of topic {plan.topic!r} has more than max_dead_letters={self.most} dead letters"

@@ -9,9 +9,10 @@ import numpy as np
 from airflow_provider_kafka_s3.arrays import Array, int64_array
 from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
+from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas
 from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE, REMEDY, rows_by_schema, without_header
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.registry.schemas import SchemaSource
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource
 from airflow_provider_kafka_s3.schemas.avro import is_recursive, parse_schema, schema_text
 
 __all__ = ["AvroRegistryConverter"]
@@ -26,19 +27,19 @@ class AvroRegistryConverter:
 
     def __init__(self, schemas: SchemaSource) -> None:
         self.schemas: list[ValueSchema] = []
-        self._source = schemas
-        self._decoders: dict[int, tuple[int, AvroDecoder] | str] = {}
+        self._indices = MadeOfSchemas(schemas, "AVRO", self._add_schema)
+        self._decoders: dict[int, AvroDecoder] = {}
 
     def convert(self, values: Array, *, decode: bool) -> TypedValues:
         """See :class:`~airflow_provider_kafka_s3.converters.port.ValueConverter`."""
         by_schema, invalid = rows_by_schema(values)
         groups = []
         for schema_id, rows in by_schema:
-            decoder = self._decoder(schema_id)
-            if isinstance(decoder, str):
-                invalid += [Invalid(int(row), decoder, REMEDY) for row in rows]
+            index = self._indices.of(schema_id)
+            if isinstance(index, str):
+                invalid += [Invalid(int(row), index, REMEDY) for row in rows]
                 continue
-            index, avro = decoder
+            avro = self._decoder(index)
             every = len(rows) == len(values)
             part = values if every else values.take(int64_array(rows))
             if decode and is_recursive(self.schemas[index].node):
@@ -59,26 +60,15 @@ class AvroRegistryConverter:
                 groups.append(TypedGroup(index, rows[~bad], rest, partial(without_header, part.take(good))))
         return TypedValues(groups, sorted(invalid, key=lambda i: i.row))
 
-    def _decoder(self, schema_id: int) -> tuple[int, AvroDecoder] | str:
-        """Index of the schema and its decoder; or why its records are invalid."""
-        found = self._decoders.get(schema_id)
-        if found is None:
-            try:
-                found = self._make_decoder(schema_id)
-            except RecordError as e:
-                found = str(e)
-            self._decoders[schema_id] = found
-        return found
+    def _decoder(self, index: int) -> AvroDecoder:
+        if index not in self._decoders:
+            self._decoders[index] = AvroDecoder(self.schemas[index].node)
+        return self._decoders[index]
 
-    def _make_decoder(self, schema_id: int) -> tuple[int, AvroDecoder] | str:
-        registered = self._source.schema(schema_id)
-        if registered.type != "AVRO":
-            return f"schema {schema_id} of the registry is one of {registered.type}, not of Avro"
+    def _add_schema(self, registered: RegisteredSchema) -> int:
+        """The index of a schema."""
         references = [reference.text for reference in registered.references]
-        try:
-            node = parse_schema(registered.text, references)
-            text = schema_text(registered.text, references)
-        except ConfigurationError as e:
-            return f"schema {schema_id} of the registry cannot be used: {e}"
-        self.schemas.append(ValueSchema(f"schema {schema_id}", node, text, registered.versions))
-        return len(self.schemas) - 1, AvroDecoder(node)
+        node = parse_schema(registered.text, references)
+        text = schema_text(registered.text, references)
+        self.schemas.append(ValueSchema(f"schema {registered.id}", node, text, registered.versions))
+        return len(self.schemas) - 1

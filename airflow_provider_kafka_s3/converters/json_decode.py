@@ -92,7 +92,7 @@ class JsonDecoder:
     - float and double: a number in the range of the type, rounded to it; ``"NaN"``, ``"Infinity"``, ``"-Infinity"``
     - boolean; string, without halves of surrogate pairs; enum: a symbol
     - bytes and fixed: base64, with padding
-    - decimal: a number; or a string, of what ``decimal_format`` says. It is never rounded
+    - decimal: a number; or a string in the form of ``decimal_format``. It is never rounded
     - date: days since the epoch, or a string as ``2026-01-31``
     - time: an integer of its unit, or a string as ``23:59:01.25``
     - timestamp: an integer of its unit since the epoch, or a string as ``2026-01-31T23:59:01.25Z``: with ``Z`` or an

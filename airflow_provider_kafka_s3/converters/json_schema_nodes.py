@@ -255,7 +255,7 @@ class _Mapper:
         kinds = [_kind(node) for node in nodes]
         twice = next((kind for kind in kinds if kind is not None and kinds.count(kind) > 1), None)
         if twice is not None:
-            raise self._error(f"has several types that are {twice}s, which a union cannot tell apart")
+            raise self._error(f"has several types that are {twice}s, which a union does not distinguish")
         if not nodes:
             return _Type(None, nullable=True)
         return _Type(nodes[0] if len(nodes) == 1 else Union(tuple(nodes)), nullable)

@@ -28,6 +28,7 @@ class ValueSchema:
         text: the schema as Avro's JSON, without references to other schemas.
         versions: highest version of the schema per subject; empty if it has none.
         connect_name: of the schema in Kafka Connect, ``null`` for none; empty: the one that follows from the node.
+        unknown: names of fields that are always null, since nothing that would have given them a type was read before.
     """
 
     name: str
@@ -35,6 +36,7 @@ class ValueSchema:
     text: str
     versions: Mapping[str, int] = field(default_factory=dict, hash=False)
     connect_name: str = ""
+    unknown: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

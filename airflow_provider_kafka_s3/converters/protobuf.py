@@ -6,6 +6,7 @@ and each of them as varints with zigzag encoding; a single zero byte stands for 
 
 from __future__ import annotations
 
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -16,9 +17,10 @@ from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents
 from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.converters.protobuf_decode import ProtobufDecoder
+from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas
 from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE, REMEDY, rows_by_schema
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.registry.schemas import SchemaSource
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource
 from airflow_provider_kafka_s3.schemas.avro import node_text
 from airflow_provider_kafka_s3.schemas.proto_file import ProtoFile
 from airflow_provider_kafka_s3.schemas.protobuf import Mapping, message_at, parse_protobuf
@@ -29,6 +31,14 @@ _DEEPEST: Final = 100
 _FEW: Final = 32
 
 _Indexes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _File:
+    """The file of a schema, and the versions of the schema by subject."""
+
+    parsed: ProtoFile
+    versions: MappingOf[str, int]
 
 
 @dataclass(frozen=True)
@@ -49,17 +59,16 @@ class ProtobufRegistryConverter:
 
     def __init__(self, schemas: SchemaSource, mapping: Mapping) -> None:
         self.schemas: list[ValueSchema] = []
-        self._source = schemas
         self._mapping = mapping
-        self._files: dict[int, ProtoFile | str] = {}
-        self._messages: dict[tuple[int, _Indexes], _Message | str] = {}
+        self._files = MadeOfSchemas(schemas, "PROTOBUF", _file)
+        self._messages: dict[tuple[int, _Indexes], _Message] = {}
 
     def convert(self, values: Array, *, decode: bool) -> TypedValues:
         """See :class:`~airflow_provider_kafka_s3.converters.port.ValueConverter`."""
         by_schema, invalid = rows_by_schema(values)
         groups: list[TypedGroup] = []
         for schema_id, rows in by_schema:
-            file = self._file(schema_id)
+            file = self._files.of(schema_id)
             if isinstance(file, str):
                 invalid += [Invalid(int(row), file, REMEDY) for row in rows]
                 continue
@@ -95,27 +104,7 @@ class ProtobufRegistryConverter:
             return None, invalid
         return TypedGroup(message.index, rows, column, partial(encode_datums, column, schema.node)), invalid
 
-    def _file(self, schema_id: int) -> ProtoFile | str:
-        """The file of a schema; or why its records are invalid."""
-        found = self._files.get(schema_id)
-        if found is None:
-            try:
-                found = self._read_file(schema_id)
-            except RecordError as e:
-                found = str(e)
-            self._files[schema_id] = found
-        return found
-
-    def _read_file(self, schema_id: int) -> ProtoFile | str:
-        registered = self._source.schema(schema_id)
-        if registered.type != "PROTOBUF":
-            return f"schema {schema_id} of the registry is one of {registered.type}, not of Protobuf"
-        try:
-            return parse_protobuf(registered.text, [reference.text for reference in registered.references])
-        except ConfigurationError as e:
-            return f"schema {schema_id} of the registry cannot be used: {e}"
-
-    def _message(self, schema_id: int, file: ProtoFile, indexes: _Indexes) -> _Message | str:
+    def _message(self, schema_id: int, file: _File, indexes: _Indexes) -> _Message | str:
         """A message of a schema; or why its records are invalid.
 
         Raises:
@@ -123,7 +112,7 @@ class ProtobufRegistryConverter:
         """
         found = self._messages.get((schema_id, indexes))
         if found is None:
-            message = message_at(file, indexes)
+            message = message_at(file.parsed, indexes)
             if message is None:
                 # Not kept: any bytes may be behind the id.
                 return f"schema {schema_id} of the registry has no message of the index in the value's header"
@@ -133,10 +122,14 @@ class ProtobufRegistryConverter:
                 decoder = ProtobufDecoder(message, self._mapping, node)
             except ConfigurationError as e:
                 raise ConfigurationError(f"{name} cannot be landed: {e}") from None
-            versions = self._source.schema(schema_id).versions
-            self.schemas.append(ValueSchema(name, node, node_text(node), versions))
+            self.schemas.append(ValueSchema(name, node, node_text(node), file.versions))
             found = self._messages[schema_id, indexes] = _Message(len(self.schemas) - 1, decoder)
         return found
+
+
+def _file(registered: RegisteredSchema) -> _File:
+    parsed = parse_protobuf(registered.text, [reference.text for reference in registered.references])
+    return _File(parsed, registered.versions)
 
 
 def _rows_by_message(

@@ -170,14 +170,14 @@ class _Converted:
         schemas: index of the schema of each row.
         valid: whether each row could be converted, or is null.
         groups: of the values, by schema; their rows are those of the batch.
-        examples: a value of each schema so far.
+        examples: gives a value of a schema.
         invalid: values.
     """
 
     schemas: Int64Array
     valid: npt.NDArray[np.bool_]
     groups: Mapping[int, TypedGroup]
-    examples: Mapping[int, Array]
+    examples: Callable[[int], Array]
     invalid: Sequence[Invalid]
 
     def taken(self, schema: int, rows: Int64Array) -> Array:
@@ -187,7 +187,7 @@ class _Converted:
             return nulls
         group = self.groups.get(schema)
         if group is None or group.values is None:
-            return _with_nulls(self.examples[schema], np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_))
+            return _with_nulls(self.examples(schema), np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_))
         if len(group.rows) == len(rows) and (group.rows == rows).all():
             return group.values
         at = np.minimum(np.searchsorted(group.rows, rows), len(group.rows) - 1)
@@ -206,16 +206,34 @@ def _with_nulls(values: Array, at: Int64Array, valid: npt.NDArray[np.bool_]) -> 
     return cast("Array", pa.Array.from_buffers(values.type, len(at), buffers, children=children))
 
 
+def _zero(kind: pa.DataType) -> Array:
+    """An array of one value that is not null: zeros, and nothing where the length varies."""
+    if pa.types.is_null(kind):
+        return pa.nulls(1)
+    if pa.types.is_struct(kind):
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        return cast("Array", pa.StructArray.from_arrays([_zero(field.type) for field in fields], fields=fields))
+    nothing = pa.py_buffer(bytes(32))
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        items = pa.nulls(0, kind.field(0).type)
+        return cast("Array", pa.Array.from_buffers(kind, 1, [None, nothing], children=[items]))
+    variable = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    size = kind.byte_width if pa.types.is_fixed_size_binary(kind) else 32
+    data = [nothing, pa.py_buffer(b"")] if variable else [pa.py_buffer(bytes(size))]
+    return cast("Array", pa.Array.from_buffers(kind, 1, [None, *data]))
+
+
 class _NullableConverter:
     """The keys or the values of records, of which some are null.
 
-    A null has the schema of the last value before it in the slice, so that it needs no object of its own.
+    A null has the schema of the last value before it in the slice, so that it needs no object of its own. If all
+    values have the same schema, it is known before the first one.
     """
 
     def __init__(self, converter: ValueConverter, part: Literal["key", "value"]) -> None:
         self.converter = converter
         self.part: Literal["key", "value"] = part
-        self._last = _ABSENT
+        self._last = 0 if converter.schemas else _ABSENT
         self._examples: dict[int, Array] = {}
 
     def convert(self, records: pa.RecordBatch) -> _Converted:
@@ -236,7 +254,12 @@ class _NullableConverter:
         schemas = np.where(before < 0, self._last, schemas[before])
         self._last = int(schemas[-1]) if len(schemas) else self._last
         invalid = [replace(i, row=int(rows[i.row])) for i in typed.invalid]
-        return _Converted(schemas, known | ~is_value, groups, self._examples, invalid)
+        return _Converted(schemas, known | ~is_value, groups, self._example, invalid)
+
+    def _example(self, schema: int) -> Array:
+        if schema not in self._examples:
+            self._examples[schema] = _zero(arrow_type(self.converter.schemas[schema].node))
+        return self._examples[schema]
 
 
 class EnvelopeConverter:
@@ -310,7 +333,8 @@ class EnvelopeConverter:
             text = "" if is_recursive(node) else node_text(node)
             self._indices[pair] = len(self.schemas)
             versions, connect = self._of_value(pair[1])
-            self.schemas.append(ValueSchema(f"the envelope ({name})", node, text, versions, connect))
+            unknown = frozenset(part.part for part, index in zip(self._parts, pair, strict=True) if index == _ABSENT)
+            self.schemas.append(ValueSchema(f"the envelope ({name})", node, text, versions, connect, unknown))
         return self._indices[pair]
 
     def _of_value(self, index: int) -> tuple[Mapping[str, int], str]:

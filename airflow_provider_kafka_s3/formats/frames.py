@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -83,8 +84,15 @@ def join(values: Array, separator: bytes) -> Array:
     """Append the separator to every value."""
     if not separator:
         return values
-    empty, end = (binary_array([text], large=pa.types.is_large_binary(values.type))[0] for text in (b"", separator))
+    empty, end = _scalars(separator, pa.types.is_large_binary(values.type))
     return cast("Array", pc.binary_join_element_wise(values, empty, end))
+
+
+@functools.cache
+def _scalars(separator: bytes, large: bool) -> tuple[Any, Any]:
+    """No bytes, and the separator, as Arrow scalars; for small batches, making them takes as long as joining."""
+    empty, end = binary_array([b"", separator], large=large)
+    return empty, end
 
 
 class FrameWriter:

@@ -280,7 +280,11 @@ class AvroEncoding:
 
 
 class ParquetEncoding:
-    """Parquet files: the fields of records as columns, values of other schemas as the column ``value``."""
+    """Parquet files: the fields of records as columns, values of other schemas as the column ``value``.
+
+    A field whose type is unknown has no column: readers of several files take it for null then, while a column of nulls
+    would have a type that does not go with that of other files.
+    """
 
     decode = True
     by_schema = True
@@ -365,7 +369,9 @@ def _record_batch(group: TypedGroup, schema: ValueSchema, columns: pa.Schema) ->
     """The decoded values of a group as columns."""
     assert group.values is not None, "columns are made of decoded values"
     if isinstance(schema.node, Record):
-        return pa.RecordBatch.from_arrays(cast("pa.StructArray", group.values).flatten(), schema=columns)
+        parts = zip(schema.node.fields, cast("pa.StructArray", group.values).flatten(), strict=True)
+        known = [part for field, part in parts if field.name not in schema.unknown]
+        return pa.RecordBatch.from_arrays(known, schema=columns)
     return pa.RecordBatch.from_arrays([group.values], schema=columns)
 
 
@@ -386,7 +392,9 @@ def _columns(schema: ValueSchema) -> pa.Schema:
     arrow_type(schema.node)
     if not isinstance(schema.node, Record):
         return pa.schema([arrow_field("value", schema.node)])
-    return pa.schema([arrow_field(f.name, f.type, f.number) for f in schema.node.fields])
+    return pa.schema(
+        [arrow_field(f.name, f.type, f.number) for f in schema.node.fields if f.name not in schema.unknown]
+    )
 
 
 def _without_bytes(node: Node) -> str | None:

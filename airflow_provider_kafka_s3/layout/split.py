@@ -330,6 +330,9 @@ def _groups(codes: Codes, start: int, stop: int) -> Iterator[tuple[int, slice | 
     """The rows ``[start, stop)`` by code, in the order of the codes' first rows."""
     part = codes[start:stop]
     edges = np.flatnonzero(part[1:] != part[:-1]) + 1
+    if not len(edges):
+        yield int(part[0]), slice(start, stop)
+        return
     starts = np.concatenate(([0], edges))
     if len(np.unique(part[starts])) == len(starts):  # the rows of each code are contiguous, as in an ordered topic
         stops = np.append(edges, len(part))

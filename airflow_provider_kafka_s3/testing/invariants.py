@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import collections
+import itertools
 import json
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -59,8 +60,8 @@ SourceTimes = Mapping[str, Mapping[int, Mapping[int, int]]]
 SourceRecords = Mapping[str, Mapping[int, Mapping[int, bytes | None]]]
 """Present and former records in Kafka: topic id -> partition -> offset -> value."""
 
-RecordDecoder = Callable[[str, bytes], Sequence[bytes]]
-"""(key, stored bytes) -> the values in the object, in file order."""
+RecordDecoder = Callable[[str, bytes], Sequence[bytes | None]]
+"""(key, stored bytes) -> the values in the object, in file order; None for a null value in an envelope."""
 
 _SHOWN: Final = 20
 
@@ -215,7 +216,8 @@ class _BatchContents:
         self.objects = self.size = self.records = 0
         self.absent: list[ObjectEntry] = []
         self._plan = plan
-        self._values: dict[int, list[tuple[ObjectEntry, Sequence[bytes]]]] = {s.id: [] for s in plan.slices}
+        self._values: dict[int, list[tuple[ObjectEntry, Sequence[bytes | None]]]] = {s.id: [] for s in plan.slices}
+        self._tombstones: dict[int, dict[str, ObjectEntry]] = {s.id: {} for s in plan.slices}
         self._dead: dict[int, dict[int, bytes | None]] = {s.id: {} for s in plan.slices}
         dead = None if plan.layout is None else keys.dead_letters_prefix(plan.layout, plan.topic)
         self._dead_prefix = dead or "\0"
@@ -260,14 +262,17 @@ class _BatchContents:
             return
         contents = {entry.key: entry.content for entry in entries}
         for entry in entries:
+            if entry.key.startswith(self._dead_prefix):
+                continue
             sibling = keys.sibling_of_key(layout, entry.key)
-            if sibling is None:
-                beside = [keys.sibling_key(layout, entry.key, name) for name in keys.siblings(layout)]
-            else:
-                ending = keys.siblings(layout)[sibling]
-                beside = [entry.key.removesuffix(ending) + layout.format.object_extension]
-                is_tombstones = f"{keys.TOMBSTONE_FOLDER}{layout.naming.directory_delim}" in entry.key
-                beside = [] if is_tombstones and beside[0] not in contents else beside
+            ending = layout.format.object_extension if sibling is None else keys.siblings(layout)[sibling]
+            values = entry.key.removesuffix(ending) + layout.format.object_extension
+            beside = [values, *(keys.sibling_key(layout, values, name) for name in keys.siblings(layout))]
+            folder = f"{layout.naming.directory_delim}{keys.TOMBSTONE_FOLDER}{layout.naming.directory_delim}"
+            if values not in contents and folder in values:
+                # The records have no values.
+                beside.remove(values)
+                self._tombstones.setdefault(entry.slices[0], {})[values] = entry
             for key in beside:
                 if contents.get(key) != entry.content:
                     yield f"I1 object {key} beside {entry.key} is missing, or does not have the same records"
@@ -306,11 +311,18 @@ class _BatchContents:
         is_optional: Callable[[str, int, int], bool],
     ) -> Iterable[str]:
         """Compare the data objects with Kafka; yields findings."""
+        layout = self._plan.layout
+        writes_nulls = layout is not None and layout.format.on_null == "write"
         for s in self._plan.slices:
             offsets = [o for o in range(s.start, s.end) if o not in self._dead[s.id]]
             records = in_kafka.get(s.partition, {})
-            expected = {o: as_written(v) for o in offsets if (v := records.get(o)) is not None}
+            expected: dict[int, bytes | None] = {o: as_written(v) for o in offsets if (v := records.get(o)) is not None}
+            nulls = [o for o in offsets if o in records and records[o] is None] if writes_nulls else []
             excused = {o for o in offsets if is_optional(self._plan.topic_id, s.partition, o)}
+            if layout is not None and keys.siblings(layout):
+                yield from _check_tombstones(self._plan, s, nulls, excused, [*self._tombstones[s.id].values()])
+            else:
+                expected |= dict.fromkeys(nulls)
             for entry in self.absent:
                 if entry.slices[0] == s.id:
                     excused |= set(range(entry.min_offset, entry.max_offset + 1))
@@ -334,9 +346,9 @@ def _check_object(stored: StoredObject, plan: Plan, entry: ObjectEntry) -> Itera
 def _check_slice(
     plan: Plan,
     s: Slice,
-    expected: Mapping[int, bytes],
+    expected: Mapping[int, bytes | None],
     excused: Collection[int],
-    objects: Sequence[tuple[ObjectEntry, Sequence[bytes]]],
+    objects: Sequence[tuple[ObjectEntry, Sequence[bytes | None]]],
 ) -> Iterable[str]:
     where = f"batch {plan.batch}, partition {s.partition}, offsets [{s.start}, {s.end})"
     left = collections.Counter(value for _, values in objects for value in values)
@@ -360,6 +372,31 @@ def _check_slice(
         digest.update(offsets)
         ends = [*offsets[:1], *offsets[-1:]]
         if digest.hexdigest() != entry.content or ends != [entry.min_offset, entry.max_offset]:
+            yield f"I2 object {entry.key} does not have the offsets in its manifest"
+
+
+def _check_tombstones(
+    plan: Plan, s: Slice, nulls: Sequence[int], optional: Collection[int], objects: Sequence[ObjectEntry]
+) -> Iterable[str]:
+    """Compare the objects beside null values, one per group, with the offsets of null values in Kafka."""
+    where = f"batch {plan.batch}, partition {s.partition}, offsets [{s.start}, {s.end})"
+    required = [o for o in nulls if o not in optional]
+    if missing := [o for o in required if not any(e.min_offset <= o <= e.max_offset for e in objects)]:
+        yield f"I1 {where}: null values {missing[:10]} are in no object ({len(missing)} in total)"
+        return
+    count = sum(entry.records for entry in objects)
+    if not len(required) <= count <= len(nulls):
+        yield f"I1 {where}: {count} records are in objects of null values, and Kafka has {len(required)}"
+        return
+    ordered = sorted(objects, key=lambda entry: entry.min_offset)
+    apart = all(a.max_offset < b.min_offset for a, b in itertools.pairwise(ordered))
+    if not apart or len(required) < len(nulls):
+        return  # which of them an object has is unknown
+    for entry in ordered:
+        offsets = [o for o in nulls if entry.min_offset <= o <= entry.max_offset]
+        digest = ContentHash(plan.topic_id, s.partition)
+        digest.update(offsets)
+        if digest.hexdigest() != entry.content or [*offsets[:1], *offsets[-1:]] != [entry.min_offset, entry.max_offset]:
             yield f"I2 object {entry.key} does not have the offsets in its manifest"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pytest
 
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
@@ -26,6 +28,7 @@ from tests.airflow.conftest import PIPELINE, SECRET_KEY
 from tests.conftest import PASSWORD
 from tests.spark.avro_orders import COUNT, rows, send_orders
 from tests.spark.probes import command_lines
+from tests.spark.registry_values import key_of, normal, send_messages
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.s3 import S3Store
@@ -284,30 +287,34 @@ def test_two_attempts_of_a_slice_at_once_leave_every_record_once(
     assert slow not in {c.upload_id for c in proxy.calls if c.operation == "CompleteMultipartUpload"}
 
 
+@pytest.fixture(scope="module")
+def registry() -> Iterator[SchemaRegistry]:
+    """One that demands a password."""
+    with SchemaRegistry(users={REGISTRY_USER: REGISTRY_PASSWORD}) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def land_decoded(land: Callable[..., TaskRun], registry: SchemaRegistry) -> Callable[..., None]:
+    """Run the operator with a connection of the registry, whose password the executors need."""
+    connection = {"conn_type": "http", "host": registry.url, "login": REGISTRY_USER, "password": REGISTRY_PASSWORD}
+    environment = {"AIRFLOW_CONN_TESTS_REGISTRY": json.dumps(connection)}
+
+    def run(topic: str, **parameters: Any) -> None:
+        done = land(topic, {}, environment, registry_conn_id="tests_registry", errors="dead_letter", **parameters)
+        assert done.succeeded, done.log
+        assert re.search(r"2 tasks ran in Python .*, pyarrow 18\.0\.0 ", done.log)
+        assert REGISTRY_PASSWORD not in done.log
+
+    return run
+
+
 def test_executors_decode_avro_and_write_parquet_with_the_oldest_libraries(
-    land: Callable[..., TaskRun], kafka_broker: KafkaBroker, store: S3Store
+    land_decoded: Callable[..., None], registry: SchemaRegistry, kafka_broker: KafkaBroker, store: S3Store
 ) -> None:
     """Every value is landed once or set aside, and the executors themselves read the registry with its password."""
-    with SchemaRegistry(users={REGISTRY_USER: REGISTRY_PASSWORD}) as registry:
-        orders = send_orders(kafka_broker, registry)
-        connection = {
-            "conn_type": "http",
-            "host": registry.url,
-            "login": REGISTRY_USER,
-            "password": REGISTRY_PASSWORD,
-        }
-        run = land(
-            orders.topic,
-            {},
-            {"AIRFLOW_CONN_ORDERS_REGISTRY": json.dumps(connection)},
-            format="parquet",
-            value_converter="avro",
-            registry_conn_id="orders_registry",
-            errors="dead_letter",
-        )
-    assert run.succeeded, run.log
-    assert re.search(r"2 tasks ran in Python .*, pyarrow 18\.0\.0 ", run.log)
-    assert REGISTRY_PASSWORD not in run.log
+    orders = send_orders(kafka_broker, registry)
+    land_decoded(orders.topic, format="parquet", value_converter="avro")
     checked = check_bucket(
         store,
         topics_dir="topics",
@@ -319,6 +326,42 @@ def test_executors_decode_avro_and_write_parquet_with_the_oldest_libraries(
         complete=True,
     )
     assert checked.records == COUNT
+
+
+def test_executors_decode_protobuf_and_json_schema_and_write_envelopes_with_the_oldest_libraries(
+    land_decoded: Callable[..., None], registry: SchemaRegistry, kafka_broker: KafkaBroker, store: S3Store
+) -> None:
+    """Keys, values, headers and a null value of each record, as Avro, which the executors encode."""
+    sent = send_messages(kafka_broker, registry, whole=True)
+    land_decoded(
+        sent.topic,
+        format={"kind": "avro", "codec": "deflate", "on_null": "write"},
+        content="envelope",
+        key_converter="json_schema",
+        value_converter="protobuf",
+    )
+    envelopes: list[Any] = []
+
+    def values(_: str, body: bytes) -> list[bytes | None]:
+        found: list[Any] = list(fastavro.reader(io.BytesIO(body)))
+        envelopes.extend(found)
+        return [None if row["value"] is None else normal(row["value"]) for row in found]
+
+    checked = check_bucket(
+        store,
+        topics_dir="topics",
+        pipeline=PIPELINE,
+        topic=sent.topic,
+        source=read_source(KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers}), sent.topic),
+        decoder=values,
+        as_written=sent.decode,
+        complete=True,
+    )
+    assert (checked.records, len(envelopes)) == (sent.count, sent.count - len(sent.bad))
+    for row in envelopes:
+        number = 2 * row["offset"] + row["partition"]
+        headers = [{"key": "n", "value": value} for value in (b"%d" % number, None)]
+        assert (row["key"], row["headers"]) == (key_of(number), headers)
 
 
 def test_executors_without_the_requirements_are_a_terminal_error_with_what_to_install(

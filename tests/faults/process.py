@@ -5,19 +5,14 @@ All shared state is in the bucket and in Kafka: a new :class:`Process` on the sa
 
 from __future__ import annotations
 
-import io
 import itertools
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import fastavro
-import pyarrow.parquet as pq
-
 from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import MIB, MIN_PART_SIZE, JsonConverter, Layout, Limits, Parquet, parse_format
+from airflow_provider_kafka_s3.config import MIB, Layout, Limits
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
@@ -25,28 +20,24 @@ from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store
-from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, decode_lines
+from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
+from tests.kinds import KINDS, KindName, Landed, registry_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-__all__ = ["LARGE", "SMALL", "FormatName", "Process", "Size", "Topic"]
+__all__ = ["LARGE", "SMALL", "Process", "Size", "Topic"]
 
 TOPIC: Final = "events"
 PIPELINE: Final = "lake"
 
 Size = Literal["small", "large"]
-FormatName = Literal["bytes", "json", "avro", "parquet"]
 SMALL: Final = "small"
 LARGE: Final = "large"
 
 _NUMBERS = itertools.count(1)
-_SCHEMA: Final = {
-    "type": "record",
-    "name": "Event",
-    "fields": [{"name": "at", "type": "long"}, {"name": "of", "type": "string"}, {"name": "padding", "type": "string"}],
-}
 
 
 @dataclass
@@ -54,14 +45,18 @@ class Topic:
     """A topic, and the folder of the bucket in which it is landed.
 
     Attributes:
-        format: of the objects.
-        size: ``small``: two objects a batch; ``large``: one that takes two parts.
+        kind: what it is landed as.
+        size: ``small``: two slices a batch; ``large``: one, whose object of values takes two parts.
+        records: that ever arrived, as far as the kind lands them.
     """
 
-    format: FormatName = "bytes"
+    kind: KindName = "bytes"
     size: Size = SMALL
     topics_dir: str = field(default_factory=lambda: f"t{next(_NUMBERS):05d}")
     kafka: SimulatedKafka = field(default_factory=SimulatedKafka)
+    registry: SimulatedRegistry = field(default_factory=registry_of)
+    records: list[Landed] = field(default_factory=list)
+    _batches: int = 0
 
     def __post_init__(self) -> None:
         self.kafka.create_topic(TOPIC)
@@ -69,15 +64,7 @@ class Topic:
     @property
     def layout(self) -> Layout:
         """Layout of its objects."""
-        # Incompressible, so that a large object takes several parts in every format.
-        record_format = Parquet(compression="none") if self.format == "parquet" else self.format
-        converter = JsonConverter(schema=json.dumps(_SCHEMA)) if self.format in ("avro", "parquet") else None
-        return Layout(
-            topics_dir=self.topics_dir,
-            format=parse_format(record_format),
-            value_converter=converter,
-            part_size=MIN_PART_SIZE,
-        )
+        return KINDS[self.kind].layout(self.topics_dir)
 
     @property
     def control(self) -> str:
@@ -90,12 +77,20 @@ class Topic:
         return f"{self.topics_dir}/{TOPIC}/"
 
     def records_arrive(self) -> None:
-        """Append the records of one more batch."""
+        """Append the records of one more batch; those of a registry have a schema of their own."""
+        kind = KINDS[self.kind]
         padding = 5 * MIB // 4 if self.size == LARGE else 2
-        for _ in range(5 if self.size == LARGE else 3):
+        # A null or invalid value has no padding.
+        count = 3 if self.size == SMALL else 7 if kind.nulls or kind.invalid else 5
+        for number in range(count):
             at = self.kafka.bounds(TOPIC, 0)[1]
             record = {"at": at, "of": self.kafka.topic_id(TOPIC), "padding": (f"{at}." * padding)[:padding]}
-            self.kafka.append(TOPIC, 0, json.dumps(record, separators=(",", ":")).encode(), timestamp=at)
+            value = kind.value(number, record, version=self._batches)
+            key, headers = f"key {at}", [("trace", f"{at}")] * (number % 2)
+            sent = [(name, text.encode()) for name, text in headers]
+            self.kafka.append(TOPIC, 0, value, timestamp=at, key=key.encode(), headers=sent)
+            self.records.append(kind.landed(key, value, headers))
+        self._batches += 1
 
 
 class Process:
@@ -134,6 +129,7 @@ class Process:
             topics_dir=topic.topics_dir,
             pipeline=PIPELINE,
             topic=TOPIC,
+            registry=topic.registry,
             sleep=self.sleep,
             monotonic=self.monotonic,
         )
@@ -165,27 +161,21 @@ class Process:
 
     def check(self, **how: Any) -> BucketSummary:
         """Compare the bucket with Kafka, record by record: everything is landed once and nothing is open."""
-        return check_bucket(
-            self.store.store,
+        kind, store = KINDS[self.topic.kind], self.store.store
+        summary = check_bucket(
+            store,
             topics_dir=self.topic.topics_dir,
             pipeline=PIPELINE,
             topic=TOPIC,
             source=self.topic.kafka.all_records(),
-            decoder=_values,
+            decoder=kind.values,
+            as_written=kind.as_written,
             **{"recovered": True, "complete": True, **how},
         )
+        objects = {info.key: stored.body for info in store.list(self.topic.data) if (stored := store.get(info.key))}
+        kind.check_whole(self.topic.layout, TOPIC, objects, lambda: self.topic.records)
+        return summary
 
     def pending(self) -> set[str]:
         """Ids of the pending uploads."""
         return {upload.upload_id for upload in self.store.pending_uploads(self.topic.data)}
-
-
-def _values(key: str, body: bytes) -> Sequence[bytes]:
-    """The values in an object, as they are in Kafka."""
-    if key.endswith(".avro"):
-        rows: list[Any] = list(fastavro.reader(io.BytesIO(body)))
-    elif key.endswith(".parquet"):
-        rows = pq.read_table(io.BytesIO(body)).to_pylist()
-    else:
-        return decode_lines(key, body)
-    return [json.dumps(row, separators=(",", ":")).encode() for row in rows]

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final
 
 import pytest
 
@@ -31,7 +31,8 @@ from dev.faults import (
     Twice,
 )
 from tests.faults.conftest import Site
-from tests.faults.process import LARGE, SMALL, FormatName, Size, Topic
+from tests.faults.process import LARGE, SMALL, Size, Topic
+from tests.kinds import KINDS, KindName
 
 REFUSALS: Final = {
     "503": Answer(503, "SlowDown"),
@@ -120,7 +121,20 @@ DATA: Final = {
     "Complete": Request("CompleteMultipartUpload", "events/*"),
     "HEAD": Request("HeadObject", "events/*"),
 }
-
+BESIDE: Final = {
+    f"{label} of {name}": Request(request.operation, key)
+    for name, key in (("keys", "events/partition=*.keys.*"), ("null values", "events/tombstone/*"))
+    for label, request in DATA.items()
+}
+DEAD: Final = {
+    f"{label} of dead letters": Request(request.operation, "events/_dead_letters/*") for label, request in DATA.items()
+}
+SCHEMAS: Final = {
+    "GET schema": Request("GetObject", "_kafka_s3/*/schemas/*"),
+    "PUT schema": Request("PutObject", "_kafka_s3/*/schemas/*", "if-none-match"),
+}
+ONLY_OF: Final[dict[str, dict[str, Request]]] = {"siblings": BESIDE, "dead letters": DEAD, "registry": SCHEMAS}
+"""The requests that only one kind of topic needs."""
 
 SERVERS_DIFFER: Final = {
     label: {**CONTROL, **DATA}[label] for label in ("PUT plan", "swap marker", "Create", "UploadPart", "Complete")
@@ -132,7 +146,7 @@ BROKEN_CONNECTIONS: Final = ("reset", "reset in body", "lost by RST", "lost by F
 
 
 def cases(
-    site: str, requests: dict[str, Request], kind: str, size: Size = SMALL, only: Collection[str] = ()
+    site: str, requests: dict[str, Request], kind: KindName, size: Size = SMALL, only: Collection[str] = ()
 ) -> Iterator[object]:
     """Every fault, or only some, for each of the requests."""
     for label, request in requests.items():
@@ -163,28 +177,41 @@ def expected(request: Request, name: str, fault: Fault) -> set[type[KafkaS3Error
     return {UnknownOutcomeError} if probes and name != "cut off" else {None}
 
 
+UNANSWERED: Final = (*LOSSES, *ODD_COMPLETES)
+"""Faults of writes that may have been applied."""
+
 SELECTED: Final = (
     *cases("versitygw-http", CONTROL | DATA, "bytes"),
     *cases("versitygw-http", DATA, "bytes", LARGE),
     *cases("versitygw-http", DATA, "json"),
     *cases("versitygw-http", DATA, "json", LARGE),
-    *cases("versitygw-http", {"Complete": DATA["Complete"]}, "avro", LARGE),
-    *cases("versitygw-http", {"Complete": DATA["Complete"]}, "parquet", LARGE),
+    *cases("versitygw-http", {"Complete": DATA["Complete"]}, "avro", LARGE, only=UNANSWERED),
+    *cases("versitygw-http", {"Complete": DATA["Complete"]}, "parquet", LARGE, only=UNANSWERED),
+    *cases("versitygw-http", {"Complete": DATA["Complete"]}, "csv", LARGE, only=["lost by RST"]),
+    *cases("versitygw-http", {"Complete": DATA["Complete"]}, "envelope", LARGE, only=["lost by RST"]),
+    *cases("versitygw-http", {label: BESIDE[label] for label in ("Complete of keys",)}, "siblings", only=UNANSWERED),
+    *cases("versitygw-http", BESIDE, "siblings", LARGE, only=["lost by FIN"]),
+    *cases("versitygw-http", DEAD, "dead letters", only=["lost by RST"]),
+    *cases("versitygw-http", SCHEMAS, "registry", only=[*LOSSES, "503", "409", "flipped"]),
     *cases("moto-http", SERVERS_DIFFER, "json", only=[*LOSSES, *ODD_COMPLETES, "409"]),
     *cases("moto-http", {"GET marker": CONTROL["GET marker"]}, "bytes", only=["flipped"]),
     *cases("versitygw-https", CLIENTS_DIFFER, "json", only=BROKEN_CONNECTIONS),
     *cases("versitygw-https", {"UploadPart": DATA["UploadPart"]}, "json", LARGE, only=BROKEN_CONNECTIONS),
 )
-"""Every request with every fault, and all cases that depend on the server, the connection, the size or the format."""
+"""Every request with every fault, and all cases that depend on the server, the connection, the size or the kind."""
 
-EVERYTHING: Final = tuple(
-    case
-    for site, kind, size in itertools.product(
-        ("versitygw-http", "versitygw-https", "moto-http", "moto-https"), get_args(FormatName), (SMALL, LARGE)
-    )
-    for case in cases(site, CONTROL | DATA, kind, size)
+ALONE: Final = tuple(kind for kind in KINDS if kind != "together")
+SITES: Final = ("versitygw-http", "versitygw-https", "moto-http", "moto-https")
+EVERYTHING: Final = (
+    *(case for site, size in itertools.product(SITES, (SMALL, LARGE)) for case in cases(site, CONTROL, "bytes", size)),
+    *(case for kind in ALONE if kind != "bytes" for case in cases("versitygw-http", CONTROL, kind)),
+    *(
+        case
+        for site, kind, size in itertools.product(SITES, ALONE, (SMALL, LARGE))
+        for case in cases(site, DATA | ONLY_OF.get(kind, {}), kind, size)
+    ),
 )
-"""All combinations, for `make faults`."""
+"""All combinations, for `make faults`; the requests for control documents are the same for all kinds of objects."""
 
 
 @pytest.mark.parametrize(
@@ -197,7 +224,7 @@ def test_a_fault_neither_loses_nor_doubles_a_record_and_has_its_own_error(
     kind_of_request: Request,
     name: str,
     fault: Fault,
-    kind: FormatName,
+    kind: KindName,
     size: Size,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

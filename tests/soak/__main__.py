@@ -8,6 +8,7 @@ import random
 import sys
 
 from dev.kafka_broker import KafkaBroker
+from tests.kinds import KINDS
 from tests.soak.soak import soak
 
 
@@ -17,24 +18,27 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long faults happen (default: %(default)s)")
     parser.add_argument("--seconds", type=float, help="the same in seconds")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32), help="default: a new one")
+    parser.add_argument("--format", choices=KINDS, help="what the topic is landed as; default: the seed chooses one")
     parser.add_argument("--workers", type=int, default=3, help="processes at the same time (default: %(default)s)")
     options = parser.parse_args()
     seconds = options.minutes * 60 if options.seconds is None else options.seconds
-    print(f"Soak of {seconds:.0f} s, seed {options.seed}, {options.workers} processes …", flush=True)
+    kind = options.format or sorted(KINDS)[options.seed % len(KINDS)]
+    print(f"Soak of {seconds:.0f} s, seed {options.seed}, {kind}, {options.workers} processes …", flush=True)
 
     def report(line: str) -> None:
         print(line, flush=True)
 
     logging.disable(logging.WARNING)
     with KafkaBroker() as broker:
-        figures = soak(broker, seconds=seconds, seed=options.seed, workers=options.workers, report=report)
+        figures = soak(broker, seconds=seconds, seed=options.seed, kind=kind, workers=options.workers, report=report)
     bucket = figures.bucket
     assert bucket is not None
     kinds = ", ".join(f"{name} {count}" for name, count in sorted(figures.faults.items()))
     print(f"Faults: {kinds}")
     print(
         f"Every offset is landed once: {bucket.records:,} records in {bucket.objects:,} objects of {bucket.batches:,} "
-        f"batches, {bucket.size:,} bytes; {figures.left:,} uploads of dead processes were left to be collected"
+        f"batches, {bucket.size:,} bytes, and {figures.without_values:,} null values that have no object of values; "
+        f"{figures.left:,} uploads of dead processes were left to be collected"
     )
     return 0
 

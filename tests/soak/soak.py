@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import json
 import multiprocessing
 import random
 import threading
@@ -20,14 +19,16 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TransientError
 from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, read_source
 from dev.fault_proxy import FaultProxy
 from dev.kafka_tools import KafkaTools, Message
 from dev.versitygw import VersityGateway
+from tests.kinds import KINDS, SCHEMAS, Kind, KindName, Landed
 from tests.soak.chaos import Chaos
-from tests.soak.worker import PIPELINE, TOPICS_DIR, client_of, land, make_pipeline, work
+from tests.soak.worker import PIPELINE, TOPICS_DIR, client_of, land, layout_of, make_pipeline, work
 
 __all__ = ["Figures", "soak"]
 
@@ -49,6 +50,7 @@ class Figures:
     Attributes:
         seconds: duration.
         produced: records that can be read.
+        without_values: of these, in objects of keys and headers alone.
         runs: how runs ended, and how often: ``started``, ``landed``, ``failed``, ``terminal``.
         kills: processes that were killed.
         abandoned: batches that were abandoned.
@@ -61,6 +63,7 @@ class Figures:
 
     seconds: float = 0.0
     produced: int = 0
+    without_values: int = 0
     runs: collections.Counter[str] = field(default_factory=collections.Counter)
     kills: int = 0
     abandoned: int = 0
@@ -125,6 +128,7 @@ def soak(
     *,
     seconds: float,
     seed: int,
+    kind: KindName = "json",
     workers: int = 3,
     report: Callable[[str], None] = print,
     every: float = 10.0,
@@ -135,6 +139,7 @@ def soak(
         kafka: the cluster.
         seconds: how long faults happen; longer on a busy machine, until the minimum of events is reached.
         seed: of all random choices.
+        kind: what the topic is landed as.
         workers: processes at the same time.
         report: called with the figures as a line of text.
         every: seconds between two calls of ``report``.
@@ -154,12 +159,15 @@ def soak(
             "secret": login["secret_access_key"],
             "bucket": "lake",
             "topic": topic,
+            "kind": kind,
             "bootstrap_servers": kafka.bootstrap_servers,
             "read_timeout": 2.0,
         }
         direct = {**config, "endpoint": server.endpoint, "read_timeout": 60.0}
         client_of(direct).create_bucket(Bucket="lake")
-        producer = threading.Thread(target=_produce, args=(kafka, topic, random.Random(rng.random()), figures, over))
+        producer = threading.Thread(
+            target=_produce, args=(kafka, topic, KINDS[kind], random.Random(rng.random()), figures, over)
+        )
         producer.start()
         processes = [
             _Worker({**config, "name": f"worker-{i}", "seed": rng.getrandbits(32)}, figures, lock)
@@ -211,21 +219,29 @@ def _await(condition: Callable[[], bool], over: threading.Event, *, timeout: flo
         over.wait(0.05)
 
 
-def _produce(kafka: KafkaTools, topic: str, rng: random.Random, figures: Figures, over: threading.Event) -> None:
-    number = 0
+def _produce(
+    kafka: KafkaTools, topic: str, kind: Kind, rng: random.Random, figures: Figures, over: threading.Event
+) -> None:
+    number, version = 0, 0
     while not over.wait(rng.uniform(0.02, 0.2)):
         partition, burst = rng.randrange(PARTITIONS), []
+        # Producers of the former schema go on for a while.
+        version = min(version + (rng.random() < 0.02), len(SCHEMAS) - 1)
         for _ in range(rng.choice((1, 10, 60))):
             number += 1
-            value = json.dumps({"number": number, "padding": "x" * rng.randrange(300)}, separators=(",", ":"))
-            burst.append(Message(value.encode(), partition=partition))
-        kind = rng.random()
-        if kind < 0.02:
-            kafka.produce_transaction(topic, burst, commit=kind < 0.01)
+            record = {"at": number, "of": topic, "padding": "x" * rng.randrange(300)}
+            value = kind.value(number, record, version=rng.randint(max(0, version - 1), version))
+            headers = [("number", str(number).encode())] * rng.randrange(3)
+            burst.append(Message(value, partition=partition, key=str(number).encode(), headers=headers))
+        outcome = rng.random()
+        if outcome < 0.02:
+            kafka.produce_transaction(topic, burst, commit=outcome < 0.01)
         else:
             kafka.produce(topic, burst)
-        if not 0.01 <= kind < 0.02:
+        if not 0.01 <= outcome < 0.02:
             figures.produced += len(burst)
+            if kind.has_objects_without_values:
+                figures.without_values += sum(message.value is None for message in burst)
 
 
 def _abandon(config: dict[str, Any], rng: random.Random) -> int:
@@ -243,9 +259,9 @@ def _abandon(config: dict[str, Any], rng: random.Random) -> int:
 
 
 def _finish(config: dict[str, Any], figures: Figures) -> None:
-    pipeline = make_pipeline(config)
+    pipeline, kind, layout = make_pipeline(config), KINDS[config["kind"]], layout_of(config["kind"])
     pipeline.recover(operator="soak")
-    land(pipeline, "the last")
+    land(pipeline, layout, "the last")
     log, store = pipeline.log, pipeline.log.store
     figures.bucket = check_bucket(
         store.store,
@@ -253,13 +269,30 @@ def _finish(config: dict[str, Any], figures: Figures) -> None:
         pipeline=PIPELINE,
         topic=log.topic,
         source=read_source(pipeline.source, log.topic),
+        decoder=kind.values,
+        as_written=kind.as_written,
         recovered=True,
         complete=True,
     )
-    assert figures.bucket.records == figures.produced, (figures.bucket, figures.produced)
+    assert figures.bucket.records == figures.produced - figures.without_values, figures
+    folder = f"{TOPICS_DIR}/{log.topic}/"
+    objects = {info.key: stored.body for info in store.list(folder) if (stored := store.get(info.key))}
+    kind.check_whole(layout, log.topic, objects, lambda: _records(pipeline.source, log.topic, kind))
     # Uploads of killed processes, and uploads whose Create got no answer. None is needed any more.
     garbage = gc.find_garbage(log, now=time.time() + 8 * _DAYS)
     assert [*garbage.needed, *garbage.foreign, *garbage.young] == []
     figures.left = len(garbage.garbage)
     gc.collect(log, garbage)
-    assert not store.pending_uploads(f"{TOPICS_DIR}/{log.topic}/")
+    assert not store.pending_uploads(folder)
+
+
+def _records(source: Source, topic: str, kind: Kind) -> list[Landed]:
+    """All records of a topic, as far as the kind lands them."""
+    partitions = source.describe(topic).partitions
+    starts, ends = source.earliest(topic, partitions), source.ends(topic, partitions, "read_committed")
+    return [
+        kind.landed(row["key"].decode(), row["value"], [(h["key"], h["value"].decode()) for h in row["headers"] or ()])
+        for p in partitions
+        for batch in source.read(topic, p, starts[p], ends[p], "read_committed", whole=True)
+        for row in batch.to_pylist()
+    ]

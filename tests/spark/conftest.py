@@ -1,4 +1,4 @@
-"""One Spark session and one S3 server for all tests of the job."""
+"""One Spark session, one S3 server and one schema registry for all tests of the job."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from dev.airflow_home import SPARK_JARS
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
+from dev.schema_registry import SchemaRegistry
 from dev.spark_connect import SparkConnectServer
 from tests.spark.pipeline import MakePipeline, Pipeline, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+REGISTRY_USER, REGISTRY_PASSWORD = "reader", "canary p$s"
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +53,19 @@ def s3_server() -> Iterator[S3Server]:
     """An S3 server in a process of its own."""
     with S3Server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[SchemaRegistry]:
+    """One that demands a password."""
+    with SchemaRegistry(users={REGISTRY_USER: REGISTRY_PASSWORD}) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def login(registry: SchemaRegistry) -> RegistrySettings:
+    """The address of the registry, with the password."""
+    return RegistrySettings(urls=(registry.url,), user=REGISTRY_USER, password=REGISTRY_PASSWORD)
 
 
 @pytest.fixture

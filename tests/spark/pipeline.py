@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -63,7 +65,7 @@ def s3_settings(endpoint: str) -> S3Settings:
     return S3Settings(endpoint_url=endpoint, region="us-east-1", addressing_style="path")
 
 
-@dataclass
+@dataclass(eq=False)
 class Pipeline:
     """One pipeline, in one bucket.
 
@@ -194,9 +196,9 @@ class Pipeline:
         assert manifest.status == "commit"
         return manifest.objects
 
-    def data_keys(self) -> list[str]:
+    def data_keys(self, prefix: str = "") -> list[str]:
         """Keys of all data objects that are visible."""
-        return [info.key for info in self.store.list("") if "/_kafka_s3/" not in f"/{info.key}"]
+        return [info.key for info in self.store.list(prefix) if "/_kafka_s3/" not in f"/{info.key}"]
 
     def body(self, key: str) -> bytes:
         """Bytes of an object, unpacked."""
@@ -204,15 +206,24 @@ class Pipeline:
         assert found is not None
         return gzip.decompress(found.body) if key.endswith(".gz") else found.body
 
-    def bodies(self) -> dict[str, bytes]:
+    def bodies(self, prefix: str = "") -> dict[str, bytes]:
         """All data objects, as stored."""
-        found = {key: self.store.get(key) for key in self.data_keys()}
+        found = {key: self.store.get(key) for key in self.data_keys(prefix)}
         return {key: stored.body for key, stored in found.items() if stored is not None}
 
     def lines(self, topic: str = "") -> Counter[bytes]:
         """Lines of all visible data objects of a topic (of all topics), and how often each is there."""
         keys = [key for key in self.data_keys() if f"/{topic}" in f"/{key}"]
         return Counter(line for key in keys for line in self.body(key).splitlines())
+
+
+def land_together(spark: SparkSession, topics: Mapping[Pipeline, str], run: str = "run") -> None:
+    """Land another topic of each pipeline by one job; the pipelines have one bucket, and names of their own."""
+    specs = [each.spec({topic: each.plan(topic, run)}, run, "unused") for each, topic in topics.items()]
+    first = next(iter(topics))
+    result = first.job(msgspec.structs.replace(specs[0], plans=tuple(s.plans[0] for s in specs)), spark)
+    assert result.succeeded, result
+    assert [topic for each, topic in topics.items() if not each.objects(topic)] == []
 
 
 def submit(spec: JobSpec, folder: Path, **conf: str) -> subprocess.Popen[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_kafka_s3.config import AvroContainer, AvroConverter, JsonLines, Layout, Limits, Parquet
+from airflow_provider_kafka_s3.config import AvroContainer, AvroConverter, JsonLines, Layout, Limits, Parquet, Rotation
 from airflow_provider_kafka_s3.documents.pinned_schema import decode_pinned_schema
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import RetryPolicy
@@ -21,6 +23,7 @@ from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
 from dev.schema_registry import SchemaRegistry
 from tests.spark.avro_orders import BAD, COUNT, SUBJECT, V1, V2, Orders, normal, order, rows, send_orders
+from tests.spark.conftest import REGISTRY_PASSWORD
 from tests.spark.pipeline import MakePipeline, Pipeline
 
 if TYPE_CHECKING:
@@ -29,21 +32,7 @@ if TYPE_CHECKING:
 # pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
-USER, PASSWORD = "reader", "canary p$s"
 BATCH_SIZE = "spark.sql.execution.arrow.maxRecordsPerBatch"
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[SchemaRegistry]:
-    """One that demands a password."""
-    with SchemaRegistry(users={USER: PASSWORD}) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def login(registry: SchemaRegistry) -> RegistrySettings:
-    """The address of the registry, with the password."""
-    return RegistrySettings(urls=(registry.url,), user=USER, password=PASSWORD)
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +161,36 @@ def _milliseconds() -> Any:
     return expr("unix_millis(at)")
 
 
+def test_older_values_are_projected_and_newer_ones_begin_objects(
+    orders: Orders, login: RegistrySettings, spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    """With BACKWARD, by the versions of the registry; an object that was deleted is written again with its bytes."""
+    backward = layout(Parquet(), schema_compatibility="BACKWARD", rotation=Rotation(flush_size=10))
+    pipeline = make_pipeline(layout=backward, registry=login)
+    pipeline.land(spark, orders.topic)
+    objects = {key: body for key, body in pipeline.bodies().items() if "/_dead_letters/" not in key}
+    columns = [[field["name"] for field in schema["fields"]] for schema in (V1, V2)]
+    counts: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
+    found = []
+    for entry in sorted(pipeline.objects(orders.topic), key=lambda entry: entry.min_offset):
+        if entry.key in objects:
+            version = 1 + columns.index(pq.read_schema(io.BytesIO(objects[entry.key])).names)
+            numbers = [json.loads(row)["id"] for row in rows(entry.key, objects[entry.key])]
+            counts[numbers[0] // 2 % 2].append((len(numbers), version))
+            added = {"tags": [], "counts": {}} if version == 2 else {}
+            assert rows(entry.key, objects[entry.key]) == [normal(added | order(number)) for number in numbers]
+            found += numbers
+    assert sorted(found) == [number for number in range(COUNT) if number not in BAD]
+    # An object that begins with the older version ends at the next record. Dead letters change turns in partition 0.
+    assert counts == {0: [(1, 1), (10, 2), (1, 1), (10, 2), (1, 1), (5, 2)], 1: [(1, 1), (10, 2), (10, 2), (9, 2)]}
+
+    for key in objects:
+        pipeline.client.delete_object(Bucket=pipeline.bucket, Key=key)
+    pipeline.settings = {"action": "restore"}
+    pipeline.topic_run(orders.topic, "again").advance()
+    assert {key: body for key, body in pipeline.bodies().items() if "/_dead_letters/" not in key} == objects
+
+
 def test_a_registry_that_does_not_answer_decides_nothing(
     orders: Orders, login: RegistrySettings, registry: SchemaRegistry, spark: SparkSession, make_pipeline: MakePipeline
 ) -> None:
@@ -183,7 +202,7 @@ def test_a_registry_that_does_not_answer_decides_nothing(
         (outcome,) = pipeline.job(pipeline.spec({orders.topic: plan}, "run", "unused", retry=once), spark).topics
     assert outcome.kind == "spark_job"
     assert "no usable answer of the schema registry" in str(outcome.message)
-    assert PASSWORD not in str(outcome.message)
+    assert REGISTRY_PASSWORD not in str(outcome.message)
     assert (pipeline.decision(orders.topic), pipeline.data_keys()) == (None, [])
     assert list(pipeline.store.pending_uploads("")) == []
 

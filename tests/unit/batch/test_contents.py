@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import io
 import json
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import fastavro
 import pyarrow.parquet as pq
 import pytest
@@ -29,6 +31,7 @@ from airflow_provider_kafka_s3.config import (
     parse_content,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.batch.test_typed_values import V1, V2, append, datum, order, rows
 
@@ -39,6 +42,29 @@ RECORDS: list[tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | Non
     (b"\x80key", None, 1_767_312_000_000, []),
     (None, None, 0, [("only", b"header")]),
 ]
+MORE: list[dict[str, Any]] = [
+    {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 2}},
+    {"name": "f", "type": {"type": "fixed", "name": "F", "size": 40}},
+    {"name": "b", "type": "boolean"},
+    {"name": "l", "type": {"type": "array", "items": {"type": "map", "values": "double"}}},
+    {"name": "m", "type": {"type": "map", "values": "bytes"}},
+    {"name": "n", "type": "null"},
+    {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A"]}},
+    {"name": "u", "type": ["int", "string"]},
+    {"name": "t", "type": {"type": "int", "logicalType": "time-millis"}},
+]
+"""Fields of every kind of column, none of which can be null."""
+DOCUMENT = {
+    "d": "AQ==",
+    "f": base64.b64encode(bytes(40)).decode(),
+    "b": True,
+    "l": [{"x": 0.5}],
+    "m": {"y": "AA=="},
+    "n": None,
+    "e": "A",
+    "u": 1,
+    "t": 5,
+}
 FORMATS = [JsonLines(on_null="write"), AvroContainer(on_null="write"), Parquet(on_null="write")]
 
 
@@ -78,6 +104,9 @@ def test_a_record_can_be_restored_from_its_envelope(record_format: Any) -> None:
     again.land()
     assert again.objects() == topic.objects()
     assert topic.pipeline.land(topic.request("again")).batches == ()
+    assert topic.check(lambda key, body: [value for _, _, _, _, value, _, _ in restored(key, body)]) == len(RECORDS)
+    with pytest.raises(InvariantViolation, match=r"I1 .*records \[3, 4\] are in no object"):
+        topic.check(lambda key, body: [value or b"" for _, _, _, _, value, _, _ in restored(key, body)])
 
 
 def test_columns_of_an_envelope_have_types() -> None:
@@ -126,6 +155,62 @@ def test_null_values_share_the_object_of_the_schema_before_them() -> None:
     offsets = [[row["offset"] for row in fastavro.reader(io.BytesIO(body))] for body in bodies[0].values()]
     assert sorted(offsets) == [[0], [1, 2, 3], [4, 5, 6]]
     assert bodies[0] == bodies[1] == bodies[2]
+
+
+@pytest.mark.parametrize("record_format", FORMATS, ids=lambda f: type(f).__name__)
+@pytest.mark.parametrize(
+    "converter",
+    [BytesConverter(), StringConverter(), JsonConverter(schema=json.dumps(V1 | {"fields": [*V1["fields"], *MORE]}))],
+    ids=lambda c: type(c).__name__,
+)
+def test_keys_and_values_of_one_schema_have_its_type_before_the_first_of_them(
+    record_format: Any, converter: Any
+) -> None:
+    """Nulls are in the same objects as other records, and a topic without keys has a column that fits keys."""
+    layout = Layout(
+        topics_dir="lake", format=record_format, value_converter=converter, key_converter=converter, content=Envelope()
+    )
+    value = json.dumps({"id": 1, "at": 5, **{f["name"]: DOCUMENT[f["name"]] for f in MORE}}).encode()
+    filled, empty = Topic(layout), Topic(layout)
+    for each, some in ((filled, value), (empty, None)):
+        each.append(None, None, None, None)
+        each.append(some, key=some)
+        each.land()
+    (with_values,), (without,) = (each.objects().items() for each in (filled, empty))
+    assert [row["offset"] for row in rows(*with_values)] == [row["offset"] for row in rows(*without)] == [0, 1, 2, 3, 4]
+    assert [(row["key"], row["value"]) for row in rows(*without)] == [(None, None)] * 5
+    assert [row["key"] is None for row in rows(*with_values)] == [True] * 4 + [False]
+    if isinstance(record_format, Parquet):
+        types = [pq.read_schema(io.BytesIO(body)) for _, body in (with_values, without)]
+        assert types[0].equals(types[1])
+
+
+def test_parquet_has_no_column_of_keys_or_values_before_the_first_schema(tmp_path: Path) -> None:
+    """So readers of all objects of a topic find one type in each column, and null where it is missing."""
+    layout = Layout(
+        topics_dir="lake",
+        format=Parquet(on_null="write"),
+        key_converter=AvroConverter(),
+        value_converter=AvroConverter(),
+        content=Envelope(),
+    )
+    topic = Topic(layout)
+    first = topic.registry.register(json.dumps(V1))
+    key_of = topic.registry.register('"long"')
+    topic.append(None, None)
+    topic.append(None, key=topic.registry.frame(key_of, datum("long", 7)))
+    append(topic, first, V1, order(3))
+    topic.land()
+    for number, body in enumerate(topic.objects().values()):
+        (tmp_path / f"{number}.parquet").write_bytes(body)
+    files = [pq.read_schema(file) for file in sorted(tmp_path.iterdir())]
+    others = ["headers", "topic", "partition", "offset", "timestamp"]
+    assert [file.names for file in files] == [others, ["key", *others], ["key", "value", *others]]
+    with duckdb.connect() as database:
+        read = database.sql(
+            f"SELECT \"offset\", key, value.id FROM read_parquet('{tmp_path}/*', union_by_name = true) ORDER BY 1"
+        )
+        assert read.fetchall() == [(0, None, None), (1, None, None), (2, 7, None), (3, None, 3)]
 
 
 def test_json_documents_stand_in_envelopes_as_they_are() -> None:

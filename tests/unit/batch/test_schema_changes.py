@@ -411,7 +411,8 @@ def test_values_in_envelopes_get_the_schema_of_the_object(record_format: Any, cu
     whole = layout(msgspec.structs.replace(record_format, on_null="write"), "BACKWARD", content=Envelope())
     values = [None, None, *framed([OLD, NEW], [0, 1, 0]), None, *framed([OLD, NEW], [0], 6)]
     written = written_slice(whole, values, schemas=registry_of(OLD, NEW), cuts=cuts)
-    assert [[(row["offset"], row["value"]) for row in of] for of in read(written)] == [
+    # An object of Parquet with nulls alone has no column of values.
+    assert [[(row["offset"], row.get("value")) for row in of] for of in read(written)] == [
         [(0, None), (1, None)],
         [(2, {"seq": 0})],
         [(3, {"seq": 1, "x": "x1"}), (4, {"seq": 2, "x": None}), (5, None), (6, {"seq": 6, "x": None})],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -28,7 +29,11 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.registry.schemas import SchemaReference
+from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from tests.unit.batch.simulated_topic import Topic
+from tests.unit.batch.written_slice import written_slice
+
+VECTORS = Path(__file__).parents[2] / "vectors"
 
 V1 = {
     "type": "record",
@@ -102,6 +107,27 @@ def test_values_are_landed_as_they_were_written(record_format: Any) -> None:
     append(again, schema_id, V1, *(order(n) for n in range(20)))
     again.land()
     assert again.objects() == topic.objects()
+
+
+def test_the_quickstart_of_kafka_connect_has_the_same_objects() -> None:
+    """K1 of the acceptance vectors: nine records of one field with ``flush.size`` 3."""
+    (case,) = (c for c in json.loads((VECTORS / "object_keys.json").read_text())["cases"] if c["id"] == "K1")
+    schema = {"type": "record", "name": "myrecord", "fields": [{"name": "f1", "type": "string"}]}
+    values = [{"f1": f"value{n}"} for n in range(1, case["records"] + 1)]
+    registry = SimulatedRegistry()
+    schema_id = registry.register(json.dumps(schema))
+    written = written_slice(
+        Layout(
+            format=AvroContainer(),
+            value_converter=AvroConverter(),
+            rotation=Rotation(flush_size=case["flush_size"]),
+        ),
+        [registry.frame(schema_id, datum(schema, value)) for value in values],
+        topic=case["topic"],
+        schemas=registry,
+    )
+    assert [*written.objects] == case["expect"]
+    assert [rows(*item) for item in written.objects.items()] == [values[:3], values[3:6], values[6:]]
 
 
 @pytest.mark.parametrize("record_format", FORMATS[:4])

@@ -44,8 +44,10 @@ def test_topics_may_be_text_or_a_list(given: object, topics: tuple[str, ...]) ->
     assert parameters.parse_topics(given) == topics
 
 
-@pytest.mark.parametrize("converter", ["avro", "json_schema", {"kind": "json_schema", "decimal_format": "NUMERIC"}])
-@pytest.mark.parametrize("record_format", ["json", "avro", "parquet"])
+@pytest.mark.parametrize(
+    "converter", ["avro", "protobuf", "json_schema", {"kind": "json_schema", "decimal_format": "NUMERIC"}]
+)
+@pytest.mark.parametrize("record_format", ["json", "avro", "parquet", "csv"])
 def test_values_of_a_registry_need_its_connection(converter: object, record_format: str) -> None:
     """And no other values have one."""
     given = {"value_converter": converter, "format": record_format}

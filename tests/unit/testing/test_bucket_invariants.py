@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from airflow_provider_kafka_s3.config import Envelope, JsonLines, Layout, SiblingObjects, StringConverter
 from airflow_provider_kafka_s3.documents.codec import canonical, digest
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
@@ -24,6 +26,7 @@ from airflow_provider_kafka_s3.testing.invariants import (
 )
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, crash_after
+from tests.unit.batch.simulated_topic import Topic
 
 MARKER = keys.marker_key(CONTROL)
 FOLDER = f"{TOPICS_DIR}/{TOPIC}/"
@@ -238,3 +241,73 @@ def test_snapshots_show_every_kind_of_write() -> None:
         "I5 new is new",
         f"I5 upload (upload {upload}) is new",
     }
+
+
+WITH_KEYS = Layout(
+    topics_dir="lake",
+    format=JsonLines(on_null="write"),
+    key_converter=StringConverter(),
+    content=SiblingObjects(headers=JsonLines()),
+)
+NAME = "lake/orders/partition=0/orders+0+0000000000"
+GONE = "lake/orders/tombstone/orders+0+0000000001"
+
+
+def landed(layout: Layout) -> Topic:
+    """A topic with two values and two null values, landed."""
+    topic = Topic(layout)
+    for n, value in enumerate([b"0", None, b"2", None]):
+        topic.append(value, key=b"k%d" % n)
+    topic.land()
+    return topic
+
+
+@pytest.mark.parametrize("ending", [f"{NAME}.keys.json", f"{NAME}.headers.json", f"{GONE}.keys.json"])
+def test_an_object_beside_others_that_is_gone_or_has_fewer_records_is_a_finding(ending: str) -> None:
+    """Those of null values as well."""
+    topic = landed(WITH_KEYS)
+    assert topic.check() == 2
+    stored = topic.bucket.get(ending)
+    assert stored is not None
+    topic.bucket.delete(ending)
+    with pytest.raises(InvariantViolation, match=f"I4 object {re.escape(ending)} .* is absent"):
+        topic.check()
+    topic.bucket.put_new(ending, stored.body.splitlines(keepends=True)[0], metadata=stored.metadata)
+    with pytest.raises(InvariantViolation, match=f"I1 object {re.escape(ending)} has 1 records, its manifest has 2"):
+        topic.check()
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "finding"),
+    [
+        (0, None, "I1 .*: null values .0. are in no object"),
+        (2, None, "I1 .*: 2 records are in objects of null values, and Kafka has 3"),
+        (3, b"3", "I1 .*: 2 records are in objects of null values, and Kafka has 1"),
+    ],
+)
+def test_null_values_whose_keys_are_in_no_object_are_a_finding(
+    offset: int, value: bytes | None, finding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And objects with other ones than Kafka."""
+    topic = landed(WITH_KEYS)
+    records = topic.kafka.all_records()
+    records[topic.kafka.topic_id("orders")][0][offset] = value
+    monkeypatch.setattr(topic.kafka, "all_records", lambda: records)
+    with pytest.raises(InvariantViolation, match=finding):
+        topic.check()
+
+
+def test_null_values_in_envelopes_are_compared_with_kafka() -> None:
+    """A decoder returns None for them; without it an object has fewer values than records."""
+    layout = Layout(
+        topics_dir="lake", format=JsonLines(on_null="write"), key_converter=StringConverter(), content=Envelope()
+    )
+    topic = landed(layout)
+
+    def values(key: str, body: bytes) -> list[bytes | None]:
+        rows = [json.loads(line)["value"] for line in body.splitlines()]
+        return [None if value is None else b"%d" % value for value in rows]
+
+    assert topic.check(values) == 4
+    with pytest.raises(InvariantViolation, match=r"I1 .* records .1, 3. are in no object"):
+        topic.check(lambda key, body: [value or b"9" for value in values(key, body)])

@@ -1,0 +1,52 @@
+"""What converters make of the schemas of a registry, each schema once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource, SchemaType
+
+__all__ = ["MadeOfSchemas"]
+
+_T = TypeVar("_T")
+_NAMES: Final[dict[SchemaType, str]] = {"AVRO": "of Avro", "JSON": "a JSON Schema", "PROTOBUF": "of Protobuf"}
+
+
+class MadeOfSchemas(Generic[_T]):
+    """What is made of schemas of one type, or why their records are invalid.
+
+    Args:
+        schemas: by id.
+        kind: type that the schemas need to have.
+        make: makes something of a schema; raises ConfigurationError for one that cannot be used.
+    """
+
+    def __init__(self, schemas: SchemaSource, kind: SchemaType, make: Callable[[RegisteredSchema], _T]) -> None:
+        self._schemas = schemas
+        self._kind = kind
+        self._make = make
+        self._made: dict[int, _T | str] = {}
+
+    def of(self, schema_id: int) -> _T | str:
+        """What is made of a schema; a text is the reason why its records are invalid.
+
+        Raises:
+            TransientError: the registry, or the bucket with the pinned schemas, cannot be read.
+        """
+        if schema_id not in self._made:
+            self._made[schema_id] = self._new(schema_id)
+        return self._made[schema_id]
+
+    def _new(self, schema_id: int) -> _T | str:
+        try:
+            registered = self._schemas.schema(schema_id)
+        except RecordError as e:
+            return str(e)
+        if registered.type != self._kind:
+            return f"schema {schema_id} of the registry is one of {registered.type}, not {_NAMES[self._kind]}"
+        try:
+            return self._make(registered)
+        except ConfigurationError as e:
+            return f"schema {schema_id} of the registry cannot be used: {e}"
