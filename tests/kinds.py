@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 import fastavro
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
@@ -254,7 +255,9 @@ def rows(key: str, body: bytes) -> list[Any]:
     if key.endswith(".parquet"):
         return pq.read_table(io.BytesIO(body)).to_pylist()
     if key.endswith(".csv"):
-        return pyarrow.csv.read_csv(io.BytesIO(body), pyarrow.csv.ReadOptions(block_size=len(body))).to_pylist()
+        types = pyarrow.csv.ConvertOptions(column_types={"of": pa.string(), "padding": pa.string()})
+        block = pyarrow.csv.ReadOptions(block_size=len(body))
+        return pyarrow.csv.read_csv(io.BytesIO(body), block, convert_options=types).to_pylist()
     return [json.loads(line) for line in decompress(key, body).splitlines()]
 
 

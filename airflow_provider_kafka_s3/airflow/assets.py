@@ -6,7 +6,7 @@ A DAG that is scheduled by such an asset (a dataset, in Airflow 2) reads them as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.airflow.run_context import RunContext
 
 __all__ = ["announce", "event_extra"]
+
+_FIELDS: Final = ("status", "records", "tombstones", "dead_letters", "objects", "size", "landed")
 
 
 def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,10 +31,12 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
          "window": {"source": "data interval", "start": "2026-01-01T00:00:00+00:00", "end": "2026-01-01T01:00:00+0…"},
          "status": "ok",             # "empty" if there was nothing to do for any topic
          # Batches that this run landed; no other run counts them:
-         "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
+         "landed": {"batches": 1, "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12, "size": 5242880},
          # Batches that cover the window, whichever run landed them, and those that this run landed:
-         "topics": {"orders": {"status": "ok", "records": 40000, "objects": 12, "size": 5242880,
-                               "landed": {"batches": 1, "records": 40000, "objects": 12, "size": 5242880},
+         "topics": {"orders": {"status": "ok", "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12,
+                               "size": 5242880,
+                               "landed": {"batches": 1, "records": 40000, "tombstones": 0, "dead_letters": 0,
+                                          "objects": 12, "size": 5242880},
                                "batches": [7], "offsets": {"0": [[100, 150]]}, "skipped": {}}}}
 
     Args:
@@ -45,7 +49,7 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
         for batch in result["batches"]:
             offsets |= Offsets.from_json(batch["offsets"])
         topics[topic] = {
-            **{name: result[name] for name in ("status", "records", "dead_letters", "objects", "size", "landed")},
+            **{name: result[name] for name in _FIELDS},
             "batches": [batch["batch"] for batch in result["batches"]],
             "offsets": offsets.to_json(),
             "skipped": result["skipped"],

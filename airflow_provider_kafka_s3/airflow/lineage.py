@@ -93,6 +93,7 @@ def _facet_class() -> type:
         status: str
         batches: int
         records: int
+        tombstones: int
         dead_letters: int
         objects: int
         size: int

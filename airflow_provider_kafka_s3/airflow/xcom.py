@@ -33,20 +33,22 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
          "topics": {"orders": {
              "status": "ok",        # or "empty"
              "batches": [{"batch": 7, "manifest": "s3://…/0000000007.manifest.json", "planned_here": true,
-                          "landed_here": true, "objects": 12, "records": 40000, "dead_letters": 0,
+                          "landed_here": true, "objects": 12, "records": 40000, "tombstones": 0, "dead_letters": 0,
                           "size": 5242880,
                           "offsets": {"0": [[100, 150]]}}],
-             "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880,
+             "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12, "size": 5242880,
                                     # of the batches that this run decided:
-             "landed": {"batches": 1, "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880},
+             "landed": {"batches": 1, "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12,
+                        "size": 5242880},
              "shared": false,       # whether another run planned some of the batches
              "skipped": {},         # offsets recorded as lost
              "verified": 0,         # objects that a repeated run checked and found
              "wrote": true,         # whether this try wrote anything to the bucket
              "verification": null}},  # of "verify" and "restore": {"objects": 12, "size": 5242880, "missing": [],
                                     # "restored": [], "accepted": [], "uncovered": {}}
-         "batches": 1, "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880,
-         "landed": {"batches": 1, "records": 40000, "dead_letters": 0, "objects": 12, "size": 5242880}, "wrote": true}
+         "batches": 1, "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12, "size": 5242880,
+         "landed": {"batches": 1, "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12, "size": 5242880},
+         "wrote": true}
 
     ``size`` is in bytes as stored. A batch that covers the targets of two runs is in the XComs of both, and in
     ``landed`` of one.
@@ -75,6 +77,7 @@ def _topic(result: TopicResult) -> dict[str, Any]:
                 "landed_here": b.landed,
                 "objects": b.objects,
                 "records": b.records,
+                "tombstones": b.tombstones,
                 "dead_letters": b.dead_letters,
                 "size": b.size,
                 "offsets": b.offsets.to_json(),
@@ -92,7 +95,7 @@ def _topic(result: TopicResult) -> dict[str, Any]:
 
 def _counts(batches: Iterable[BatchSummary]) -> dict[str, int]:
     counted = list(batches)
-    names = ("records", "dead_letters", "objects", "size")
+    names = ("records", "tombstones", "dead_letters", "objects", "size")
     return {"batches": len(counted), **{name: sum(getattr(b, name) for b in counted) for name in names}}
 
 
@@ -116,6 +119,8 @@ def summary(results: Iterable[TopicResult]) -> str:
             f"{count(landed['batches'], 'batch')}, {count(landed['records'], 'record')} in "
             f"{count(landed['objects'], 'object')} ({size(landed['size'])}) landed"
         )
+        if landed["tombstones"]:
+            parts.append(f"{count(landed['tombstones'], 'tombstone')} among the records")
         if landed["dead_letters"]:
             parts.append(f"{count(landed['dead_letters'], 'dead letter')} below _dead_letters")
     if any(result.wrote for result in results) and (others := len(batches) - landed["batches"]):

@@ -52,6 +52,7 @@ class Covering:
             landed=self.decision.run == run,
             objects=len(self.decision.objects),
             records=self.decision.records,
+            tombstones=self.decision.tombstones,
             dead_letters=self.decision.dead_letters,
             size=self.decision.size,
             offsets=self.plan.claim,

@@ -123,6 +123,7 @@ class BatchSummary:
         landed: whether this run decided it. Of all runs that report a batch, exactly one has.
         objects: number of objects of the whole batch.
         records: number of records in its data objects.
+        tombstones: number of these whose value is null and that have no object of values.
         dead_letters: number of records that could not be written, in objects of their own.
         size: bytes of all its objects.
         offsets: claimed offsets.
@@ -134,6 +135,7 @@ class BatchSummary:
     landed: bool
     objects: int
     records: int
+    tombstones: int
     dead_letters: int
     size: int
     offsets: Offsets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from airflow_provider_kafka_s3.cli.access import Access
@@ -73,14 +74,22 @@ def _status_lines(state: TopicStatus) -> list[str]:
     closed = [b for b in state.last if b not in state.open]
     if closed:
         lines.append("  last batches:")
-        lines += _indented(
-            table(("batch", "state", "objects", "records", "dead letters", "size", "planned by"), map(_row, closed)), 4
-        )
+        lines += _indented(_batches(closed), 4)
     return lines
 
 
-def _row(b: BatchStatus) -> tuple[object, ...]:
-    return (b.batch, b.state, b.objects, b.records, b.dead_letters, size(b.size), b.reason or b.planned_by)
+def _batches(batches: Sequence[BatchStatus]) -> list[str]:
+    columns: dict[str, list[object]] = {
+        "batch": [b.batch for b in batches],
+        "state": [b.state for b in batches],
+        "objects": [b.objects for b in batches],
+        "records": [b.records for b in batches],
+    }
+    # Most topics have none.
+    rare = {"tombstones": [b.tombstones for b in batches], "dead letters": [b.dead_letters for b in batches]}
+    columns |= {name: [*counts] for name, counts in rare.items() if any(counts)}
+    columns |= {"size": [size(b.size) for b in batches], "planned by": [b.reason or b.planned_by for b in batches]}
+    return table(tuple(columns), [*zip(*columns.values(), strict=True)])
 
 
 def _indented(lines: list[str], by: int = 2) -> list[str]:

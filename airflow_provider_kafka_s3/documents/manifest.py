@@ -155,6 +155,11 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return sum(s.records for s in self.slices)
 
     @property
+    def tombstones(self) -> int:
+        """Of these the records whose value is null and that have no object of values."""
+        return sum(s.tombstones for s in self.slices)
+
+    @property
     def dead_letters(self) -> int:
         """Records in its objects of dead letters."""
         return sum(s.dead_letters for s in self.slices)

@@ -45,7 +45,7 @@ from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain
 from airflow_provider_kafka_s3.spark.frames import read_directly, record_frame
-from airflow_provider_kafka_s3.spark.progress import Progress, action_of
+from airflow_provider_kafka_s3.spark.progress import Progress, action_of, counts_line
 from airflow_provider_kafka_s3.spark.registration import registration
 from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, uploads_of
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
@@ -231,14 +231,11 @@ class Job:
         decision = topic.committer.decide(plan, found, run=self._spec.run, max_dead_letters=topic.max_dead_letters)
         topic.committer.carry_out(plan, decision)
         log.info(
-            "topic %s: batch %d is %s: %d objects, %d records, %d dead letters, %d bytes",
+            "topic %s: batch %d is %s: %s",
             plan.topic,
             plan.batch,
             "committed" if decision.status == "commit" else decision.status,
-            len(decision.objects),
-            decision.records,
-            decision.dead_letters,
-            decision.size,
+            counts_line(decision),
         )
 
     def _read_here(self, topic: _Topic, error: SparkTimestampError) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import msgspec
 
-from airflow_provider_kafka_s3.documents.manifest import ObjectEntry, SliceResult
+from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SliceResult
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.spark.rows import Row, from_bytes
 
@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Count", "LocalAction", "Progress", "RemoteAction", "SparkAction", "action_of", "is_remote", "progress_line"]
+__all__ = [
+    "Count",
+    "LocalAction",
+    "Progress",
+    "RemoteAction",
+    "SparkAction",
+    "action_of",
+    "counts_line",
+    "is_remote",
+    "progress_line",
+]
 
 log = logging.getLogger(__name__)
 
@@ -232,3 +242,15 @@ def _each(sequence: Any) -> Iterator[Any]:
     """The members of a Scala sequence."""
     for index in range(sequence.size()):
         yield sequence.apply(index)
+
+
+def counts_line(decision: Manifest) -> str:
+    """The counts of a decided batch as text; tombstones and dead letters only if there are any."""
+    rare = {"tombstones": decision.tombstones, "dead letters": decision.dead_letters}
+    counts = {
+        "objects": len(decision.objects),
+        "records": decision.records,
+        **{what: number for what, number in rare.items() if number},
+        "bytes": decision.size,
+    }
+    return ", ".join(f"{number} {what}" for what, number in counts.items())

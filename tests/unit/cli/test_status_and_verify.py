@@ -6,8 +6,9 @@ import logging
 
 import pytest
 
+from airflow_provider_kafka_s3.config import JsonLines, Layout, SiblingObjects
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
-from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World
+from tests.unit.cli.conftest import JSON, PIPELINE, TOPIC, TOPICS_DIR, World
 
 ALL = ("--bucket", "lake", "--topics-dir", TOPICS_DIR)
 
@@ -22,6 +23,27 @@ def test_status_has_landed_offsets_and_lag(world: World) -> None:
     assert output.code == 0
     assert (partition["stored"], partition["log_end"], partition["lag"], topic["lag"]) == (6, 9, 3, 3)
     assert [(b["batch"], b["state"], b["records"], b["size"]) for b in topic["last"]] == [(1, "committed", 6, 12)]
+
+
+def test_status_counts_tombstones_and_dead_letters(world: World) -> None:
+    """As columns only where there are any, and always in JSON."""
+
+    def counts() -> list[tuple[int, int, int]]:
+        (topic,) = world.on_topic("status", "--json").data["topics"]
+        return [(b["records"], b["tombstones"], b["dead_letters"]) for b in topic["last"]]
+
+    world.run("first", layout=JSON)
+    text = world.on_topic("status").out
+    assert ("records" in text, "tombstones" in text, "dead letters" in text) == (True, False, False)
+    layout = Layout(
+        topics_dir=TOPICS_DIR, format=JsonLines(on_null="write"), content=SiblingObjects(), errors="dead_letter"
+    )
+    for value in (b"{", None, None, b"1"):
+        world.kafka.append(TOPIC, 0, value, key=b"k")
+    world.run("second", layout=layout)
+    text = world.on_topic("status").out
+    assert ("tombstones" in text, "dead letters" in text) == (True, True)
+    assert sorted(counts()) == [(3, 2, 1), (6, 0, 0)]
 
 
 def test_status_has_open_batches_and_their_planners(world: World) -> None:

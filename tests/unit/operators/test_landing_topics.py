@@ -48,6 +48,7 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
                         ),
                         "planned_here": True,
                         "landed_here": True,
+                        "tombstones": 0,
                         "dead_letters": 0,
                         "objects": 2,
                         "records": 3,
@@ -56,10 +57,11 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
                     }
                 ],
                 "records": 3,
+                "tombstones": 0,
                 "dead_letters": 0,
                 "objects": 2,
                 "size": size,
-                "landed": {"batches": 1, "records": 3, "dead_letters": 0, "objects": 2, "size": size},
+                "landed": {"batches": 1, "records": 3, "tombstones": 0, "dead_letters": 0, "objects": 2, "size": size},
                 "shared": False,
                 "skipped": {},
                 "verified": 0,
@@ -69,10 +71,11 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
         },
         "batches": 1,
         "records": 3,
+        "tombstones": 0,
         "dead_letters": 0,
         "objects": 2,
         "size": size,
-        "landed": {"batches": 1, "records": 3, "dead_letters": 0, "objects": 2, "size": size},
+        "landed": {"batches": 1, "records": 3, "tombstones": 0, "dead_letters": 0, "objects": 2, "size": size},
         "wrote": True,
     }
 

@@ -128,6 +128,32 @@ def test_the_last_line_is_a_summary_of_the_run(orders: Bench, caplog: pytest.Log
     assert restored.endswith("; 1 object of these written again from Kafka")
 
 
+def test_the_summary_has_tombstones_and_dead_letters_if_there_are_any(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are in XCom as well, where they are also 0."""
+    bench.kafka.create_topic("orders")
+    task = bench.task(format={"kind": "json", "on_null": "write"}, content={"kind": "siblings"}, errors="dead_letter")
+
+    def landed(run_id: str, *values: bytes | None) -> tuple[str, tuple[int, int, int]]:
+        for value in values:
+            bench.kafka.append("orders", 0, value, JANUARY_1, key=b"k")
+        returned = bench.run(task, run_id=run_id)
+        (batch,) = returned["topics"]["orders"]["batches"]
+        topic, names = returned["topics"]["orders"], ("records", "tombstones", "dead_letters")
+        counts = tuple(batch[name] for name in names)
+        for other in (returned, returned["landed"], topic, topic["landed"]):
+            assert tuple(other[name] for name in names) == counts
+        return logged(caplog)[-1].partition("landed")[2], counts
+
+    assert landed("r1", b"1") == ("", (1, 0, 0))
+    assert landed("r2", b"1", None) == ("; 1 tombstone among the records", (2, 1, 0))
+    assert landed("r3", b"{", None, None) == (
+        "; 2 tombstones among the records; 1 dead letter below _dead_letters",
+        (2, 2, 1),
+    )
+
+
 def test_a_batch_that_another_run_decided_is_in_the_summary(
     orders: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

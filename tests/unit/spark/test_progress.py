@@ -10,10 +10,11 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.config import JsonLines, Layout
+from airflow_provider_kafka_s3.documents.manifest import Manifest, SliceResult
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
-from airflow_provider_kafka_s3.spark.progress import Count, Progress, progress_line
+from airflow_provider_kafka_s3.spark.progress import Count, Progress, counts_line, progress_line
 from airflow_provider_kafka_s3.spark.rows import Row
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -35,6 +36,18 @@ def test_a_line_has_slices_records_bytes_rate_and_the_time_left() -> None:
         "3 of 8 slices, 1,000,000 of 4,000,000 records (25 %), 182.0 MB written by ended slices, 100,000 records/s, "
         "about 30 s left"
     )
+
+
+def test_a_committed_batch_has_counts_of_tombstones_and_dead_letters_if_there_are_any() -> None:
+    """Most pipelines have none."""
+
+    def line(**counts: int) -> str:
+        result = SliceResult(id=0, records=5, ignored=0, next_offset=9, **counts)
+        return counts_line(Manifest(batch=1, plan_sha256="", status="commit", run="r", slices=(result,)))
+
+    assert line() == "0 objects, 5 records, 0 bytes"
+    assert line(tombstones=2) == "0 objects, 5 records, 2 tombstones, 0 bytes"
+    assert line(tombstones=2, dead_letters=3) == "0 objects, 5 records, 2 tombstones, 3 dead letters, 0 bytes"
 
 
 def test_a_line_shows_that_running_slices_do_not_count() -> None:
