@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any, Final, Literal
 
 from google.protobuf import (
@@ -18,9 +19,22 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
+from airflow_provider_kafka_s3.schemas.proto_file import ProtoMessage
 from airflow_provider_kafka_s3.schemas.protobuf import WRAPPERS
+from tests.avro_values import column_values
 
-__all__ = ["Bad", "Undecided", "classes", "expected", "random_file", "random_message", "text_of"]
+__all__ = [
+    "Bad",
+    "Undecided",
+    "classes",
+    "expected",
+    "mutated",
+    "random_file",
+    "random_message",
+    "row_values",
+    "split",
+    "text_of",
+]
 
 Syntax = Literal["proto2", "proto3"]
 
@@ -47,6 +61,17 @@ _NUMBERS: Final = {
     "uint64": [0, 1, 2**63 - 1, 2**63, 2**64 - 1],
 }
 _TEXTS: Final = ["", "a", "ä€😀", "x" * 200, "\0", "plain"]
+_HOSTILE: Final = [
+    *(b"\xff" * 9 + b"\x01", b"\xff" * 10, b"\x80\x00", b"\x80" * 9 + b"\x00", b"\x80\x80\x80\x80\x10"),
+    *(
+        b"\xf8\xff\xff\xff\x0f",
+        b"\x0a\xff\xff\xff\xff\x07",
+        b"\x0a\xff\xff\xff\xff\x0f",
+        b"\x0a" + b"\xff" * 9 + b"\x01",
+    ),
+    *(b"\x00", b"\x08", b"\x09", b"\x0a", b"\x0a\x00", b"\x0b", b"\x0c", b"\x0d", b"\x0f", b"\x12", b"\x13\x14"),
+    *(b"\xc3\x28", b"\xed\xa0\x80", b"\x0a\x02\xc3", b"\x0b" * 120, b"\x0b" * 5 + b"\x0c" * 5),
+]
 
 
 class Bad(Exception):
@@ -69,6 +94,17 @@ def random_file(rng: random.Random, syntax: Syntax) -> Any:
     used = {_WELL_KNOWN[part.type_name] for part in _parts(file) if part.type_name in _WELL_KNOWN}
     file.dependency.extend(f"google/protobuf/{name}.proto" for name in sorted(used))
     return file
+
+
+def split(file: Any) -> tuple[Any, Any]:
+    """A file as two: its last message, and what that refers to, in a file that the first one imports."""
+    main, other = descriptor_pb2.FileDescriptorProto(), descriptor_pb2.FileDescriptorProto()
+    main.CopyFrom(file)
+    other.CopyFrom(file)
+    other.name = "other.proto"
+    del main.message_type[:-1], main.enum_type[:], other.message_type[-1:]
+    main.dependency.append(other.name)
+    return main, other
 
 
 def _parts(parent: Any) -> Iterator[Any]:
@@ -270,8 +306,57 @@ def _scalar(rng: random.Random, part: Any) -> Any:
     return rng.choice(_NUMBERS[base + name[-2:]])
 
 
+def mutated(rng: random.Random, row: bytes, others: Sequence[bytes]) -> bytes:
+    """A row that was changed, cut, or joined with others, which merges their messages."""
+    changed = bytearray(row)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        place, choice = rng.randint(0, len(changed)), rng.random()
+        if choice < 0.4:
+            some = rng.choice(_HOSTILE) if choice < 0.2 else rng.randbytes(rng.randint(0, 3))
+            changed[place : place + rng.randint(0, 3)] = some
+        elif choice < 0.5:
+            del changed[place:]
+        elif choice < 0.7:
+            changed[place:place] = rng.choice(others)
+        elif choice < 0.85:
+            changed += rng.choice(others)
+        elif place < len(changed):
+            changed[place] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def row_values(column: Any, message: ProtoMessage) -> list[Any]:
+    """The values of a decoded column, as :func:`expected` returns them."""
+    return [_comparable(value, message) for value in column_values(column)]
+
+
+def _comparable(value: Any, message: ProtoMessage | None) -> Any:
+    if isinstance(value, Decimal):
+        return int(value)
+    if not isinstance(value, dict) or message is None:
+        return value
+    found = {}
+    for part in sorted(message.fields, key=lambda part: part.name):
+        inner = value[part.name]
+        if part.is_map:
+            assert part.message is not None
+            key, item = part.message.fields
+            pairs = [tuple(pair.values()) if isinstance(pair, dict) else pair for pair in inner]
+            found[part.name] = _map([(_comparable(k, key.message), _comparable(v, item.message)) for k, v in pairs])
+        elif part.repeated:
+            found[part.name] = [_comparable(item, part.message) for item in inner]
+        else:
+            found[part.name] = _comparable(inner, part.message)
+    return found
+
+
+def _map(pairs: list[Any]) -> Any:
+    """The entries of a map in one order, as Google's library keeps none."""
+    return {"map": sorted(pairs, key=repr)}
+
+
 def expected(kind: Any, data: bytes, *, unsigned: str = "long", timestamps: str = "micros") -> Any:
-    """The value of a row, as Arrow returns it.
+    """The value of a row, with the fields of messages in the order of their names.
 
     Raises:
         Bad: the row is invalid.
@@ -300,7 +385,8 @@ def _value(message: Any, unsigned: str, timestamps: str) -> Any:
     hidden = {part.number for part in message.DESCRIPTOR.fields if _may_be_unknown(part)}
     if any(found.field_number in hidden for found in unknown):
         raise Undecided
-    return {part.name: _field(message, part, unsigned, timestamps) for part in message.DESCRIPTOR.fields}
+    parts = sorted(message.DESCRIPTOR.fields, key=lambda part: part.name)
+    return {part.name: _field(message, part, unsigned, timestamps) for part in parts}
 
 
 def _has_number_0(unknown: Any) -> bool:
@@ -327,11 +413,9 @@ def _field(message: Any, part: Any, unsigned: str, timestamps: str) -> Any:
     if part.message_type is None or not part.message_type.GetOptions().map_entry:
         return [_single(item, part, unsigned, timestamps) for item in value]
     key, item = part.message_type.fields
-    return {
-        "map": [
-            (_single(k, key, unsigned, timestamps), _single(value[k], item, unsigned, timestamps)) for k in list(value)
-        ]
-    }
+    return _map(
+        [(_single(k, key, unsigned, timestamps), _single(value[k], item, unsigned, timestamps)) for k in list(value)]
+    )
 
 
 def _single(value: Any, part: Any, unsigned: str, timestamps: str) -> Any:
@@ -343,6 +427,8 @@ def _single(value: Any, part: Any, unsigned: str, timestamps: str) -> Any:
             raise Bad
         return found[0]
     if part.type in (_F.TYPE_UINT64, _F.TYPE_FIXED64) and unsigned == "long" and value >= 2**63:
+        raise Bad
+    if part.type == _F.TYPE_STRING and isinstance(value, bytes):  # a string of proto2 that is not UTF-8
         raise Bad
     return value
 

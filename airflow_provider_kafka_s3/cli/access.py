@@ -193,6 +193,21 @@ class Access:
             read_connection(connection, connections.registry_access, "registry_conn_id"), self.retrier
         )
 
+    @property
+    def has_registry(self) -> bool:
+        """Whether an option or a variable names a schema registry."""
+        return bool(self._option("registry_conn_id"))
+
+    def require_registry(self) -> RegistryClient:
+        """The schema registry.
+
+        Raises:
+            ConfigurationError: no option or variable names its connection, or the connection is wrong.
+        """
+        if self.registry is None:
+            raise ConfigurationError("no schema registry is named; use --registry-conn-id, or its variable")
+        return self.registry
+
     def topic_pipeline(self, pipeline: str, topic: str) -> TopicPipeline:
         """One topic of a pipeline, landed or not."""
         return TopicPipeline(

@@ -1,4 +1,4 @@
-"""The command ``kafka-s3 doctor``: checks of the store, Kafka, Spark and this machine, each finding with a fix."""
+"""The command ``kafka-s3 doctor``: checks of all that a pipeline needs, each finding with a fix."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.findings import Finding
 from airflow_provider_kafka_s3.cli.machine_checks import check_kafka, check_machine
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer
+from airflow_provider_kafka_s3.cli.registry_checks import check_registry
 from airflow_provider_kafka_s3.cli.store_checks import check_store
 
 __all__ = ["doctor"]
@@ -15,7 +16,12 @@ _SIGNS = {"ok": "ok     ", "unknown": "unknown", "warning": "WARNING", "error": 
 
 def doctor(access: Access) -> Answer:
     """Run all checks."""
-    found = [*check_store(access), *check_kafka(access), *check_machine(access.arguments.jars)]
+    found = [
+        *check_store(access),
+        *check_kafka(access),
+        *check_registry(access),
+        *check_machine(access.arguments.jars),
+    ]
     lines = [line for finding in found for line in _lines(finding)]
     wrong = any(finding.level == "error" for finding in found)
     return Answer({"findings": [vars(finding) for finding in found]}, lines, FINDINGS if wrong else OK)

@@ -166,7 +166,9 @@ def parser() -> argparse.ArgumentParser:
         "--older-than", type=float, default=7.0, metavar="DAYS", help="minimum age of an upload (default: %(default)s)"
     )
 
-    check = add("doctor", doctor.doctor, "Check the store, Kafka, Spark and this machine.", topics="many")
+    check = add(
+        "doctor", doctor.doctor, "Check the store, Kafka, the schema registry, Spark and this machine.", topics="many"
+    )
     check.add_argument("--jars", help="jars of the operator, separated by commas")
     return top
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.config import Layout
     from airflow_provider_kafka_s3.storage.durable import DurableStore
 
-__all__ = ["check_store", "clock_finding", "lifecycle_findings"]
+__all__ = ["check_store", "clock_finding", "latest_layout", "lifecycle_findings"]
 
 _LEAST_DAYS: Final = 7
 _SKEW_WARNING: Final = 60.0
@@ -252,7 +252,7 @@ def _names(access: Access) -> Iterator[Finding]:
     hidden = {}
     for pipeline, topic in owned_topics(access.store, topics_dir=access.topics_dir, pipeline=arguments.pipeline):
         if topic.startswith(("_", ".")) and (not arguments.topic or topic in arguments.topic):
-            layout = _layout(access.topic_pipeline(pipeline, topic).log)
+            layout = latest_layout(access.topic_pipeline(pipeline, topic).log)
             if layout is not None and keys.is_hidden(layout, topic):
                 hidden[topic] = keys.data_prefix(layout, topic)
     for topic, prefix in hidden.items():
@@ -268,7 +268,7 @@ def _names(access: Access) -> Iterator[Finding]:
         yield good("names", "no topic has objects that readers skip")
 
 
-def _layout(topic_log: TopicLog) -> Layout | None:
+def latest_layout(topic_log: TopicLog) -> Layout | None:
     """The layout of the topic's latest batch that has one; None: no batch has."""
     if topic_log.read_marker() is None:
         return None

@@ -34,9 +34,9 @@ class Cursor:
         pos: per row, the next byte. Never less than the start of the row.
         end: per row. The rows follow each other in ``data``.
         bad: per row, whether it was found invalid.
-        root: per row, the row of the batch that contains it.
         empty_items: per row of the batch, items without bytes that may still follow.
         count: number of rows.
+        outer: rows that contain those of this cursor, and for each of these its row there; None: none do.
     """
 
     data: Bytes
@@ -44,9 +44,17 @@ class Cursor:
     pos: Int64Array
     end: Int64Array
     bad: Bools
-    root: Int64Array
     empty_items: Int64Array
     count: int
+    outer: tuple[Cursor, Int64Array] | None = None
+
+    @property
+    def root(self) -> Int64Array:
+        """Per row, the row of the batch that contains it."""
+        if self.outer is None:
+            return np.arange(self.count, dtype=np.int64)
+        outer, rows = self.outer
+        return outer.root[rows]
 
     def at(self, rows: Rows) -> Int64Array:
         """The positions of the rows."""
@@ -86,9 +94,9 @@ class Cursor:
         A value ends where the next one of its row starts: values of a bad row do not overlap either.
         """
         bad = np.zeros(len(parents), np.bool_)
-        end, root = self.end[parents], self.root[parents]
-        end[:-1] = np.where(parents[1:] == parents[:-1], starts[1:], end[:-1])
-        return Cursor(self.data, self.words, starts, end, bad, root, self.empty_items, len(parents))
+        end = self.end[parents]
+        np.copyto(end[:-1], starts[1:], where=parents[1:] == parents[:-1])
+        return Cursor(self.data, self.words, starts, end, bad, self.empty_items, len(parents), (self, parents))
 
     def longs(self, rows: Rows) -> Int64Array:
         """The next long of the rows."""
@@ -98,17 +106,33 @@ class Cursor:
             self.move(rows, start + 1)
             return _SHORT.take(first)
         word = self.words[np.minimum(start, len(self.words) - 1)]
-        stops = ~word & _CONTINUES
-        lowest = stops & (~stops + _ONE)
-        length = (((lowest >> np.uint64(7)) * _LENGTHS) >> np.uint64(56)).view(np.int64)
-        word &= (lowest ^ (lowest - _ONE)) & ~_CONTINUES
+        # In place: memory that was just used is faster, and a batch may be one array of a million numbers.
+        lowest = ~word
+        lowest &= _CONTINUES
+        other = np.negative(lowest)
+        lowest &= other
+        lengths = lowest >> np.uint64(7)
+        lengths *= _LENGTHS
+        lengths >>= np.uint64(56)
+        length = lengths.view(np.int64)
+        np.subtract(lowest, _ONE, out=other)
+        other ^= lowest
+        other &= ~_CONTINUES
+        word &= other
         for keep, shift in _MERGES:
-            word = (word & keep) | ((word & ~keep) >> shift)
+            np.bitwise_and(word, ~keep, out=other)
+            other >>= shift
+            word &= keep
+            word |= other
         long = np.flatnonzero(lowest == 0)
         if long.size:
             self._long_varints(rows, start, word, length, long)
         self.move(rows, start + length)
-        return cast("Int64Array", ((word >> _ONE) ^ (~(word & _ONE) + _ONE)).view(np.int64))
+        np.bitwise_and(word, _ONE, out=other)
+        np.negative(other, out=other)
+        word >>= _ONE
+        word ^= other
+        return word.view(np.int64)
 
     def _long_varints(self, rows: Rows, start: Int64Array, word: _Words, length: Int64Array, long: Int64Array) -> None:
         """The ninth and the tenth byte of those that have them."""
@@ -163,5 +187,4 @@ def cursor_of(values: Array, starts: int | Int64Array) -> tuple[Cursor, Rows]:
     if rows is not None:
         pos = np.where(usable, pos, offsets[:-1])
     budget = np.full(count, MOST_EMPTY_ITEMS, np.int64)
-    root = np.arange(count, dtype=np.int64)
-    return Cursor(data, cast("_Words", words), pos, end, bad, root, budget, count), rows
+    return Cursor(data, cast("_Words", words), pos, end, bad, budget, count), rows

@@ -9,6 +9,7 @@ values without a meaning, which are null in the end.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from array import array
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -289,11 +290,12 @@ class _Varint(_Reader):
             wrong = values.view(np.uint64) >= np.uint64(self._times)
             if cursor.mark(rows, wrong):
                 values[wrong] = 0
-        elif self._stored is np.int32:
-            cursor.mark(rows, values != values.astype(np.int32))
+        stored = values.astype(self._stored, copy=False)
+        if self._stored is np.int32:
+            cursor.mark(rows, stored != values)
         if not build:
             return None
-        return _Column(self._type, cursor.count, [_buffer(_spread(values.astype(self._stored), rows, cursor.count))])
+        return _Column(self._type, cursor.count, [_buffer(_spread(stored, rows, cursor.count))])
 
 
 class _Fixed(_Reader):
@@ -586,20 +588,27 @@ class _Runs:
     """Items of arrays as they are found: runs of items of one row each, in the order in which a row has them."""
 
     found: list[tuple[Int64Array, Int64Array | int, Int64Array | None, Int64Array]] = field(default_factory=list)
+    _of_rows: list[tuple[int, int, Int64Array]] = field(default_factory=list)
 
     def add(self, rows: Int64Array, firsts: Int64Array | int, lengths: Int64Array | None, starts: Int64Array) -> None:
         """Add runs.
 
         Args:
-            rows: of the runs; each once, unless the starts are those of one row.
+            rows: of the runs.
             firsts: number of the first item of each, in its row.
             lengths: items of each run; None: one each.
             starts: position of the first item of each.
         """
         self.found.append((rows, firsts, lengths, starts))
 
+    def add_items(self, row: int, first: int, starts: Int64Array) -> None:
+        """Add the positions of consecutive items of one row; ``first`` is the number of their first one."""
+        self._of_rows.append((row, first, starts))
+
     def flat(self, offsets: Int64Array, size: int) -> Int64Array:
         """Starts of all items, row by row, if the rows have the items from ``offsets``."""
+        if not self.found and len(self._of_rows) == 1 and len(self._of_rows[0][2]) == offsets[-1]:
+            return self._of_rows[0][2]
         flat = np.zeros(offsets[-1], np.int64)
         for rows, firsts, lengths, starts in self.found:
             targets = offsets[rows] + firsts
@@ -608,6 +617,9 @@ class _Runs:
             else:
                 within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
                 flat[np.repeat(targets, lengths) + within] = np.repeat(starts, lengths) + within * size
+        for row, first, starts in self._of_rows:
+            begin = int(offsets[row]) + first
+            flat[begin : begin + len(starts)] = starts
         return flat
 
 
@@ -652,6 +664,7 @@ class _Items(_Reader):
         else:
             parents = np.repeat(np.arange(cursor.count, dtype=np.int64), counts)
             items = cursor.inside(parents, runs.flat(offsets, self._item_size or 0))
+            del runs  # positions take eight times the memory of items of one byte
         columns = [part.read(items, None, build=build) for part in self._parts]
         if items.bad.any():
             cursor.bad[parents[items.bad]] = True
@@ -709,7 +722,7 @@ class _Items(_Reader):
             counts[rows] += block
             cursor.pos[rows] += block * size
         for row in rows.tolist():
-            self._finish_row(cursor, row, 0, runs, counts)
+            self._finish_row(cursor, row, 0, runs, counts, check=False)
 
     def _find_items(
         self, cursor: Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array, *, check: bool
@@ -738,51 +751,78 @@ class _Items(_Reader):
             if cursor.mark(rows, beyond):
                 rows, left = rows[~beyond], left[~beyond]
         for row, remaining in zip(rows.tolist(), left.tolist(), strict=True):
-            self._finish_row(cursor, row, remaining, runs, counts)
+            self._finish_row(cursor, row, remaining, runs, counts, check=check)
 
-    def _take_varints(self, datum: Datum, count: int, starts: list[int]) -> bool:
-        """Take many ints or longs at once; whether that was possible."""
+    def _take_varints(self, datum: Datum, count: int) -> Int64Array | None:
+        """Take many ints or longs at once; their positions, or None if that was not possible."""
         if not self._varints or count < _FEW:
-            return False
+            return None
         window = min(10 * count, len(datum.data) - datum.position)
         stops = np.flatnonzero(np.frombuffer(datum.data, np.uint8, window, datum.position) < 0x80)[:count]
-        if len(stops) < count or np.diff(stops, prepend=-1).max() > 9:
-            return False
-        starts.append(datum.position)
-        starts.extend((stops[:-1] + (datum.position + 1)).tolist())
+        if len(stops) < count:
+            return None
+        starts = np.zeros(count, np.int64)
+        np.add(stops[:-1], 1, out=starts[1:])
+        if (stops - starts).max() > 8:
+            return None
+        starts += datum.position
         datum.position += int(stops[-1]) + 1
-        return True
+        return starts
 
-    def _finish_row(self, cursor: Cursor, row: int, left: int, runs: _Runs | None, counts: Int64Array) -> None:
-        """The rest of one array, item by item."""
+    def _finish_row(
+        self, cursor: Cursor, row: int, left: int, runs: _Runs | None, counts: Int64Array, *, check: bool
+    ) -> None:
+        """The rest of one array, item by item, or many numbers at once."""
         datum = cursor.datum(row)
-        begin = int(cursor.pos[row])
-        starts: list[int] = []
+        begin, first = int(cursor.pos[row]), int(counts[row])
+        starts: list[Int64Array] = []
         lengths: list[int] = []
         total = 0
         try:
             while left or (left := block_count(datum, self._item_least)):
-                total += left
                 if self._item_size is not None:
-                    starts.append(datum.position)
+                    starts.append(np.array([datum.position], np.int64))
                     lengths.append(left)
                     datum.position += left * self._item_size
-                elif not self._take_varints(datum, left, starts):
-                    for _ in range(left):
-                        starts.append(datum.position)
-                        for check in self._checks:
-                            check(datum)
+                elif (taken := self._take_varints(datum, left)) is not None:
+                    if check:
+                        self._check_varints(cursor, row, taken + begin)
+                    starts.append(taken)
+                else:
+                    starts.append(self._take_items(datum, left))
+                total += left
                 left = 0
             cursor.pos[row] = begin + datum.position
         except (InvalidDatumError, IndexError):
             cursor.refuse(row)
-            if self._item_size is None:
-                total = len(starts)
-        if runs is not None and starts:
-            run_lengths = np.array(lengths, np.int64) if lengths else None
-            firsts = np.arange(len(starts)) if run_lengths is None else np.cumsum(run_lengths) - run_lengths
-            runs.add(np.full(len(starts), row), counts[row] + firsts, run_lengths, np.array(starts, np.int64) + begin)
         counts[row] += total
+        if runs is None:
+            return
+        if lengths:
+            run_lengths = np.array(lengths, np.int64)
+            firsts = first + np.cumsum(run_lengths) - run_lengths
+            runs.add(np.full(len(starts), row), firsts, run_lengths, np.concatenate(starts) + begin)
+            return
+        for some in starts:
+            runs.add_items(row, first, np.add(some, begin, out=some))
+            first += len(some)
+
+    def _check_varints(self, cursor: Cursor, row: int, starts: Int64Array) -> None:
+        """Mark the row if one of its numbers is out of its range."""
+        if not self._items_skip_checks:
+            items = cursor.inside(np.full(len(starts), row), starts)
+            self._parts[0].read(items, None, build=False)
+            if items.bad.any():
+                cursor.bad[row] = True
+
+    def _take_items(self, datum: Datum, count: int) -> Int64Array:
+        """Take items one by one; their positions."""
+        starts = array("q")
+        for _ in range(count):
+            starts.append(datum.position)
+            for check in self._checks:
+                check(datum)
+        return np.frombuffer(starts, np.int64)
 
 
 def _reader(node: Node, kind: pa.DataType) -> _Reader:

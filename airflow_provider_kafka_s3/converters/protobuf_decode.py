@@ -216,21 +216,25 @@ class _Batch:
                         np.maximum.at(latest, events.rows, events.steps)
                 kept = mine.steps > latest[mine.rows]
                 if not kept.all():
-                    self._check(data, part, mine.some(~kept), spans.root)
+                    name = f"{message.full_name}.{part.name}"
+                    self._check(data, part, mine.some(~kept), spans.root, name)
                     found[part.number, _kinds(part, packed=False)[0]] = mine.some(kept)
         return found
 
-    def _check(self, data: Data, part: ProtoField, events: Found, root: Int64Array) -> None:
-        """Mark the rows with a field that is malformed, for fields that are not decoded by themselves."""
+    def _check(self, data: Data, part: ProtoField, events: Found, root: Int64Array, name: str) -> None:
+        """Mark the rows with a field that is malformed, for fields that are not decoded by themselves.
+
+        They are those of some rows only: the reason of a row must not depend on the rows around it.
+        """
         inside = root[events.rows]
         if part.kind == "string":
-            wanted = _Wanted(data, Spans(events.first, events.last, inside), None, part, pa.string(), part.name)
+            wanted = _Wanted(data, Spans(events.first, events.last, inside), None, part, pa.string(), name)
             self._texts(wanted, events.first, events.last, inside)
         elif part.message is not None:
             found = scan(data, Spans(events.first, events.last, inside), self.bad)
             for deeper in part.message.fields:
                 if (below := found.get((deeper.number, _kinds(deeper, packed=False)[0]))) is not None:
-                    self._check(data, deeper, below, inside)
+                    self._check(data, deeper, below, inside, f"{part.message.full_name}.{deeper.name}")
 
     def _child(self, found: MappingOf[tuple[int, int], Found], wanted: _Wanted) -> Array:
         part = wanted.part
@@ -261,7 +265,7 @@ class _Batch:
         if part.message is not None:
             return self._submessage(events, wanted, part.message)
         if events is not None and part.kind == "string" and not _mask(events, len(spans))[1]:
-            self._check(wanted.data, part, events, spans.root)
+            self._check(wanted.data, part, _repeated(events, len(spans)), spans.root, wanted.name)
         if events is not None and _is_whole(events, len(spans)):
             return self._scalars(wanted, events.first, events.last, spans.root)
         default = column_default(part)
@@ -297,7 +301,7 @@ class _Batch:
             present, once = _mask(events, count)
             if not once:
                 # One that is cut off would continue in the next one.
-                self._check(data, wanted.part, events, root)
+                self._check(data, wanted.part, _repeated(events, count), root, wanted.name)
                 data, begin, end = _merged(data, events, count)
             else:
                 begin[events.rows], end[events.rows] = events.first, events.last
@@ -394,14 +398,21 @@ class _Batch:
         rows = firsts = lasts = np.zeros(0, np.int64)
         if events is not None:
             rows, firsts, lasts = _by_row(events)
-        entries = Spans(firsts, lasts, wanted.spans.root[rows])
         if isinstance(wanted.type, pa.MapType):
             kind: pa.DataType = pa.struct([wanted.type.key_field, wanted.type.item_field])
         else:
             kind = cast("pa.ListType[Any]", wanted.type).value_type
-        items = self.message(wanted.data, entries, None, part.message, kind).array()
+        root = wanted.spans.root
+        bad, reasons = self.bad.copy(), dict(self.reasons)
+        items = self.message(wanted.data, Spans(firsts, lasts, root[rows]), None, part.message, kind).array()
         if (kept := _last_of_each_key(rows, cast("pa.StructArray", items).field(0))) is not None:
-            items, rows = items.take(int64_array(kept)), rows[kept]
+            # Nothing but the form of an entry matters if a later one replaces it.
+            self.bad[:], self.reasons = bad, reasons
+            replaced = np.ones(len(rows), np.bool_)
+            replaced[kept] = False
+            self._check(wanted.data, part, Found(rows, rows, firsts, lasts).some(replaced), root, wanted.name)
+            rows, firsts, lasts = rows[kept], firsts[kept], lasts[kept]
+            items = self.message(wanted.data, Spans(firsts, lasts, root[rows]), None, part.message, kind).array()
         return _Column(wanted.type, count, [_offsets(rows, count)], [items]).array()
 
     # -- scalars ------------------------------------------------------------------------------------------------------
@@ -552,6 +563,11 @@ def _mask(events: Found, count: int) -> tuple[Bools, bool]:
     mask = np.zeros(count, np.bool_)
     mask[events.rows] = True
     return mask, np.count_nonzero(mask) == len(events.rows)
+
+
+def _repeated(events: Found, count: int) -> Found:
+    """The fields that a message has several times."""
+    return events.some(np.bincount(events.rows, minlength=count)[events.rows] > 1)
 
 
 def _is_whole(events: Found, count: int) -> bool:

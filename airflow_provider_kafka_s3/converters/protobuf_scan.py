@@ -159,7 +159,7 @@ def scan(data: Data, spans: Spans, bad: Bools) -> dict[tuple[int, int], Found]:
     """The fields of messages by number and kind.
 
     A message is bad if it is cut off, if a tag has the number 0, a kind that there is not, or more than 32 bits, if a
-    varint has more than ten bytes, or if a group has no end.
+    varint has more than ten bytes, or more than five as a tag or a size, or if a group has no end.
 
     Args:
         data: with the messages.
@@ -205,8 +205,8 @@ class _Scan:
         some = np.flatnonzero((kinds == VARINT) | (kinds == SIZED))
         if some.size:
             numbers, lengths = data.varints(body[some])
-            wrong[some] |= lengths > 10
             sized = kinds[some] == SIZED
+            wrong[some] |= lengths > np.where(sized, 5, 10)
             behind = body[some] + lengths
             # A size that is more than everything stays more than that, and fits into 63 bits.
             sizes = np.minimum(numbers, np.uint64(len(data.bytes))).view(np.int64)
@@ -281,6 +281,8 @@ def _end_of(data: Data, kind: int, at: int, end: int) -> tuple[int, int, int]:
         return number - (1 << 64) if number >> 63 else number, after, after
     if kind == SIZED:
         size, first = _varint(data.view, at, end)
+        if first - at > 5:
+            raise _MalformedError
     elif kind in (FIXED64, FIXED32):
         size, first = 8 if kind == FIXED64 else 4, at
     else:

@@ -40,6 +40,7 @@ __all__ = [
     "run_key",
     "run_name",
     "schema_key",
+    "schemas_prefix",
     "sibling_key",
     "sibling_of_key",
     "siblings",
@@ -341,7 +342,12 @@ def run_key(prefix: str, run: str) -> str:
 
 def schema_key(prefix: str, schema_id: int) -> str:
     """The schema that records with this id are decoded with, below a :func:`control_prefix`."""
-    return f"{prefix}schemas/{schema_id}.json"
+    return f"{schemas_prefix(prefix)}{schema_id}.json"
+
+
+def schemas_prefix(prefix: str) -> str:
+    """The prefix of :func:`schema_key`; ends with ``/``."""
+    return f"{prefix}schemas/"
 
 
 def run_name(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1) -> str:

@@ -134,11 +134,11 @@ class RegistryClient:
         # Any bytes may be behind the first byte of a record that no serializer wrote.
         found = self._get(path, _Schema) if 0 <= schema_id <= _MAX_ID else None
         if found is None:
-            raise SchemaNotFoundError(f"{what} is not in the schema registry at {self._addresses()}")
+            raise SchemaNotFoundError(f"{what} is not in the schema registry at {self.addresses}")
         kind = next((known for known in _TYPES if known == (found.type or "AVRO")), None)
         if kind is None:
             raise RecordError(
-                f"{what} of the schema registry at {self._addresses()} has the type {_shown(found.type)}: records "
+                f"{what} of the schema registry at {self.addresses} has the type {_shown(found.type)}: records "
                 f"with it cannot be decoded; {either(_TYPES)} are supported"
             )
         versions: dict[str, int] = {}
@@ -152,19 +152,19 @@ class RegistryClient:
             versions=dict(sorted(versions.items())),
         )
 
-    def latest(self, subject: str) -> RegisteredSchema:
-        """The schema of the highest version of a subject.
+    @property
+    def addresses(self) -> str:
+        """Addresses of the registry, for messages."""
+        return ", ".join(self._settings.urls)
 
-        Raises:
-            ConfigurationError: the registry has no such subject.
-        """
+    def require_answer(self) -> None:
+        """Send a request as for a record, with an id that no record has; the registry may have it or not."""
+        self._get(f"/schemas/ids/{_MAX_ID}", _Schema)
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """The schema of the highest version of a subject; None if the registry has no such subject."""
         found = self._get(f"/subjects/{_quoted(subject)}/versions/latest", _Schema)
-        if found is None or found.id is None:
-            raise ConfigurationError(
-                f"the schema registry at {self._addresses()} has no subject {_shown(subject)}; register a schema, or "
-                f"correct the subject's name"
-            )
-        return self.schema(found.id)
+        return None if found is None or found.id is None else self.schema(found.id)
 
     def _resolve(self, schema: _Schema, what: str) -> tuple[SchemaReference, ...]:
         """All that a schema refers to, by the rules of Confluent's client.
@@ -190,13 +190,13 @@ class RegistryClient:
             if found is None:
                 raise SchemaNotFoundError(
                     f"{what} cannot be used: it refers to version {reference.version} of the subject "
-                    f"{_shown(reference.subject)}, which is not in the schema registry at {self._addresses()}; "
+                    f"{_shown(reference.subject)}, which is not in the schema registry at {self.addresses}; "
                     f"register it again"
                 )
             size += len(found.text)
             if len(seen) > _MAX_REFERENCES or size > _MAX_BYTES:
                 raise RecordError(
-                    f"{what} of the schema registry at {self._addresses()} refers to more than "
+                    f"{what} of the schema registry at {self.addresses} refers to more than "
                     f"{_MAX_REFERENCES:,} others, or has more than {_MAX_BYTES:,} characters with them: records with "
                     f"it cannot be decoded"
                 )
@@ -271,9 +271,6 @@ class RegistryClient:
         if status == http.client.NOT_FOUND and problem.error_code in _ABSENT:
             return None
         raise _refusal(url, path, status, problem, response.headers.get("Retry-After"))
-
-    def _addresses(self) -> str:
-        return ", ".join(self._settings.urls)
 
 
 def _refusal(url: str, path: str, status: int, problem: _Problem, retry_after: str | None) -> _NoAnswer:

@@ -18,7 +18,17 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.pinned_schemas import PinnedSchemas
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.config import AvroContainer, JsonLines, JsonSchemaConverter, Layout, Parquet
+from airflow_provider_kafka_s3.cli import access
+from airflow_provider_kafka_s3.cli.main import parser
+from airflow_provider_kafka_s3.cli.registry_checks import check_registry
+from airflow_provider_kafka_s3.config import (
+    AvroContainer,
+    AvroConverter,
+    JsonLines,
+    JsonSchemaConverter,
+    Layout,
+    Parquet,
+)
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     ConfigurationError,
@@ -30,6 +40,7 @@ from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.registry.schemas import SchemaReference
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.storage import bucket
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -172,13 +183,13 @@ def test_the_latest_version_of_a_subject_is_the_last_that_was_registered(registr
     wider["fields"] = [*wider["fields"], {"name": "b", "type": ["null", "string"], "default": None}]  # type: ignore[misc]
     second = registry.register("growing", json.dumps(wider))
     found = client(registry.url).latest("growing")
+    assert found is not None
     assert (found.id, found.versions, json.loads(found.text)) == (second, {"growing": 2}, wider)
     assert second != first
     wider["fields"] = [{"name": "c", "type": "string"}]
     refused = registry.request("POST", "/subjects/growing/versions", {"schema": json.dumps(wider)})
     assert refused.status_code == 409
-    with pytest.raises(ConfigurationError, match="no subject 'absent'"):
-        client(registry.url).latest("absent")
+    assert client(registry.url).latest("absent") is None
 
 
 def test_a_schema_whose_versions_were_deleted_is_still_read_by_its_id(registry: SchemaRegistry) -> None:
@@ -213,6 +224,72 @@ def test_a_password_is_shown_over_tls(secured: tuple[SchemaRegistry, Authority])
         client(registry.url, ca=ca, user=USER, password="not-this-one").schema(schema_id)
     with pytest.raises(ConfigurationError, match="is not trusted"):
         client(registry.url, **login).schema(schema_id)
+
+
+def checked(store: MemoryStore, conn_id: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, str]]:
+    """What ``kafka-s3 doctor`` finds about the registry and the topic ``checked``: check -> level and text."""
+    monkeypatch.setattr(bucket, "open_bucket", lambda *_, retrier: DurableStore(store, retrier))
+    monkeypatch.setattr(access, "Retrier", lambda: Retrier(RetryPolicy(max_retries=0)))
+    where = ("--bucket", "lake", "--pipeline", "p", "--topic", "checked", "--registry-conn-id", conn_id)
+    found = check_registry(access.Access(parser().parse_args(["doctor", *where])))
+    assert PASSWORD not in str(found)
+    return {f.check: (f.level, f"{f.message} {f.fix}") for f in found}
+
+
+def test_the_doctor_checks_the_registry_and_the_schemas_of_a_topic(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first batch, with the schema that the topic has, with one of another type, and at a wrong path."""
+    for name, host in (("RIGHT", registry.url), ("WRONG", registry.url.removesuffix("/apis/ccompat/v7"))):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({"conn_type": "http", "host": host}))
+    store, kafka = MemoryStore(), SimulatedKafka()
+    assert checked(store, "right", monkeypatch)["subject checked-value"][0] == "warning"
+    schema_id = registry.register("checked-value", '{"type": "long"}')
+    level, text = checked(store, "right", monkeypatch)["subject checked-value"]
+    assert (level, f"id {schema_id}, version 1 and the type AVRO; no batch" in text) == ("ok", True)
+
+    kafka.create_topic("checked")
+    kafka.append("checked", 0, b"\0" + schema_id.to_bytes(4, "big") + b"\2", timestamp=0)
+    layout = Layout(format=JsonLines(), value_converter=AvroConverter())
+    pipeline = TopicPipeline(
+        DurableStore(store, Retrier()), kafka, topics_dir="topics", pipeline="p", topic="checked",
+        registry=client(registry.url),
+    )  # fmt: skip
+    pipeline.land(RunRequest(run="a", offsets="incremental", layout=layout, starting="earliest"))
+    assert {check: level for check, (level, _) in checked(store, "right", monkeypatch).items()} == {
+        "schema registry": "ok",
+        "subject checked-value": "ok",
+        "stored schemas of checked": "ok",
+    }
+
+    registry.request("DELETE", "/subjects/checked-value").raise_for_status()
+    registry.request("DELETE", "/subjects/checked-value?permanent=true")
+    registry.register("checked-value", '{"type": "object", "properties": {}}', kind="JSON")
+    level, text = checked(store, "right", monkeypatch)["subject checked-value"]
+    assert (level, "the type JSON" in text, "set value_converter='json_schema'" in text) == ("error", True, True)
+
+    ((check, (level, text)),) = checked(store, "wrong", monkeypatch).items()
+    assert (check, level, "below a path, such as /apis/ccompat/v7" in text) == ("schema registry", "error", True)
+
+
+def test_the_doctor_checks_the_login_of_the_registry(
+    secured: tuple[SchemaRegistry, Authority], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong password and an authority that is not trusted are errors with their cause."""
+    registry, authority = secured
+    trusted = {"ca": authority.certificate_pem}
+    right = {"conn_type": "http", "host": registry.url, "login": USER, "password": PASSWORD, "extra": trusted}
+    for name, connection in {
+        "RIGHT": right,
+        "REFUSED": {**right, "password": "not-this-one"},
+        "UNTRUSTED": {**right, "extra": {}},
+    }.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
+    found = {name: checked(MemoryStore(), name, monkeypatch) for name in ("right", "refused", "untrusted")}
+    assert found["right"]["schema registry"][0] == "ok"
+    for name, message in {"refused": "status 401; check the credentials", "untrusted": "is not trusted"}.items():
+        ((check, (level, text)),) = found[name].items()
+        assert (check, level, message in text) == ("schema registry", "error", True)
 
 
 def test_a_registry_that_is_down_delays_new_schemas_and_no_others() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 import tracemalloc
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 import numpy as np
@@ -227,6 +228,38 @@ def test_arrays_of_any_length_keep_their_order(count: int) -> None:
         items = [[(1, f"{row}-{i}-{j}") if j % 2 else (2, j) for j in range((i * row) % 7)] for i in range(row * 3)]
         rows.append(encode(node, items, blocks=row % 4))
     assert_decodes(node, rows)
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 3])
+@pytest.mark.parametrize("item", ["int", "long"])
+@pytest.mark.parametrize("widest", [2**5, 2**31, 2**62, 2**63])
+def test_a_long_array_of_numbers_has_them_in_their_order(item: str, widest: int, blocks: int) -> None:
+    """Numbers of one to ten bytes, of any count, beside arrays that are cut off in their midst."""
+    node = parse_schema(f'{{"type": "array", "items": "{item}"}}')
+    counts, numbers = (0, 1, 47, 48, 49, 200, 1000), (3, -widest, widest - 1, widest // 2, -(widest // 130))
+    whole = [encode(node, [numbers[n % 5] for n in range(count)], blocks=blocks) for count in counts]
+    rows: list[bytes | None] = [*whole, *(row[: len(row) * 2 // 3] for row in whole), whole[-1] + b"\x02", None]
+    assert_decodes(node, rows)
+    assert_decodes(node, rows * 4)
+
+
+@pytest.mark.parametrize(
+    "item", ["int", "boolean", ["null", "int"], {"type": "enum", "name": "E", "symbols": ["a", "b"]}]
+)
+def test_an_array_of_many_small_items_takes_bounded_memory(item: Any) -> None:
+    """Positions of items take eight bytes each: several of them at a time, not many."""
+    items = 500_000
+    datum = (b"\x02" if item in ("int", ["null", "int"]) else b"\0") * (items * (2 if item == ["null", "int"] else 1))
+    row = varint(items) + datum + b"\0"
+    decoder = AvroDecoder(parse_schema(json.dumps({"type": "array", "items": item})))
+    tracemalloc.start()
+    try:
+        decoded = decoder.decode(binary_array([row], large=False))
+        assert tracemalloc.get_traced_memory()[1] < 64 * items
+    finally:
+        tracemalloc.stop()
+    assert not decoded.bad.any()
+    assert len(cast("Any", decoded.values).values) == items
 
 
 @given(st.lists(st.binary(max_size=40), max_size=40))
