@@ -35,7 +35,7 @@ class RegistryValues:
         topic: with two partitions.
         converter: the kind of its converter.
         count: number of its records.
-        bad: offset and partition of the records that are invalid, and words of the reason.
+        bad: partition and offset of the records that are invalid, and words of the reason.
         decode: a value of Kafka as :func:`rows` returns it.
     """
 
@@ -162,7 +162,7 @@ def send_messages(broker: KafkaBroker, registry: SchemaRegistry, *, whole: bool 
     for number in range(good):
         message = _filled(kinds, number)
         values.append(_framed(schema_id, _INDEXES[message.DESCRIPTOR.full_name] + message.SerializeToString()))
-    cut_off = {
+    bad = {
         "its bytes are no such message": _framed(schema_id, b"\0" + _filled(kinds, 4).SerializeToString()[:-1]),
         "has no message of the index": _framed(schema_id, b"\2\6"),
         "is not in the schema registry": _framed(UNKNOWN_ID, b"\0"),
@@ -174,13 +174,13 @@ def send_messages(broker: KafkaBroker, registry: SchemaRegistry, *, whole: bool 
         return normal(_with_maps(expected(kinds[name], body[len(_INDEXES[name]) :])))
 
     if not whole:
-        return _sent(broker, "protobuf", values, cut_off, decode)
+        return _sent(broker, "protobuf", values, bad, decode)
     key_id = registry.register("shop-keys", json.dumps(_PLACE), "JSON")
     return _sent(
         broker,
         "protobuf",
         [*values, None],
-        cut_off,
+        bad,
         decode,
         lambda n: {"key": _framed(key_id, json.dumps({"lat": n}).encode()), "headers": (("n", b"%d" % n), ("n", None))},
     )
@@ -285,7 +285,10 @@ def _sent(
     decode: Callable[[bytes], bytes],
     more: Callable[[int], dict[str, Any]] = lambda _: {},
 ) -> RegistryValues:
-    """Make a topic with the values in two partitions in turn; the invalid ones are in the middle."""
+    """Make a topic with the values in two partitions in turn; the invalid ones are in the middle.
+
+    ``more`` gives the key and the headers of a record by its number.
+    """
     half = len(good) // 2
     values = [*good[:half], *bad.values(), *good[half:]]
     topic = broker.create_topic(f"{converter}-{uuid.uuid4()}", 2)
