@@ -248,14 +248,15 @@ def avro_default(node: Node, default: Any, decimal_format: DecimalFormat) -> Any
 
     Args:
         node: type of the field.
-        default: as JSON of Kafka Connect.
+        default: as JSON of Kafka Connect. Null inside it, in a field that has a default itself, is that one.
         decimal_format: of strings.
 
     Raises:
         InvalidJsonError: it does not fit the type.
     """
     text = json.dumps(default).encode()
-    value = ScalarConverters(decimal_format, lambda _, values: list(values)).make(node)(document(text))
+    converters = ScalarConverters(decimal_format, lambda _, values: list(values), null_is_default=True)
+    value = converters.make(node)(document(text))
     return _avro_json(node, value)
 
 

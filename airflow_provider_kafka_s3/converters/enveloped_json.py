@@ -80,7 +80,10 @@ class EnvelopedJsonConverter:
         return found
 
     def _make_decoder(self, text: str) -> tuple[int, JsonDecoder]:
-        schema = json.loads(text)
+        try:
+            schema = json.loads(text)
+        except ValueError:  # Python reads no integers of more than some thousand digits
+            raise ConfigurationError("it has a number with too many digits") from None
         node = connect_schema(schema, decimal_format=self._format)
         avro = node_text(node)
         name, version = (_name(schema), _version(schema)) if self._names_and_versions else ("", None)

@@ -7,6 +7,7 @@ enums, and the options that change what the bytes mean. It leaves out services, 
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -79,7 +80,11 @@ def parse_proto(text: str) -> ProtoFile:
 
 
 def unescaped(text: str) -> bytes:
-    """The bytes of a text with the escapes of C."""
+    """The bytes of a text with the escapes of C.
+
+    Raises:
+        ConfigurationError: an escape is beyond the characters of Unicode.
+    """
 
     def byte(found: re.Match[bytes]) -> bytes:
         hexadecimal, octal, short, long, other = found.groups()
@@ -88,6 +93,8 @@ def unescaped(text: str) -> bytes:
         if octal is not None:
             return bytes([int(octal, 8) & 0xFF])
         if (code := short or long) is not None:
+            if int(code, 16) > sys.maxunicode:
+                raise ConfigurationError("the Protobuf schema has a text with an escape of no character")
             return chr(int(code, 16)).encode("utf-8", "surrogatepass")
         return bytes([_SHORT_ESCAPES[other]]) if other in _SHORT_ESCAPES else bytes(other)
 

@@ -116,6 +116,7 @@ def assert_schema_or_error(text: str) -> None:
         ("message M { optional M a = 1; }", "contains itself"),
         ("message M { optional N a = 1; } message N { repeated M a = 1; }", "contains itself"),
         ("message M {" * 200 + "}" * 200, "more than 100 messages inside each other"),
+        ("message M { optional bytes a = 1 [default = '\\UFFFFFFFF']; }", "an escape of no character"),
         ("AAAA", "base64, but no FileDescriptorProto"),
         ("message M { int32 a = 1 /* without an end", "line 1 cannot be read"),
     ],
