@@ -6,7 +6,7 @@ which costs a Python worker more than a second and 50 MB.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -24,6 +24,7 @@ __all__ = [
     "contents",
     "int64_array",
     "int64_values",
+    "parts_of_bytes",
     "valid_rows",
     "validity_buffer",
 ]
@@ -103,6 +104,16 @@ def bounds(values: Array) -> Int64Array:
     width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     whole = np.frombuffer(memoryview(buffer).toreadonly(), dtype=np.dtype(width))
     return whole[values.offset : values.offset + len(values) + 1].astype(np.int64, copy=False)
+
+
+def parts_of_bytes(values: Array, most: int) -> Iterator[tuple[int, int]]:
+    """First row, and the row behind the last one, of consecutive parts of at most so many bytes, or of one value."""
+    ends, start = bounds(values), 0
+    while start < len(values):
+        stop = int(np.searchsorted(ends, ends[start] + most, side="right")) - 1
+        stop = min(max(stop, start + 1), len(values))
+        yield start, stop
+        start = stop
 
 
 def contents(values: Array) -> memoryview:

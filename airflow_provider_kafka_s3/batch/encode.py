@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 import numpy as np
 from isal import isal_zlib
 
-from airflow_provider_kafka_s3.arrays import Int64Array, bounds, int64_values
+from airflow_provider_kafka_s3.arrays import Int64Array, bounds, int64_values, parts_of_bytes
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.dead_letters import dead_letters
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
@@ -342,13 +342,8 @@ def _in_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         ends = bounds(batch.column("value"))
         large = ends[-1] - ends[0] > 4 * KIB * batch.num_rows
-        most = _CONVERTED_LARGE if large else _CONVERTED_BYTES
-        start = 0
-        while start < batch.num_rows:
-            stop = int(np.searchsorted(ends, ends[start] + most, side="right")) - 1
-            stop = min(max(stop, start + 1), batch.num_rows)
+        for start, stop in parts_of_bytes(batch.column("value"), _CONVERTED_LARGE if large else _CONVERTED_BYTES):
             yield batch.slice(start, stop - start)
-            start = stop
 
 
 # -- writing a lost object again --------------------------------------------------------------------------------------

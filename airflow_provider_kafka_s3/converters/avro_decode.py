@@ -11,14 +11,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, bounds, validity_buffer
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, bounds, parts_of_bytes, validity_buffer
 from airflow_provider_kafka_s3.converters.avro_cursor import (
     LARGEST_BATCH,
     Bools,
@@ -155,16 +154,10 @@ class AvroDecoder:
 
 def _chunks(values: Array, starts: int | Int64Array) -> list[tuple[Array, int | Int64Array]]:
     """A batch in parts of not much more than ``_CHUNK`` bytes, or of one row."""
-    offsets = bounds(values)
-    if offsets[-1] - offsets[0] <= _CHUNK:
+    parts = [*parts_of_bytes(values, _CHUNK)]
+    if len(parts) <= 1:  # or there are no rows
         return [(values, starts)]
-    edges = [0]
-    while edges[-1] < len(values):
-        end = int(np.searchsorted(offsets, offsets[edges[-1]] + _CHUNK, side="right")) - 1
-        edges.append(min(max(end, edges[-1] + 1), len(values)))
-    return [
-        (values.slice(a, b - a), starts[a:b] if isinstance(starts, np.ndarray) else starts) for a, b in pairwise(edges)
-    ]
+    return [(values.slice(a, b - a), starts[a:b] if isinstance(starts, np.ndarray) else starts) for a, b in parts]
 
 
 @dataclass(frozen=True)

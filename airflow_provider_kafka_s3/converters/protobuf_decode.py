@@ -11,7 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, bounds, int64_array, validity_buffer
+from airflow_provider_kafka_s3.arrays import (
+    Array,
+    Int64Array,
+    binary_array,
+    bounds,
+    int64_array,
+    parts_of_bytes,
+    validity_buffer,
+)
 from airflow_provider_kafka_s3.converters.protobuf_scan import (
     FIXED32,
     FIXED64,
@@ -94,14 +102,11 @@ class ProtobufDecoder:
         offsets = bounds(values)
         if offsets[-1] - offsets[0] > _LARGEST_BATCH:
             raise ValueError("a batch of Protobuf values has more than 2 GiB: decode it in parts")
-        edges = [0]
-        while not edges[1:] or edges[-1] < len(values):
-            end = int(np.searchsorted(offsets, offsets[edges[-1]] + _CHUNK, side="right")) - 1
-            edges.append(min(max(end, edges[-1] + 1), len(values)))
-        parts = [self._decode(values, offsets[a : b + 1], starts[a:b]) for a, b in pairwise(edges)]
+        edges = [*parts_of_bytes(values, _CHUNK)] or [(0, 0)]
+        parts = [self._decode(values, offsets[a : b + 1], starts[a:b]) for a, b in edges]
         if len(parts) == 1:
             return parts[0]
-        reasons = {a + row: why for a, part in zip(edges, parts, strict=False) for row, why in part.reasons.items()}
+        reasons = {a + row: why for (a, _), part in zip(edges, parts, strict=True) for row, why in part.reasons.items()}
         columns = [cast("Any", part.values) for part in parts]
         return Decoded(cast("Array", pa.concat_arrays(columns)), np.concatenate([part.bad for part in parts]), reasons)
 
