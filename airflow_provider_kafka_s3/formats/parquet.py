@@ -8,7 +8,6 @@ depend on rows, schema, settings and the version of pyarrow, which ``created_by`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
@@ -16,74 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_kafka_s3.arrays import Array
-from airflow_provider_kafka_s3.config import MIB, ParquetCompression
-from airflow_provider_kafka_s3.config.formats import PARQUET_LEVELS
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.config import MIB, Parquet
 from airflow_provider_kafka_s3.formats.port import Buffer, Payload
 from airflow_provider_kafka_s3.formats.row_sizes import row_sizes
 
-__all__ = ["ParquetSettings", "ParquetWriter"]
+__all__ = ["ParquetWriter"]
 
 _CHUNK_BYTES: Final = MIB
 """Bytes of rows at which a chunk ends; the bytes of a file depend on it."""
 _MERGED: Final = 64
 """Pieces of a chunk that are merged into one when there are this many."""
 _SMALL: Final = 4096
-
-
-@dataclass(frozen=True, kw_only=True)
-class ParquetSettings:
-    """How rows become a file.
-
-    Attributes:
-        compression: of pages.
-        compression_level: of gzip 1 to 9, of brotli 0 to 11, of zstd 1 to 19; None: 6, 5 and 3; the others have none.
-        row_group_records: a row group ends with this many rows.
-        row_group_bytes: a row group ends with the row that reaches this size, by :func:`row_sizes`. An open file needs
-            memory for as much; while a row group is encoded, for about three times as much.
-        page_bytes: size of a data page before compression, about.
-        statistics: write least and greatest values and the number of nulls of each column of a row group.
-        dictionary: encode columns with repeated values by a dictionary.
-
-    Raises:
-        ConfigurationError: a number is out of its bounds, or the compression has no levels.
-    """
-
-    compression: ParquetCompression = "snappy"
-    compression_level: int | None = None
-    row_group_records: int = 1_000_000
-    row_group_bytes: int = 16 * MIB
-    page_bytes: int = MIB
-    statistics: bool = True
-    dictionary: bool = True
-
-    def __post_init__(self) -> None:
-        level = self.compression_level
-        if level is not None:
-            if self.compression not in PARQUET_LEVELS:
-                raise ConfigurationError(
-                    f"compression_level={level} does not apply to compression={self.compression!r}; leave it out, or "
-                    f"use 'gzip', 'brotli' or 'zstd'"
-                )
-            least, most, _ = PARQUET_LEVELS[self.compression]
-            _require_between("compression_level", level, least, most)
-        # pyarrow begins a new row group after 1,048,576 rows in any case.
-        _require_between("row_group_records", self.row_group_records, 1, 1_048_576)
-        # Arrays with offsets of 32 bits hold 2 GiB.
-        _require_between("row_group_bytes", self.row_group_bytes, 1, 1024 * MIB)
-        _require_between("page_bytes", self.page_bytes, 1, 1024 * MIB)
-
-    @property
-    def level(self) -> int | None:
-        """The level that is used; None for a compression without levels."""
-        if self.compression_level is None and self.compression in PARQUET_LEVELS:
-            return PARQUET_LEVELS[self.compression][2]
-        return self.compression_level
-
-
-def _require_between(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise ConfigurationError(f"{name}={value} must be a whole number from {least:,} to {most:,}")
 
 
 class ParquetWriter:
@@ -94,10 +36,10 @@ class ParquetWriter:
 
     Args:
         schema: of all batches; its metadata goes into the file.
-        settings: see :class:`ParquetSettings`.
+        settings: of the format.
     """
 
-    def __init__(self, schema: pa.Schema, settings: ParquetSettings) -> None:
+    def __init__(self, schema: pa.Schema, settings: Parquet) -> None:
         self._settings = settings
         self._rows = _Rows(schema)
         self._chunks: list[pa.RecordBatch] = []
@@ -108,9 +50,7 @@ class ParquetWriter:
             schema,
             version="2.6",
             compression=cast("Any", settings.compression),
-            compression_level=settings.level,
-            use_dictionary=settings.dictionary,
-            write_statistics=settings.statistics,
+            compression_level=settings.compression_level,
             data_page_size=settings.page_bytes,
             use_compliant_nested_type=True,
             store_schema=True,

@@ -21,7 +21,7 @@ from airflow_provider_kafka_s3.formats.csv import CsvEncoder, CsvWriter
 from airflow_provider_kafka_s3.formats.frames import FrameWriter, Kept, join, without_nulls
 from airflow_provider_kafka_s3.formats.json_values import encode_json
 from airflow_provider_kafka_s3.formats.jsonlines import JSON_DOCUMENT
-from airflow_provider_kafka_s3.formats.parquet import ParquetSettings, ParquetWriter
+from airflow_provider_kafka_s3.formats.parquet import ParquetWriter
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, Rejected, Rows
 from airflow_provider_kafka_s3.schemas.avro import (
     ArrayOf,
@@ -290,13 +290,7 @@ class ParquetEncoding:
     by_schema = True
 
     def __init__(self, settings: config.Parquet) -> None:
-        self._settings = ParquetSettings(
-            compression=settings.compression,
-            compression_level=settings.compression_level,
-            row_group_records=settings.row_group_records,
-            row_group_bytes=settings.row_group_bytes,
-            page_bytes=settings.page_bytes,
-        )
+        self._settings = settings
         self._columns: dict[ValueSchema, pa.Schema] = {}
 
     def invalid(self, group: TypedGroup, schema: ValueSchema) -> Sequence[Invalid]:  # noqa: ARG002 - the interface has it

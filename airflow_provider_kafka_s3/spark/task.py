@@ -159,7 +159,7 @@ class SliceTask:
         return rows_of_slice(topic, attempt, rows)
 
     def _schemas(self, topic: int, store: DurableStore) -> PinnedSchemas:
-        source = NoRegistry() if self._registry is None else RegistryClient(self._registry, Retrier(self._retry))
+        source = NoRegistry() if self._registry is None else _registry_client(self._registry, self._retry)
         return PinnedSchemas(store, self._prefixes[topic], source)
 
 
@@ -180,6 +180,12 @@ def _faithful(batches: Iterable[pa.RecordBatch], topic: str, slice_: Slice) -> I
 def _client(s3: S3Settings, credentials: S3Credentials | None) -> S3Client:
     """One client per worker: Spark reuses a worker for many tasks."""
     return make_client(s3, credentials)
+
+
+@functools.lru_cache(maxsize=1)
+def _registry_client(registry: RegistrySettings, retry: RetryPolicy) -> RegistryClient:
+    """One client per worker: it loads certificates once, and an address that is down costs its timeout once."""
+    return RegistryClient(registry, Retrier(retry))
 
 
 def _forget_zip_importers() -> None:

@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_kafka_s3.config import Parquet
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.formats.parquet import ParquetSettings, ParquetWriter
+from airflow_provider_kafka_s3.formats.parquet import ParquetWriter
 from airflow_provider_kafka_s3.formats.row_sizes import row_sizes
 
 MIB = 1024 * 1024
@@ -89,7 +90,7 @@ LONG_ROWS = pa.RecordBatch.from_pydict(
 
 def write(batches: Iterable[pa.RecordBatch], schema: pa.Schema = SCHEMA, **how: Any) -> bytes:
     """A file of these batches."""
-    writer = ParquetWriter(schema, ParquetSettings(**how))
+    writer = ParquetWriter(schema, Parquet(**how))
     out = b"".join(bytes(data) for batch in batches for data in writer.write(batch))
     return out + b"".join(bytes(data) for data in writer.close())
 
@@ -162,17 +163,12 @@ def test_fields_keep_their_ids_units_and_zones() -> None:
     assert metadata.schema.column(3).path == "tags.list.element"
 
 
-def test_statistics_and_dictionaries_can_be_left_out() -> None:
-    """They are there by default."""
-
-    def column(**how: Any) -> Any:
-        return pq.read_metadata(io.BytesIO(write([ROWS], **how))).row_group(0).column(1)
-
-    assert column().is_stats_set
-    assert column().has_dictionary_page
-    assert column().statistics.null_count == ROWS.column("name").null_count
-    assert not column(statistics=False).is_stats_set
-    assert not column(dictionary=False).has_dictionary_page
+def test_columns_have_statistics_and_dictionaries() -> None:
+    """Readers leave out row groups by the first, and repeated values take little room by the second."""
+    column = pq.read_metadata(io.BytesIO(write([ROWS]))).row_group(0).column(1)
+    assert column.is_stats_set
+    assert column.has_dictionary_page
+    assert column.statistics.null_count == ROWS.column("name").null_count
 
 
 @given(
@@ -193,8 +189,8 @@ def test_bytes_do_not_depend_on_the_sizes_of_the_writes(edges: list[int], record
 def test_bytes_of_long_values_do_not_depend_on_the_sizes_of_the_writes(edges: list[int], size: int) -> None:
     """The same for rows of which few are a page."""
     batch = LONG_ROWS
-    once = write([batch], batch.schema, row_group_bytes=size, dictionary=False)
-    assert write(cut(batch, edges), batch.schema, row_group_bytes=size, dictionary=False) == once
+    once = write([batch], batch.schema, row_group_bytes=size)
+    assert write(cut(batch, edges), batch.schema, row_group_bytes=size) == once
 
 
 def test_rows_that_are_written_one_by_one_make_the_same_file() -> None:
@@ -242,11 +238,13 @@ LONG_VALUES = """
 import random, resource
 import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import binary_array
-from airflow_provider_kafka_s3.formats.parquet import ParquetSettings, ParquetWriter
+from airflow_provider_kafka_s3.config import Parquet
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.formats.parquet import ParquetWriter
 
 schema = pa.schema([pa.field("v", pa.binary())])
 value = random.Random(3).randbytes(2**20)
-writer = ParquetWriter(schema, ParquetSettings(row_group_bytes=16 * 2**20, compression="none"))
+writer = ParquetWriter(schema, Parquet(row_group_bytes=16 * 2**20, compression="none"))
 before, size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
 for i in range(150):
     values = binary_array([b"%04d" % i + value], large=False)
@@ -267,7 +265,7 @@ def test_long_values_do_not_fill_the_memory() -> None:
 def test_few_rows_of_large_batches_do_not_keep_the_batches() -> None:
     """An object may get one row of each batch; the rest of the batch is released."""
     schema = pa.schema([pa.field("v", pa.binary())])
-    writer = ParquetWriter(schema, ParquetSettings(row_group_bytes=64 * MIB))
+    writer = ParquetWriter(schema, Parquet(row_group_bytes=64 * MIB))
     before = pa.total_allocated_bytes()
     for _ in range(50):
         batch = pa.RecordBatch.from_arrays([pa.array([b"x" * 1000] * 1000)], schema=schema)
@@ -311,14 +309,20 @@ def test_sizes_of_rows_are_those_of_their_values() -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"compression_level": 3}, "compression_level=3 does not apply to compression='snappy'"),
-        ({"compression": "zstd", "compression_level": 20}, "compression_level=20 must be a whole number from 1 to 19"),
-        ({"row_group_records": 0}, "row_group_records=0 must be a whole number from 1 to 1,048,576"),
-        ({"row_group_bytes": 0}, "row_group_bytes=0 must be a whole number"),
-        ({"page_bytes": 2**31}, "page_bytes=2147483648 must be a whole number"),
+        (
+            {"compression": "snappy", "compression_level": 3},
+            "compression_level=3 does not apply to compression='snappy'",
+        ),
+        (
+            {"compression": "zstd", "compression_level": 20},
+            "compression_level=20 of 'zstd' must be a whole number from 1 to 19",
+        ),
+        ({"row_group_records": 0}, "row_group_records=0 must be a whole number of rows from 1 to 1,048,576"),
+        ({"row_group_bytes": 0}, "row_group_bytes=0 must be a whole number of bytes"),
+        ({"page_bytes": 2**31}, "page_bytes=2147483648 must be a whole number of bytes"),
     ],
 )
 def test_impossible_settings_are_refused(how: dict[str, Any], message: str) -> None:
     """The error has the field, its value and its bounds."""
     with pytest.raises(ConfigurationError, match=message):
-        ParquetSettings(**how)
+        Parquet(**how)

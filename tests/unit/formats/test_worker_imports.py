@@ -39,15 +39,15 @@ import sys
 import pyarrow as pa
 from airflow_provider_kafka_s3.formats.avro import AvroWriter
 from airflow_provider_kafka_s3.formats.compression import make_compression
-from airflow_provider_kafka_s3.config import Csv
+from airflow_provider_kafka_s3.config import Csv, Parquet
 from airflow_provider_kafka_s3.formats.csv import CsvEncoder, CsvWriter
-from airflow_provider_kafka_s3.formats.parquet import ParquetSettings, ParquetWriter
+from airflow_provider_kafka_s3.formats.parquet import ParquetWriter
 
 batches = list(pa.ipc.open_stream(sys.stdin.buffer))
 schema = batches[0].schema
 encoder = CsvEncoder(schema, Csv())
 writers = [
-    (ParquetWriter(schema, ParquetSettings(row_group_records=2)), lambda batch: batch),
+    (ParquetWriter(schema, Parquet(row_group_records=2)), lambda batch: batch),
     (AvroWriter(b'"bytes"', "snappy", sync=bytes(range(16))), lambda batch: batch.column("value").drop_null()),
     *((CsvWriter(encoder.header, make_compression(name)), encoder.encode) for name in ("gzip", "zstd", "bzip2")),
 ]
