@@ -1,7 +1,8 @@
 """The engine without Spark: one process that lands a topic with the product's protocol, over any store and source.
 
-Records become lines in one object per slice and parity of their timestamps. This has all the properties of layout and
-formats that the protocol depends on: deterministic names, several objects per slice, several slices per batch.
+Records become lines in one object per slice and parity of their timestamps, and their keys, with :data:`WITH_KEYS`, in
+another one beside it. This has all the properties of layout and formats that the protocol depends on: deterministic
+names, several objects per slice, several objects of the same records, several slices per batch.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONC
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
 from airflow_provider_kafka_s3.batch.request import RunRequest, TargetOffsets, TopicResult
 from airflow_provider_kafka_s3.batch.source import Source
-from airflow_provider_kafka_s3.config import Layout, Limits, RawBytes
+from airflow_provider_kafka_s3.config import Layout, Limits, RawBytes, SiblingObjects
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import DataLossError
@@ -42,6 +43,9 @@ TOPIC = "events"
 PIPELINE = "pipeline"
 TOPICS_DIR = "topics"
 LAYOUT = Layout(topics_dir=TOPICS_DIR, format=RawBytes())
+WITH_KEYS = Layout(topics_dir=TOPICS_DIR, format=RawBytes(), content=SiblingObjects(keys=RawBytes()))
+"""Beside each object of values there is one of keys; the key of a record is its value behind :data:`KEY`."""
+KEY = b"key of "
 CONTROL = keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
 
 
@@ -89,21 +93,22 @@ def split(plan: Plan, s: Slice, batches: Iterable[pa.RecordBatch]) -> list[Lines
         columns = batch.to_pydict()
         for offset, timestamp, value in zip(columns["offset"], columns["timestamp"], columns["value"], strict=True):
             groups.setdefault(timestamp % 2, []).append((offset, value))
-    return [
-        Lines(
-            key=keys.data_key(
-                plan.layout or LAYOUT,
-                topic=plan.topic,
-                encoded_partition=f"parity={parity}",
-                partition=s.partition,
-                first_offset=records[0][0],
-                generation=plan.generation,
-            ),
-            offsets=[offset for offset, _ in records],
-            body=b"".join(value + b"\n" for _, value in records),
+    layout, found = plan.layout or LAYOUT, []
+    for parity, records in sorted(groups.items()):
+        key = keys.data_key(
+            layout,
+            topic=plan.topic,
+            encoded_partition=f"parity={parity}",
+            partition=s.partition,
+            first_offset=records[0][0],
+            generation=plan.generation,
         )
-        for parity, records in sorted(groups.items())
-    ]
+        offsets = [offset for offset, _ in records]
+        found.append(Lines(key, offsets, b"".join(value + b"\n" for _, value in records)))
+        for name in keys.siblings(layout):
+            body = b"".join(KEY + value + b"\n" for _, value in records)
+            found.append(Lines(keys.sibling_key(layout, key, name), offsets, body))
+    return found
 
 
 def upload_slice(
@@ -131,7 +136,9 @@ def upload_slice(
                 max_offset=lines.offsets[-1],
             )
         )
-    result = SliceResult(id=s.id, records=sum(e.records for e in entries), ignored=0, next_offset=s.end)
+    layout = plan.layout or LAYOUT
+    records = sum(e.records for e in entries if keys.sibling_of_key(layout, e.key) is None)
+    result = SliceResult(id=s.id, records=records, ignored=0, next_offset=s.end)
     return SliceRows(result=result, objects=tuple(entries))
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
 from airflow_provider_kafka_s3.testing.topic_state import TopicState, check_documents
-from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR
+from tests.protocol.engine import CONTROL, KEY, LAYOUT, TOPIC, TOPICS_DIR
 
 __all__ = ["Watch", "record"]
 
@@ -126,6 +127,13 @@ class Watch:
         for entry in absent:
             if entry.key not in excused:
                 self.fail(f"I4 the marker is ahead: object {entry.key} of resolved batch {plan.batch} is absent")
+        layout = plan.layout or LAYOUT
+        self._check_records(plan, [e for e in absent if keys.sibling_of_key(layout, e.key) is None], b"")
+        if keys.siblings(layout):
+            self._check_records(plan, [e for e in absent if keys.sibling_of_key(layout, e.key) is not None], KEY)
+
+    def _check_records(self, plan: Plan, absent: Sequence[ObjectEntry], prefix: bytes) -> None:
+        """Check that all values, or keys, of a batch are visible but those of absent objects."""
         partitions = {s.id: s.partition for s in plan.slices}
         gone = Offsets()
         for entry in absent:
@@ -133,9 +141,10 @@ class Watch:
         for partition, ranges in (plan.read - gone).items():
             for start, end in ranges:
                 for offset in range(start, end):
-                    visible = self._visible[record(plan.topic_id, partition, offset)]
+                    visible = self._visible[prefix + record(plan.topic_id, partition, offset)]
                     if not visible and not self._is_optional(plan.topic_id, partition, offset):
-                        self.fail(f"I1 lost: offset {offset} of partition {partition}, batch {plan.batch}")
+                        what = "offset" if not prefix else "key of offset"
+                        self.fail(f"I1 lost: {what} {offset} of partition {partition}, batch {plan.batch}")
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
@@ -151,7 +160,7 @@ class Watch:
         plan = self.state.plans[batch]
         claim = plan.read
         for value in after.body.splitlines():
-            topic_id, partition, offset = value.decode().split("/")
+            topic_id, partition, offset = value.removeprefix(KEY).decode().split("/")
             offsets = Offsets({int(partition): [(int(offset), int(offset) + 1)]})
             if topic_id != plan.topic_id or not offsets <= claim:
                 self.fail(f"I2 object {key} of batch {batch} holds record {value.decode()}, which is not in its plan")
