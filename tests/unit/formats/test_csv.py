@@ -10,14 +10,16 @@ import gzip
 import io
 import itertools
 import re
+import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.config import CompressionName, Csv
@@ -248,3 +250,74 @@ def test_times_without_a_text_are_found(kind: Any, first: int, last: int) -> Non
     assert encoder.invalid(batch.slice(3)) == {row - 3: name for row, name in bad.items()}
     good = batch.slice(0, 4)
     assert all(re.fullmatch(r"x,(\d{4}-.*)?,.*", line) for line in lines(good, header=False).splitlines())
+
+
+def typed(kind: Any) -> st.SearchStrategy[Any]:
+    """Values of a type that DuckDB has, too."""
+    if pa.types.is_string(kind):
+        return TEXTS
+    if pa.types.is_integer(kind):
+        return st.integers(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1)
+    if pa.types.is_floating(kind):
+        return st.floats(allow_nan=False, allow_infinity=False)
+    if pa.types.is_decimal(kind):
+        digits = st.integers(-(10**kind.precision) + 1, 10**kind.precision - 1)
+        return digits.map(lambda n: decimal.Decimal((n < 0, tuple(map(int, str(abs(n)))), -kind.scale)))
+    if pa.types.is_date(kind):
+        return st.dates()
+    return st.datetimes() if pa.types.is_timestamp(kind) else st.booleans()
+
+
+KINDS: dict[str, Any] = {
+    "VARCHAR": pa.string(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "DECIMAL(38, 12)": pa.decimal128(38, 12),
+    "DECIMAL(4, 0)": pa.decimal128(4, 0),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us"),
+    "BOOLEAN": pa.bool_(),
+}
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_generated_values_are_read_back_by_duckdb_and_by_the_csv_module(data: st.DataObject) -> None:
+    """Of any types, with nulls: DuckDB reads the values, Python's reader their texts."""
+    names = data.draw(st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=4))
+    row = st.tuples(*(st.none() | typed(KINDS[name]) for name in names))
+    rows = data.draw(st.lists(row, min_size=1, max_size=6))
+    columns = {f"c{n}": pa.array([r[n] for r in rows], KINDS[name]) for n, name in enumerate(names)}
+    text = lines(batch_of(**columns), null="\\N")
+    texts = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    assert texts[0] == list(columns)
+    for read, values in zip(texts[1:], rows, strict=True):
+        for field, value, name in zip(read, values, names, strict=True):
+            assert value is None or field != "\\N" or name == "VARCHAR"
+            assert _of_text(field, name, value) == value
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as database:
+        path = Path(folder) / "x.csv"
+        path.write_text(text, newline="")
+        types = {f"c{n}": name for n, name in enumerate(names)}
+        found = database.execute(
+            "SELECT * FROM read_csv(?, header = true, auto_detect = false, delim = ',', quote = '\"', escape = '\"', "
+            f"nullstr = '\\N', allow_quoted_nulls = false, new_line = '\\n', columns = {types})",
+            [str(path)],
+        ).fetchall()
+    assert found == rows
+
+
+def _of_text(field: str, name: str, value: Any) -> Any:
+    """What the text of a field means."""
+    if value is None:
+        return None if field == "\\N" else field
+    if name == "VARCHAR":
+        return field
+    if name == "BOOLEAN":
+        return {"true": True, "false": False}[field]
+    if name == "DATE":
+        return datetime.date.fromisoformat(field)
+    if name == "TIMESTAMP":
+        return datetime.datetime.fromisoformat(field)
+    return decimal.Decimal(field) if name.startswith("DECIMAL") else float(field) if name == "DOUBLE" else int(field)
