@@ -6,10 +6,13 @@ As with real events, a report has an id and numbers of its own, and other fields
 
 from __future__ import annotations
 
+import io
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
+import fastavro
 import msgspec
 
 from dev.flights import flights
@@ -19,6 +22,35 @@ START = 1_735_689_600_000
 """2025-01-01 in UTC, epoch milliseconds."""
 SPACING = 86
 """Milliseconds between two records: 2,000,000 of them fill two days."""
+
+_TEXTS: Final = ("carrier", "tailnum", "origin", "dest", "time_hour")
+SCHEMA_ID: Final = 1
+SCHEMA: Final[dict[str, Any]] = {
+    "type": "record",
+    "name": "Report",
+    "fields": [
+        {"name": "report_id", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        *(
+            {"name": name, "type": "double"}
+            for name in ("latitude", "longitude", "altitude", "heading", "ground_speed", "air_temperature")
+        ),
+        *(
+            {"name": name, "type": ["null", "string" if name in _TEXTS else "int"], "default": None}
+            for name in (
+                *("carrier", "flight", "tailnum", "origin", "dest", "distance", "sched_dep_time", "dep_delay"),
+                "time_hour",
+            )
+        ),
+    ],
+}
+"""Of a report in Avro, and of the columns of Parquet."""
+SPARK_SCHEMA: Final = (
+    "report_id STRING, at BIGINT, latitude DOUBLE, longitude DOUBLE, altitude DOUBLE, heading DOUBLE, "
+    "ground_speed DOUBLE, air_temperature DOUBLE, carrier STRING, flight INT, tailnum STRING, origin STRING, "
+    "dest STRING, distance INT, sched_dep_time INT, dep_delay INT, time_hour STRING"
+)
+"""Of a report as JSON, for Spark, whose timestamps in JSON are texts."""
 
 
 def messages(count: int, partitions: int) -> Iterator[Message]:
@@ -40,12 +72,22 @@ def messages(count: int, partitions: int) -> Iterator[Message]:
         yield Message(report.encode() + planes[n % len(planes)], partition=n % partitions, timestamp=at)
 
 
-def load(broker: KafkaBroker, topic: str, count: int, partitions: int = 4) -> None:
-    """Make the topic and fill it."""
+def avro_messages(count: int, partitions: int) -> Iterator[Message]:
+    """The same reports in Avro, with the header of a schema registry."""
+    schema, header = fastavro.parse_schema(SCHEMA), b"\0" + SCHEMA_ID.to_bytes(4, "big")
+    for message in messages(count, partitions):
+        body = io.BytesIO()
+        body.write(header)
+        fastavro.schemaless_writer(body, schema, msgspec.json.decode(message.value or b""))
+        yield Message(body.getvalue(), partition=message.partition, timestamp=message.timestamp)
+
+
+def load(broker: KafkaBroker, topic: str, some: Iterable[Message], partitions: int) -> None:
+    """Make a topic and fill it."""
     broker.create_topic(topic, partitions)
     broker.produce(
         topic,
-        messages(count, partitions),
+        some,
         compression_type="lz4",
         batch_size=1_000_000,
         queue_buffering_max_messages=200_000,

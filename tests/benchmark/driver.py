@@ -14,27 +14,49 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
+
+from airflow_provider_kafka_s3.batch.pinned_schemas import PinnedSchemas
 from airflow_provider_kafka_s3.batch.source import Isolation
-from airflow_provider_kafka_s3.config import Daily, Format, JsonLines, Layout, Limits, RawBytes
+from airflow_provider_kafka_s3.config import (
+    AvroConverter,
+    Daily,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    Limits,
+    Parquet,
+    RawBytes,
+)
+from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.spark.frames import read_directly, slice_frame
+from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
+from tests.benchmark.data import SCHEMA, SCHEMA_ID, SPARK_SCHEMA
 from tests.benchmark.measure import measured
-from tests.spark.pipeline import Pipeline, spark_conf
+from tests.spark.pipeline import ROOT, Pipeline, spark_conf
 from tests.spark.probes import WorkerMemory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ISOLATION: Isolation = "read_committed"
-OURS = {
-    "ours: bytes": RawBytes(),
-    "ours: JSON": JsonLines(),
-    "ours: JSON gzip": JsonLines(compression="gzip"),
+_DAILY: dict[str, Any] = {"partitioner": Daily()}
+OURS: dict[str, Layout] = {
+    "ours: bytes": Layout(format=RawBytes(), **_DAILY),
+    "ours: JSON": Layout(format=JsonLines(), **_DAILY),
+    "ours: JSON gzip": Layout(format=JsonLines(compression="gzip"), **_DAILY),
+    "ours: JSON to Parquet": Layout(
+        format=Parquet(compression="zstd"), value_converter=JsonConverter(schema=json.dumps(SCHEMA)), **_DAILY
+    ),
+    "ours: Avro to Parquet": Layout(format=Parquet(compression="zstd"), value_converter=AvroConverter(), **_DAILY),
 }
+SPARK_AVRO_JARS = ROOT / ".build" / "jars" / "avro"
 
 
 class Bench:
@@ -47,9 +69,8 @@ class Bench:
         self.trees = {"job": os.getpid(), "s3": config["s3_pid"], "broker": config["broker_pid"]}
         self.folder = Path(tempfile.mkdtemp(prefix="benchmark-", dir=config["folder"]))
 
-    def pipeline(self, format_: Format, records: int) -> Pipeline:
+    def pipeline(self, layout: Layout, records: int) -> Pipeline:
         """A pipeline in an empty bucket that lands that many records."""
-        layout = Layout(format=format_, partitioner=Daily())
         limits = {"limits": Limits(records_per_run=records, records_per_slice=self.config["slice_records"])}
         return Pipeline(kafka=self.kafka, endpoint=self.config["endpoint"], layout=layout, settings=limits)
 
@@ -77,10 +98,36 @@ class Bench:
         shutil.rmtree(target)
         return figures
 
+    def parquet(self, records: int, *, avro: bool) -> dict[str, Any]:
+        """Spark's own reader, functions for JSON or Avro, and writer with their defaults, to a local folder."""
+        from pyspark.sql.avro.functions import from_avro
+        from pyspark.sql.functions import expr, from_json
+
+        target = self.folder / "parquet"
+        options = {"kafka.bootstrap.servers": self.config["bootstrap_servers"], "kafka.isolation.level": ISOLATION}
+        frame = self.frame(records, options, "value")
+        if avro:
+            report = from_avro(expr(f"substring(value, {HEADER_SIZE + 1})"), json.dumps(SCHEMA))
+        else:
+            report = from_json(expr("CAST(value AS STRING)"), SPARK_SCHEMA)
+        frame = frame.select(report.alias("report")).select("report.*")
+        writer = frame.write.mode("overwrite").option("compression", "zstd")
+        figures = self._measure(lambda: writer.parquet(str(target)))
+        files = [*target.rglob("part-*")]
+        figures["bytes"] = sum(f.stat().st_size for f in files)
+        assert sum(pq.read_metadata(f).num_rows for f in files) == records
+        shutil.rmtree(target)
+        return figures
+
     def measure_landing(self, name: str, records: int) -> dict[str, Any]:
         """Land a batch, from its plan to the marker; also measure the memory of the workers."""
         pipeline = self.pipeline(OURS[name], records)
         topic = self.config["topic"]
+        if pipeline.layout.needs_registry:
+            # As if a run before had met the schema, so that no registry has to run.
+            registry = SimulatedRegistry()
+            registry.register(json.dumps(SCHEMA))
+            PinnedSchemas(pipeline.store, pipeline.log(topic).prefix, registry).schema(SCHEMA_ID)
         plan = pipeline.plan(topic, "run")
         results: list[Any] = []
         with WorkerMemory(every=3600) as memory:  # reads the memory once, at the end, since reading costs CPU
@@ -127,7 +174,9 @@ def main() -> None:
     config = json.load(sys.stdin)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder
-    for name, value in spark_conf(spark_driver_memory="2g", spark_log_level="ERROR").items():
+    conf = spark_conf(spark_driver_memory="2g", spark_log_level="ERROR")
+    conf["spark.jars"] += "".join(f",{jar}" for jar in SPARK_AVRO_JARS.glob("spark-avro_*.jar"))
+    for name, value in conf.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     bench = Bench(spark, config)
@@ -136,12 +185,14 @@ def main() -> None:
         "floor: three columns, noop": bench.floor,
         **{name: lambda count, name=name: bench.measure_landing(name, count) for name in OURS},  # type: ignore[misc]
         "Spark write.text gzip": bench.text_gzip,
+        "Spark from_json, Parquet": partial(bench.parquet, avro=False),
+        "Spark from_avro, Parquet": partial(bench.parquet, avro=True),
     }
     name = config["case"]
     try:
         cases[name](min(records, 100_000))
         for round_ in range(config["rounds"]):
-            print_result({"case": name, "round": round_, **cases[name](records)})
+            print_result({"case": name, "round": round_, "records": records, **cases[name](records)})
         if name == "ours: JSON gzip":
             print_result({"case": "quarter", **bench.measure_landing(name, records // 4)})
             print_result({"case": "nothing new", **bench.nothing_new()})
