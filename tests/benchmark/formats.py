@@ -1,4 +1,4 @@
-"""What encoding costs in a worker: Avro values of a registry to Avro, Parquet and JSON lines, beside fastavro.
+"""What encoding costs in a worker: values with a schema to Avro, Parquet, JSON lines and CSV, beside usual libraries.
 
 No Spark and no servers: batches as Spark hands them to a worker go through ``write_slice`` and the uploads, to a store
 that keeps nothing. The figures are CPU seconds of the process, with all its threads. Cases take turns, so that what
@@ -7,6 +7,7 @@ else the machine does meets all of them.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import itertools
@@ -16,11 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, Literal, TypedDict, cast
 
 import fastavro
 import msgspec
@@ -28,9 +29,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA, binary_array, int64_array
+from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA, WHOLE_RECORD_SCHEMA, binary_array, int64_array
 from airflow_provider_kafka_s3.batch.encode import OpenObject, write_slice
-from airflow_provider_kafka_s3.config import AvroContainer, AvroConverter, Hourly, JsonLines, Layout, Parquet
+from airflow_provider_kafka_s3.config import (
+    AvroContainer,
+    AvroConverter,
+    Csv,
+    Envelope,
+    Hourly,
+    JsonConverter,
+    JsonLines,
+    JsonSchemaConverter,
+    Layout,
+    Parquet,
+    ProtobufConverter,
+)
 from airflow_provider_kafka_s3.config.formats import Format
 from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
@@ -41,6 +54,7 @@ from airflow_provider_kafka_s3.storage.port import Part
 from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from tests.benchmark.measure import peak_memory
+from tests.benchmark.orders_as import COLUMNS, JSON_SCHEMA, PROTOBUF, OrderMessage, as_message, as_row, newer
 from tests.spark.pipeline import ROOT
 
 BATCH: Final = 10_000
@@ -89,6 +103,39 @@ SCHEMA: Final[dict[str, Any]] = {
     ],
 }
 """15 fields; a datum has 241 bytes on average."""
+
+_FLAT: Final = {
+    **SCHEMA,
+    "fields": [f for f in SCHEMA["fields"] if f["name"] not in ("address", "tags", "attributes")],
+}
+"""What CSV can hold of it."""
+
+
+class _Address(TypedDict):
+    street: str
+    city: str
+    zip: str | None
+
+
+class _Order(TypedDict):
+    """An order as JSON, for msgspec."""
+
+    order_id: str
+    number: int
+    customer: str | None
+    status: Literal["NEW", "PAID", "SENT", "BACK"]
+    at: datetime
+    due: date
+    total: Decimal
+    weight: float
+    rating: float | None
+    items: int
+    gift: bool
+    address: _Address
+    tags: list[str]
+    attributes: dict[str, str]
+    note: str
+
 
 _TEXT: Final = {"type": "record", "name": "Text", "fields": [{"name": "body", "type": "string"}]}
 _NUMBERS: Final = {
@@ -179,13 +226,17 @@ def _batch(values: list[bytes], first: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*columns, binary_array(values, large=False)], schema=RECORD_SCHEMA)
 
 
-def _framed(schema: Any, values: Iterable[Any]) -> list[bytes]:
-    registry, found = SimulatedRegistry(), []
+def _header(schema_id: int = 1) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big")
+
+
+def _framed(schema: Any, values: Iterable[Any], schema_id: int = 1) -> list[bytes]:
+    found = []
     parsed = fastavro.parse_schema(schema)
     for value in values:
         body = io.BytesIO()
         fastavro.schemaless_writer(body, parsed, value)
-        found.append(registry.frame(1, body.getvalue()))
+        found.append(_header(schema_id) + body.getvalue())
     return found
 
 
@@ -197,7 +248,14 @@ def _repeated(batches: Batches, count: int) -> Iterator[pa.RecordBatch]:
     """So many batches, with offsets that go on."""
     for n, batch in zip(range(count), itertools.cycle(batches), strict=False):
         offsets = int64_array(np.arange(n * BATCH, n * BATCH + batch.num_rows))
-        yield pa.RecordBatch.from_arrays([offsets, *batch.columns[1:]], schema=RECORD_SCHEMA)
+        yield pa.RecordBatch.from_arrays([offsets, *batch.columns[1:]], schema=batch.schema)
+
+
+def _whole(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The records with keys, and without headers."""
+    keys = binary_array([b"customer-%d" % (n % 1000) for n in range(batch.num_rows)], large=False)
+    headers = pa.nulls(batch.num_rows, WHOLE_RECORD_SCHEMA.field("headers").type)
+    return pa.RecordBatch.from_arrays([*batch.columns, keys, headers], schema=WHOLE_RECORD_SCHEMA)
 
 
 # -- ours -------------------------------------------------------------------------------------------------------------
@@ -255,15 +313,16 @@ def _land(
     return sum(entry.size for entry in rows.objects)
 
 
-def _registry(schema: Any) -> SimulatedRegistry:
+def _registry(*schemas: Any) -> SimulatedRegistry:
     registry = SimulatedRegistry()
-    registry.register(json.dumps(schema))
+    for number, schema in enumerate(schemas, 1):
+        registry.register(json.dumps(schema), versions={"orders-value": number})
     return registry
 
 
-def _ours(record_format: Format, batches: Batches, **layout: Any) -> Case:
+def _ours(record_format: Format, batches: Batches, registry: SimulatedRegistry | None = None, **layout: Any) -> Case:
     settings = Layout(format=record_format, **layout)
-    registry = _registry(SCHEMA)
+    registry = registry or _registry(SCHEMA)
 
     def run(count: int) -> int:
         return _land(settings, _repeated(batches, count), registry, lambda key, _: _Counted(key))
@@ -274,8 +333,8 @@ def _ours(record_format: Format, batches: Batches, **layout: Any) -> Case:
 # -- fastavro ---------------------------------------------------------------------------------------------------------
 
 
-def _decoded(batch: pa.RecordBatch) -> list[Any]:
-    schema, read = fastavro.parse_schema(SCHEMA), fastavro.schemaless_reader
+def _decoded(batch: pa.RecordBatch, of: Any = SCHEMA) -> list[Any]:
+    schema, read = fastavro.parse_schema(of), fastavro.schemaless_reader
     values: list[Any] = batch.column("value").to_pylist()
     return [read(io.BytesIO(value[HEADER_SIZE:]), schema, None) for value in values]
 
@@ -291,17 +350,52 @@ def _fastavro_avro(batches: Batches) -> Case:
 
 
 def _fastavro_parquet(batches: Batches) -> Case:
-    node = parse_schema(json.dumps(SCHEMA))
-    columns = pa.schema(list(cast("pa.StructType", arrow_type(node))))
+    schema, read = fastavro.parse_schema(SCHEMA), fastavro.schemaless_reader
+    return _parquet_of(
+        batches, _columns(SCHEMA), lambda values: [read(io.BytesIO(v[HEADER_SIZE:]), schema, None) for v in values]
+    )
+
+
+def _fastavro_csv(batches: Batches) -> Case:
+    names = [field["name"] for field in _FLAT["fields"]]
+
+    def run(count: int) -> int:
+        body = io.StringIO()
+        writer = csv.DictWriter(body, names)
+        writer.writeheader()
+        for batch in _repeated(batches, count):
+            writer.writerows(_decoded(batch, _FLAT))
+        return body.tell()
+
+    return run
+
+
+def _parquet_of(batches: Batches, columns: pa.Schema, rows: Callable[[Sequence[bytes]], list[Any]]) -> Case:
+    """Rows of Python, made by a library, and pyarrow's writer."""
 
     def run(count: int) -> int:
         body = io.BytesIO()
         with pq.ParquetWriter(body, columns, compression="zstd", compression_level=3) as writer:
             for batch in _repeated(batches, count):
-                writer.write_table(pa.Table.from_pylist(_decoded(batch), columns))
+                values = cast("Sequence[bytes]", batch.column("value").to_pylist())
+                writer.write_table(pa.Table.from_pylist(rows(values), columns))
         return body.tell()
 
     return run
+
+
+def _columns(schema: Any) -> pa.Schema:
+    return pa.schema(list(cast("pa.StructType", arrow_type(parse_schema(json.dumps(schema))))))
+
+
+def _msgspec_parquet(batches: Batches) -> Case:
+    decode = msgspec.json.Decoder(_Order).decode
+    return _parquet_of(batches, _columns(SCHEMA), lambda values: [decode(value) for value in values])
+
+
+def _google_parquet(batches: Batches) -> Case:
+    read, begin = OrderMessage.FromString, HEADER_SIZE + 1
+    return _parquet_of(batches, COLUMNS, lambda values: [as_row(read(value[begin:])) for value in values])
 
 
 def _fastavro_json(batches: Batches) -> Case:
@@ -322,8 +416,22 @@ def _cpu() -> dict[str, dict[str, float]]:
     """Microseconds and bytes per record of each case; the least of the turns, since other load adds time."""
     orders = list(_orders(BATCH * DISTINCT))
     avro = _batches_of(_framed(SCHEMA, orders))
-    documents = _batches_of([msgspec.json.encode(order) for order in orders])
-    converted = {"value_converter": AvroConverter()}
+    texts = [msgspec.json.encode(order) for order in orders]
+    documents, headed = _batches_of(texts), _batches_of([_header() + text for text in texts])
+    messages = _batches_of([_header() + b"\0" + as_message(order) for order in orders])
+    flat = _batches_of(_framed(_FLAT, orders))
+    whole = [_whole(batch) for batch in avro]
+    # The newer version first, so that the older one is projected.
+    both = (_framed(newer(SCHEMA), orders, 2), _framed(SCHEMA, orders))
+    mixed = _batches_of([both[n % 2][n] for n in range(len(orders))])
+    versions = _registry(SCHEMA, newer(SCHEMA))
+    backward: dict[str, Any] = {"schema_compatibility": "BACKWARD"}
+    json_schemas, protobufs = SimulatedRegistry(), SimulatedRegistry()
+    json_schemas.register(json.dumps(JSON_SCHEMA), type="JSON")
+    protobufs.register(PROTOBUF, type="PROTOBUF")
+    converted: dict[str, Any] = {"value_converter": AvroConverter()}
+    declared = JsonConverter(schema=json.dumps(SCHEMA), decimal_format="NUMERIC")
+    by_json_schema = JsonSchemaConverter()
     # Name, the case, and the batches of a turn: fewer for those that take long.
     cases: list[tuple[str, Case, int]] = [
         ("JSON lines", _ours(JsonLines(), documents), 20),
@@ -332,7 +440,16 @@ def _cpu() -> dict[str, dict[str, float]]:
         ("Avro -> Parquet zstd", _ours(Parquet(), avro, **converted), 10),
         ("Avro -> JSON lines", _ours(JsonLines(), avro, **converted), 10),
         ("Avro -> JSON gzip", _ours(JsonLines(compression="gzip"), avro, **converted), 10),
+        ("Avro -> Parquet zstd, envelope", _ours(Parquet(), whole, **converted, content=Envelope()), 10),
+        ("Avro -> Parquet zstd, BACKWARD", _ours(Parquet(), mixed, versions, **converted, **backward), 10),
+        ("Avro -> CSV", _ours(Csv(), flat, _registry(_FLAT), **converted), 10),
+        ("JSON -> Parquet zstd", _ours(Parquet(), documents, value_converter=declared), 10),
+        ("JSON Schema -> Parquet zstd", _ours(Parquet(), headed, json_schemas, value_converter=by_json_schema), 10),
+        ("Protobuf -> Parquet zstd", _ours(Parquet(), messages, protobufs, value_converter=ProtobufConverter()), 10),
         ("fastavro -> Avro", _fastavro_avro(avro), 2),
+        ("fastavro, csv -> CSV", _fastavro_csv(flat), 2),
+        ("msgspec, pyarrow -> Parquet zstd", _msgspec_parquet(documents), 2),
+        ("google.protobuf, pyarrow -> Parquet zstd", _google_parquet(messages), 2),
         ("fastavro, pyarrow -> Parquet zstd", _fastavro_parquet(avro), 2),
         ("fastavro, msgspec -> JSON gzip", _fastavro_json(avro), 2),
     ]
