@@ -143,7 +143,7 @@ def convert(values: list[bytes], converter: EnvelopedJsonConverter | None = None
     return typed, found
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(st.data())
 def test_envelopes_of_any_schema_are_read_back(data: st.DataObject) -> None:
     """As JSON lines, as Avro files and as Parquet files, each read by another library; schemas may come in turn."""
@@ -221,7 +221,7 @@ PIECES: Final = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.data())
 def test_changed_envelopes_are_converted_or_invalid(data: st.DataObject) -> None:
     """Never another error, and what a record is does not depend on the records around it."""

@@ -103,7 +103,7 @@ def assert_decodes(given: Generated, rows: list[bytes], header: bytes = b"") -> 
         assert alone.bad[0] or repr(value[0]) == repr(found[row])
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(SEEDS)
 def test_messages_of_any_schema_have_the_values_that_google_reads(seed: int) -> None:
     """All scalar types, enums, maps, oneofs, groups, defaults, well-known types and imported files."""
@@ -113,7 +113,7 @@ def test_messages_of_any_schema_have_the_values_that_google_reads(seed: int) -> 
     assert_decodes(of, rows, of.rng.choice([b"", b"\0\0\0\0\1\0"]))
 
 
-@settings(max_examples=100)
+@settings(max_examples=70)
 @given(SEEDS)
 def test_changed_bytes_are_what_google_reads_or_bad(seed: int) -> None:
     """Cut, changed, merged and random bytes: fields again and again, unknown ones, packed and not, hostile sizes."""
