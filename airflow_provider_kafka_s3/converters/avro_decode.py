@@ -8,27 +8,18 @@ values without a meaning, which are null in the end.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from array import array
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, bounds, parts_of_bytes, validity_buffer
-from airflow_provider_kafka_s3.converters.avro_cursor import (
-    LARGEST_BATCH,
-    Bools,
-    Bytes,
-    Cursor,
-    Rows,
-    cursor_of,
-)
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, parts_of_bytes
+from airflow_provider_kafka_s3.converters.avro_columns import Column, Reader, buffer, built, mask, scalar_reader
+from airflow_provider_kafka_s3.converters.avro_cursor import LARGEST_BATCH, Bools, Cursor, Rows, cursor_of
 from airflow_provider_kafka_s3.converters.avro_scalar import (
     MOST_EMPTY_ITEMS,
-    TIMES_OF_DAY,
     Check,
     Datum,
     InvalidDatumError,
@@ -38,9 +29,6 @@ from airflow_provider_kafka_s3.converters.avro_scalar import (
 )
 from airflow_provider_kafka_s3.schemas.avro import (
     ArrayOf,
-    Decimal,
-    Enum,
-    Fixed,
     MapOf,
     Node,
     Primitive,
@@ -129,8 +117,8 @@ class AvroDecoder:
         bad = cursor.finish(rows)
         usable = ~bad
         if rows is not None:
-            usable &= _mask(len(values), rows)
-        return Decoded(_built(column).array(None if usable.all() else usable), bad)
+            usable &= mask(len(values), rows)
+        return Decoded(built(column).array(None if usable.all() else usable), bad)
 
     def check(self, values: Array, starts: int | Int64Array = 0) -> Bools:
         """The rows that are bad, as :meth:`decode` returns them; also for recursive schemas."""
@@ -160,337 +148,8 @@ def _chunks(values: Array, starts: int | Int64Array) -> list[tuple[Array, int | 
     return [(values.slice(a, b - a), starts[a:b] if isinstance(starts, np.ndarray) else starts) for a, b in parts]
 
 
-@dataclass(frozen=True)
-class _Column:
-    """Parts of an array."""
-
-    type: pa.DataType
-    count: int
-    buffers: list[pa.Buffer | None] = field(default_factory=list)
-    children: list[Array] = field(default_factory=list)
-    valid: Bools | None = None
-
-    def array(self, valid: Bools | None = None) -> Array:
-        if pa.types.is_null(self.type):
-            return cast("Array", pa.nulls(self.count))
-        if valid is None:
-            valid = self.valid
-        elif self.valid is not None:
-            valid = valid & self.valid
-        bits = None if valid is None else validity_buffer(valid)
-        buffers = [bits, *self.buffers]
-        children = self.children or None
-        return cast("Array", pa.Array.from_buffers(self.type, self.count, cast("Any", buffers), children=children))
-
-
-def _built(column: _Column | None) -> _Column:
-    assert column is not None
-    return column
-
-
-def _mask(count: int, rows: Int64Array) -> Bools:
-    mask = np.zeros(count, np.bool_)
-    mask[rows] = True
-    return mask
-
-
-def _spread(values: npt.NDArray[Any], rows: Rows, count: int) -> npt.NDArray[Any]:
-    """Values of some rows as values of all: zero elsewhere."""
-    if rows is None:
-        return values
-    spread = np.zeros((count, *values.shape[1:]), values.dtype)
-    spread[rows] = values
-    return spread
-
-
-def _buffer(values: npt.NDArray[Any]) -> pa.Buffer:
-    return pa.py_buffer(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
-
-
-class _Reader(ABC):
-    """Reads values of one type.
-
-    Attributes:
-        least: bytes of the shortest value.
-        size: bytes of every value; None if they differ.
-        skip_checks: whether :meth:`skip` notices every fault.
-        flat: whether there are no arrays and no maps in the values.
-    """
-
-    least: int
-    size: int | None
-    skip_checks: bool
-    flat = True
-
-    @abstractmethod
-    def skip(self, cursor: Cursor, rows: Rows) -> None:
-        """Move behind the values. They need not be checked."""
-
-    @abstractmethod
-    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
-        """Move behind the values, and mark the bad ones.
-
-        Returns:
-            With ``build``, values of all rows of the cursor; those not in ``rows`` are zero or empty.
-        """
-
-
-class _Null(_Reader):
-    least, size, skip_checks = 0, 0, True
-
-    def skip(self, cursor: Cursor, rows: Rows) -> None:
-        pass
-
-    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
-        del rows, build
-        return _Column(pa.null(), cursor.count)
-
-
-class _Boolean(_Reader):
-    least, size, skip_checks = 1, 1, False
-
-    def skip(self, cursor: Cursor, rows: Rows) -> None:
-        cursor.move(rows, cursor.at(rows) + 1)
-
-    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
-        start = cursor.at(rows)
-        cursor.move(rows, start + 1)
-        byte = cursor.data.take(start, mode="clip")
-        cursor.mark(rows, byte > 1)
-        if not build:
-            return None
-        bits = np.packbits(_spread(byte == 1, rows, cursor.count), bitorder="little")
-        return _Column(pa.bool_(), cursor.count, [_buffer(bits)])
-
-
-class _Varint(_Reader):
-    """int and long."""
-
-    least, size = 1, None
-
-    def __init__(self, node: Primitive, kind: pa.DataType) -> None:
-        self._type = kind
-        self._stored: type[np.int32 | np.int64] = np.int32 if node.name == "int" else np.int64
-        self._times = TIMES_OF_DAY.get(node.logical) if isinstance(node.logical, str) else None
-        self.skip_checks = node.name == "long" and self._times is None
-
-    def skip(self, cursor: Cursor, rows: Rows) -> None:
-        cursor.longs(rows)
-
-    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
-        values = cursor.longs(rows)
-        if self._times is not None:
-            wrong = values.view(np.uint64) >= np.uint64(self._times)
-            if cursor.mark(rows, wrong):
-                values[wrong] = 0
-        stored = values.astype(self._stored, copy=False)
-        if self._stored is np.int32:
-            cursor.mark(rows, stored != values)
-        if not build:
-            return None
-        return _Column(self._type, cursor.count, [_buffer(_spread(stored, rows, cursor.count))])
-
-
-class _Fixed(_Reader):
-    """float, double, fixed."""
-
-    skip_checks = True
-
-    def __init__(self, size: int, kind: pa.DataType) -> None:
-        self.size = self.least = size
-        self._type = kind
-
-    def skip(self, cursor: Cursor, rows: Rows) -> None:
-        if self.size:
-            cursor.move(rows, cursor.at(rows) + self.size)
-
-    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
-        if not self.size:
-            return _Column(self._type, cursor.count, [pa.py_buffer(b"")]) if build else None
-        start = cursor.at(rows)
-        cursor.move(rows, start + self.size)
-        if not build:
-            return None
-        end = cursor.end if rows is None else cursor.end[rows]
-        if rows is not None or (start + self.size > end).any():
-            inside = np.flatnonzero(start + self.size <= end)
-            start, rows = start[inside], inside if rows is None else rows[inside]
-        if self.size in (4, 8):
-            # A word for each row takes less than half the time of its bytes.
-            taken: npt.NDArray[Any] = cursor.words[start].astype("<u4" if self.size == 4 else "<u8", copy=False)
-        elif len(cursor.data) < self.size:
-            taken = np.zeros((0, self.size), np.uint8)
-        else:
-            shape = (len(cursor.data) - self.size + 1, self.size)
-            taken = np.lib.stride_tricks.as_strided(cursor.data, shape, (1, 1), writeable=False)[start]
-        return _Column(self._type, cursor.count, [_buffer(_spread(taken, rows, cursor.count))])
-
-
-class _Varying(_Reader):
-    """bytes and string."""
-
-    least, size = 1, None
-
-    def __init__(self, kind: pa.DataType) -> None:
-        self._type = kind
-        self._text = pa.types.is_string(kind)
-        self.skip_checks = not self._text
-
-    def skip(self, cursor: Cursor, rows: Rows) -> None:
-        length = cursor.lengths(rows)
-        cursor.move(rows, cursor.at(rows) + length)
-
-    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
-        length = cursor.lengths(rows)
-        start = cursor.at(rows)
-        end = start + length
-        cursor.move(rows, end)
-        if not (self._text or build):
-            return None
-        limit = cursor.end if rows is None else cursor.end[rows]
-        begins, ends = np.minimum(start, limit), np.minimum(end, limit)
-        if self._text:
-            self._check(cursor, rows, begins, ends)
-        if not build:
-            return None
-        if rows is not None:
-            some_begins, some_ends = begins, ends
-            begins = np.minimum(cursor.pos, cursor.end)
-            begins[rows] = some_begins
-            ends = begins.copy()
-            ends[rows] = some_ends
-        spans = _spans(cursor, self._type, begins, ends)
-        taken = spans.take(_int32_array(np.arange(0, 2 * cursor.count, 2, dtype=np.int32)))
-        return _Column(self._type, cursor.count, taken.buffers()[1:])
-
-    @staticmethod
-    def _check(cursor: Cursor, rows: Rows, begins: Int64Array, ends: Int64Array) -> None:
-        """Mark the rows that are not UTF-8, and make their spans empty."""
-        kind = pa.string() if len(cursor.data) <= LARGEST_BATCH else pa.large_string()
-        try:
-            _spans(cursor, kind, begins, ends, hide=True).validate(full=True)
-        except pa.ArrowInvalid:
-            for index, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
-                try:
-                    cursor.data[begin:end].tobytes().decode()
-                except UnicodeDecodeError:
-                    cursor.bad[index if rows is None else rows[index]] = True
-                    ends[index] = begin
-
-
-def _int32_array(values: npt.NDArray[np.int32]) -> Array:
-    return cast("Array", pa.Array.from_buffers(pa.int32(), len(values), [None, _buffer(values)]))
-
-
-def _spans(cursor: Cursor, kind: pa.DataType, begins: Int64Array, ends: Int64Array, *, hide: bool = False) -> Array:
-    """An array over the data of the cursor: spans at even indices, and what is between them at odd ones.
-
-    Args:
-        cursor: of the data.
-        kind: of the array.
-        begins: of the spans, ascending.
-        ends: of the spans; none behind the begin of the next one.
-        hide: make what is between them null.
-    """
-    count = 2 * len(begins)
-    offsets = np.empty(count + 1, np.int64 if pa.types.is_large_string(kind) else np.int32)
-    offsets[0:-1:2] = begins
-    offsets[1::2] = ends
-    offsets[-1] = len(cursor.data)
-    bits = pa.py_buffer(b"\x55" * ((count + 7) // 8)) if hide else None
-    buffers = [bits, _buffer(offsets), pa.py_buffer(cursor.data.data)]
-    return cast("Array", pa.Array.from_buffers(kind, count, cast("Any", buffers)))
-
-
-class _Decimal(_Reader):
-    """decimal of bytes or of a fixed."""
-
-    skip_checks = False
-
-    def __init__(self, decimal: Decimal, size: int | None, kind: pa.DataType) -> None:
-        self.size = size
-        self.least = 1 if size is None else size
-        self._type = kind
-        self._bound = 10**decimal.precision
-        self._width = 16 if pa.types.is_decimal128(kind) else 32
-
-    def skip(self, cursor: Cursor, rows: Rows) -> None:
-        length = cursor.lengths(rows) if self.size is None else self.size
-        cursor.move(rows, cursor.at(rows) + length)
-
-    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
-        length = cursor.lengths(rows) if self.size is None else np.full(len(cursor.at(rows)), self.size, np.int64)
-        start = cursor.at(rows)
-        end = start + length
-        cursor.move(rows, end)
-        length = np.where(end <= (cursor.end if rows is None else cursor.end[rows]), length, 0)
-        widest = int(length.max(initial=0))
-        if not build and not self._exceeds(widest):
-            return None
-        values, wrong = self._values(cursor.data, end, length, min(widest, self._width))
-        cursor.mark(rows, wrong)
-        if not build:
-            return None
-        return _Column(self._type, cursor.count, [_buffer(_spread(values, rows, cursor.count))])
-
-    def _exceeds(self, widest: int) -> bool:
-        """Whether numbers of so many bytes can be out of range."""
-        return widest > self._width or 1 << max(8 * widest - 1, 0) >= self._bound
-
-    def _values(self, data: Bytes, end: Int64Array, length: Int64Array, widest: int) -> tuple[Bytes, Bools]:
-        """Little-endian numbers, and which are out of range; those are 0."""
-        negative = (data.take(end - length, mode="clip") >= 0x80) & (length > 0)
-        fill = np.where(negative, np.uint8(255), np.uint8(0))
-        values = np.empty((len(end), self._width), np.uint8)
-        values[:, widest:] = fill[:, None]
-        for place in range(widest):
-            byte = data.take(end - 1 - place, mode="clip")
-            values[:, place] = np.where(length > place, byte, fill)
-        wrong = np.zeros(len(end), np.bool_)
-        if self._exceeds(widest):
-            limbs = values.view("<u8")
-            wrong = ~(_less(limbs, self._bound) & _less(~limbs, self._bound - 1))
-        for row in np.flatnonzero(length > self._width).tolist():
-            number = int.from_bytes(data[end[row] - length[row] : end[row]].tobytes(), signed=True)
-            wrong[row] = not -self._bound < number < self._bound
-        values[wrong] = 0
-        return values, wrong
-
-
-def _less(limbs: npt.NDArray[np.uint64], bound: int) -> Bools:
-    """Whether numbers in two's complement, lowest limb first, are less than a bound that is not negative."""
-    result = np.zeros(len(limbs), np.bool_)
-    for place in range(limbs.shape[1]):
-        limb = np.uint64(bound >> 64 * place & 0xFFFFFFFFFFFFFFFF)
-        result = (limbs[:, place] < limb) | ((limbs[:, place] == limb) & result)
-    return result | (limbs[:, -1] >= np.uint64(1 << 63))
-
-
-class _Enum(_Reader):
-    least, size, skip_checks = 1, None, False
-
-    def __init__(self, node: Enum) -> None:
-        self._count = len(node.symbols)
-        texts = binary_array([*(s.encode() for s in node.symbols), b""], large=False)
-        self._symbols = cast("Array", texts.cast(pa.string()))
-
-    def skip(self, cursor: Cursor, rows: Rows) -> None:
-        cursor.longs(rows)
-
-    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
-        values = cursor.longs(rows)
-        wrong = values.view(np.uint64) >= np.uint64(self._count)
-        if cursor.mark(rows, wrong):
-            values[wrong] = self._count
-        if not build:
-            return None
-        indices = np.full(cursor.count, self._count, np.int32)
-        indices[slice(None) if rows is None else rows] = values
-        return _Column(pa.string(), cursor.count, self._symbols.take(_int32_array(indices)).buffers()[1:])
-
-
-class _Record(_Reader):
-    def __init__(self, fields: list[_Reader], node: Record, kind: pa.DataType) -> None:
+class _RecordReader(Reader):
+    def __init__(self, fields: list[Reader], node: Record, kind: pa.DataType) -> None:
         self._fields = fields
         self._type = kind
         self.least = least_bytes(node)
@@ -503,17 +162,17 @@ class _Record(_Reader):
         for part in self._fields:
             part.skip(cursor, rows)
 
-    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> Column | None:
         columns = [part.read(cursor, rows, build=build) for part in self._fields]
         if not build:
             return None
-        return _Column(self._type, cursor.count, [], [_built(c).array() for c in columns])
+        return Column(self._type, cursor.count, [], [built(c).array() for c in columns])
 
 
-class _Union(_Reader):
+class _UnionReader(Reader):
     least, size = 1, None
 
-    def __init__(self, branches: list[_Reader], node: Union, kind: pa.DataType) -> None:
+    def __init__(self, branches: list[Reader], node: Union, kind: pa.DataType) -> None:
         self._branches = branches
         self._nodes = node.branches
         self._checks: list[Check | None] = [None] * len(branches)
@@ -552,10 +211,10 @@ class _Union(_Reader):
             else:
                 cursor.pos[row] += datum.position
 
-    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> Column | None:
         parts = self._parts(cursor, rows)
         count = cursor.count
-        columns: list[tuple[Int64Array, _Column | None]] = []
+        columns: list[tuple[Int64Array, Column | None]] = []
         for number, (branch, part) in enumerate(zip(self._branches, parts, strict=True)):
             if number != self._null and (build or part.size):
                 every = rows is None and len(part) == count
@@ -563,17 +222,17 @@ class _Union(_Reader):
         if not build:
             return None
         if self._null is not None and len(self._branches) == 1:
-            return _Column(pa.null(), count)
+            return Column(pa.null(), count)
         if self._single:
             part, column = columns[0]
-            one = _built(column)
-            valid = None if len(part) == count else _mask(count, part)
-            return _Column(one.type, count, one.buffers, one.children, valid)
-        children = [_built(c).array(_mask(count, part)) for part, c in columns]
+            one = built(column)
+            valid = None if len(part) == count else mask(count, part)
+            return Column(one.type, count, one.buffers, one.children, valid)
+        children = [built(c).array(mask(count, part)) for part, c in columns]
         some = None
         if self._null is not None:
-            some = _mask(count, np.concatenate([part for part, _ in columns]))
-        return _Column(self._type, count, [], children, some)
+            some = mask(count, np.concatenate([part for part, _ in columns]))
+        return Column(self._type, count, [], children, some)
 
 
 @dataclass
@@ -616,18 +275,18 @@ class _Runs:
         return flat
 
 
-class _Items(_Reader):
+class _ItemsReader(Reader):
     """Arrays and maps: blocks of items, which end with an empty block."""
 
     least, size, flat = 1, None, False
 
-    def __init__(self, parts: list[_Reader], node: ArrayOf | MapOf, kind: pa.DataType) -> None:
+    def __init__(self, parts: list[Reader], node: ArrayOf | MapOf, kind: pa.DataType) -> None:
         self._parts = parts
         self._type = kind
         self._item_least = sum(p.least for p in parts)
         sizes = [p.size for p in parts]
         self._item_size = None if None in sizes else sum(s for s in sizes if s is not None)
-        self._varints = len(parts) == 1 and isinstance(parts[0], _Varint | _Enum)
+        self._varints = len(parts) == 1 and parts[0].varint
         self._items_skip_checks = all(p.skip_checks for p in parts)
         self._checked_one_by_one = self._item_size is None and all(p.flat for p in parts)
         self.skip_checks = self._items_skip_checks and self._item_size != 0
@@ -640,7 +299,7 @@ class _Items(_Reader):
     def skip(self, cursor: Cursor, rows: Rows) -> None:
         self._find(cursor, rows, None, check=False)
 
-    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> _Column | None:
+    def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> Column | None:
         if not build and (self._checked_one_by_one or (self._items_skip_checks and self._item_size != 0)):
             self._find(cursor, rows, None, check=self._checked_one_by_one)
             return None
@@ -663,11 +322,11 @@ class _Items(_Reader):
             cursor.bad[parents[items.bad]] = True
         if not build:
             return None
-        children = [_built(c).array() for c in columns]
+        children = [built(c).array() for c in columns]
         if isinstance(self._type, pa.MapType):
             entry = pa.struct([self._type.key_field, self._type.item_field])
-            children = [_Column(entry, items.count, [], children).array()]
-        return _Column(self._type, cursor.count, [_buffer(offsets.astype(np.int32))], children)
+            children = [Column(entry, items.count, [], children).array()]
+        return Column(self._type, cursor.count, [buffer(offsets.astype(np.int32))], children)
 
     @staticmethod
     def _bound_empty_items(cursor: Cursor, counts: Int64Array) -> None:
@@ -818,47 +477,25 @@ class _Items(_Reader):
         return np.frombuffer(starts, np.int64)
 
 
-def _reader(node: Node, kind: pa.DataType) -> _Reader:
+def _reader(node: Node, kind: pa.DataType) -> Reader:
     match node:
-        case Primitive(logical=Decimal() as decimal):
-            return _Decimal(decimal, None, kind)
-        case Fixed(size=size, logical=Decimal() as decimal):
-            return _Decimal(decimal, size, kind)
-        case Fixed(size=size):
-            return _Fixed(size, kind)
-        case Enum():
-            return _Enum(node)
         case ArrayOf(items=items):
-            return _Items([_reader(items, cast("pa.ListType[Any]", kind).value_type)], node, kind)
+            return _ItemsReader([_reader(items, cast("pa.ListType[Any]", kind).value_type)], node, kind)
         case MapOf(values=values):
             value = _reader(values, cast("pa.MapType[Any, Any]", kind).item_type)
-            return _Items([_Varying(pa.string()), value], node, kind)
+            return _ItemsReader([_reader(Primitive("string"), pa.string()), value], node, kind)
         case Record(fields=fields):
             parts = [_reader(f.type, kind.field(i).type) for i, f in enumerate(fields)]
-            return _Record(parts, node, kind)
+            return _RecordReader(parts, node, kind)
         case Union():
             return _union_reader(node, kind)
-        case Primitive(name=name):
-            return _primitive_reader(node, name, kind)
+    return scalar_reader(node, kind)
 
 
-def _union_reader(node: Union, kind: pa.DataType) -> _Reader:
+def _union_reader(node: Union, kind: pa.DataType) -> Reader:
     single = nullable_branch(node)
     kinds = iter([kind] if single is not None else [kind.field(i).type for i in range(kind.num_fields)])
-    readers: list[_Reader] = [
-        _Null() if branch == Primitive("null") else _reader(branch, next(kinds)) for branch in node.branches
+    readers: list[Reader] = [
+        _reader(branch, pa.null() if branch == Primitive("null") else next(kinds)) for branch in node.branches
     ]
-    return _Union(readers, node, kind)
-
-
-def _primitive_reader(node: Primitive, name: str, kind: pa.DataType) -> _Reader:
-    match name:
-        case "null":
-            return _Null()
-        case "boolean":
-            return _Boolean()
-        case "int" | "long":
-            return _Varint(node, kind)
-        case "float" | "double":
-            return _Fixed(4 if name == "float" else 8, kind)
-    return _Varying(kind)
+    return _UnionReader(readers, node, kind)

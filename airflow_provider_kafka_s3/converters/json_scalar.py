@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import functools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -532,6 +533,7 @@ def _read_time(read: Callable[[str], int], text: str, name: str) -> int:
         raise InvalidJsonError(f"is a string that is no {name}") from None
 
 
+@functools.lru_cache(maxsize=1024)  # records of a batch are of few days
 def _days(text: str) -> int:
     if _DATE.fullmatch(text) is None:
         raise ValueError
@@ -542,12 +544,17 @@ def _of_day(text: str, digits: int) -> int:
     parsed = _TIME.fullmatch(text)
     if parsed is None:
         raise ValueError
-    clock = time.fromisoformat(parsed[1])
     fraction = (parsed[2] or "").rstrip("0")
     if len(fraction) > digits:
         raise InvalidJsonError(f"has more than {digits} digits of a second")
-    seconds = (clock.hour * 60 + clock.minute) * 60 + clock.second
-    return int(str(seconds) + fraction.ljust(digits, "0"))
+    unit: int = 10**digits
+    return _second(parsed[1]) * unit + int(fraction.ljust(digits, "0"))
+
+
+@functools.lru_cache(maxsize=8192)
+def _second(text: str) -> int:
+    clock = time.fromisoformat(text)
+    return (clock.hour * 60 + clock.minute) * 60 + clock.second
 
 
 def _instant(text: str, digits: int, *, zone: bool) -> int:
