@@ -18,6 +18,7 @@ from msgspec import inspect
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import either, or_nearest
+from airflow_provider_kafka_s3.structs import describing_types
 
 __all__ = ["TAG", "Value", "make_value", "reject_control_characters", "require", "require_type", "unknown_value"]
 
@@ -124,7 +125,8 @@ def require_type(what: str, value: object, wanted: Any) -> None:
         ConfigurationError: the message describes the type.
     """
     try:
-        msgspec.convert(value, wanted, builtin_types=_NATIVE)
+        with describing_types:
+            msgspec.convert(value, wanted, builtin_types=_NATIVE)
     except msgspec.ValidationError:
         raise ConfigurationError(_wrong(what, value, wanted)) from None
 
@@ -149,7 +151,8 @@ def _fields(kind: type[Value]) -> Mapping[str, Any]:
 
 def _converted(what: str, value: object, wanted: Any) -> Any:
     try:
-        return msgspec.convert(value, wanted)
+        with describing_types:
+            return msgspec.convert(value, wanted)
     except msgspec.ValidationError:
         raise ConfigurationError(_wrong(what, value, wanted)) from None
 

@@ -24,6 +24,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UnsupportedFormatError,
 )
 from airflow_provider_kafka_s3.storage.port import MAX_WHOLE
+from airflow_provider_kafka_s3.structs import convert_to_struct
 from airflow_provider_kafka_s3.version import __version__
 
 __all__ = [
@@ -166,7 +167,7 @@ def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
     if envelope["sha256"] != checksum:
         raise corrupt(where, "its checksum does not match its content")
     try:
-        return msgspec.convert(body, kind, strict=True, str_keys=True, dec_hook=_from_json), envelope
+        return convert_to_struct(body, kind, str_keys=True, dec_hook=_from_json), envelope
     except (msgspec.ValidationError, ConfigurationError, ValueError, RecursionError) as e:
         # The checksum matches, so the document is unchanged. This version writes nothing that it cannot read.
         if isinstance(e, msgspec.ValidationError) and envelope["version"] not in (None, __version__):

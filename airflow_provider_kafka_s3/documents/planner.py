@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from airflow_provider_kafka_s3.structs import convert_to_struct
+
 __all__ = ["PlannerProcess", "PlannerTask", "TaskHasEnded", "planner_of", "planner_stamp", "process_is_gone"]
 
 T = TypeVar("T")
@@ -121,6 +123,6 @@ def _stat(pid: int) -> list[str]:
 
 def _convert(value: object, kind: type[T]) -> T | None:
     try:
-        return msgspec.convert(value, kind, strict=True)
+        return convert_to_struct(value, kind)
     except msgspec.ValidationError:
         return None

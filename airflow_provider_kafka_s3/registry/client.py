@@ -29,6 +29,7 @@ from airflow_provider_kafka_s3.messages import either
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaReference, SchemaType
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.structs import decode_struct
 from airflow_provider_kafka_s3.version import __version__
 
 __all__ = ["RegistryClient"]
@@ -301,7 +302,7 @@ def _decoded(body: bytes, kind: type[T]) -> T | None:
     if len(body) > _MAX_BYTES:
         return None
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decode_struct(body, kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -21,6 +21,7 @@ import msgspec
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SliceResult
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.spark.rows import Row, from_bytes
+from airflow_provider_kafka_s3.structs import decode_struct
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -138,9 +139,9 @@ class RemoteAction:
                 row = from_bytes(spark_row.row)
                 rows.append(row)
                 if row.kind == "object":
-                    self._size += msgspec.json.decode(row.body, type=ObjectEntry).size
+                    self._size += decode_struct(row.body, ObjectEntry).size
                 elif row.kind == "slice":
-                    ended = msgspec.json.decode(row.body, type=SliceResult)
+                    ended = decode_struct(row.body, SliceResult)
                     self._records += ended.records + ended.ignored + ended.dead_letters
         finally:
             self._spark.removeProgressHandler(self._on_progress)

@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.batch.encode import too_many_objects
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError, error_of_kind, message_of
+from airflow_provider_kafka_s3.structs import decode_struct
 
 __all__ = [
     "ROW_DDL",
@@ -89,7 +90,7 @@ def to_batch(rows: Sequence[Row]) -> pa.RecordBatch:
 
 def from_bytes(row: bytes | bytearray) -> Row:
     """Decode one row."""
-    return msgspec.json.decode(row, type=Row)
+    return decode_struct(row, Row)
 
 
 def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] | KafkaS3Error]:
@@ -150,13 +151,13 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
 
 def uploads_of(topic: int, rows: Iterable[Row]) -> list[tuple[str, str]]:
     """``(key, upload id)`` of all objects that tasks uploaded for a topic."""
-    entries = (msgspec.json.decode(r.body, type=ObjectEntry) for r in rows if r.topic == topic and r.kind == "object")
+    entries = (decode_struct(r.body, ObjectEntry) for r in rows if r.topic == topic and r.kind == "object")
     return [(entry.key, entry.upload_id) for entry in entries]
 
 
 def error_from(body: msgspec.Raw) -> KafkaS3Error:
     """The error of an ``error`` row."""
-    stored = msgspec.json.decode(body, type=TaskError)
+    stored = decode_struct(body, TaskError)
     return error_of_kind(stored.kind, stored.message)
 
 
@@ -181,6 +182,6 @@ def _slice(
             f"slice {number} of topic {plan.topic!r} came from two attempts. Nothing was decided; try again"
         )
     return SliceRows(
-        result=msgspec.json.decode(end.body, type=SliceResult),
-        objects=tuple(msgspec.json.decode(row.body, type=ObjectEntry) for row in entries),
+        result=decode_struct(end.body, SliceResult),
+        objects=tuple(decode_struct(row.body, ObjectEntry) for row in entries),
     )

@@ -19,6 +19,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Erro
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+from airflow_provider_kafka_s3.structs import decode_struct
 
 __all__ = ["ConnectServer", "JobResult", "JobSpec", "PlanRef", "TopicOutcome"]
 
@@ -129,7 +130,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                 f"when that begins, and has to be on the driver's machine: use a local master or deploy mode 'client'"
             ) from e
         try:
-            return msgspec.json.decode(body, type=cls)
+            return decode_struct(body, cls)
         except (msgspec.DecodeError, ValueError) as e:
             # The text of the file holds secrets: it must not be in the context of the error.
             reason = str(e)
@@ -139,7 +140,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
         # Without a result the caller would retry, which cannot help.
         with contextlib.suppress(msgspec.DecodeError, OSError):
-            read = msgspec.json.decode(body, type=_OtherSpec)
+            read = decode_struct(body, _OtherSpec)
             outcomes = tuple(TopicOutcome.failed(plan.topic, error) for plan in read.plans)
             JobResult(topics=outcomes).write(read.result_path)
         raise error
@@ -211,6 +212,6 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def read(cls, path: str | Path) -> JobResult | None:
         """Read a result; None if the driver ended before it wrote one."""
         try:
-            return msgspec.json.decode(Path(path).read_bytes(), type=cls)
+            return decode_struct(Path(path).read_bytes(), cls)
         except FileNotFoundError:
             return None
