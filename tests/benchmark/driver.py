@@ -99,19 +99,19 @@ class Bench:
         return figures
 
     def parquet(self, records: int, *, avro: bool) -> dict[str, Any]:
-        """Spark's own reader, functions for JSON or Avro, and writer with their defaults, to a local folder."""
+        """Spark's own reader, functions for JSON or Avro, and writer with their defaults, by day to a local folder."""
         from pyspark.sql.avro.functions import from_avro
         from pyspark.sql.functions import expr, from_json
 
         target = self.folder / "parquet"
         options = {"kafka.bootstrap.servers": self.config["bootstrap_servers"], "kafka.isolation.level": ISOLATION}
-        frame = self.frame(records, options, "value")
+        frame = self.frame(records, options, "value", "CAST(timestamp AS DATE) AS day")
         if avro:
             report = from_avro(expr(f"substring(value, {HEADER_SIZE + 1})"), json.dumps(SCHEMA))
         else:
             report = from_json(expr("CAST(value AS STRING)"), SPARK_SCHEMA)
-        frame = frame.select(report.alias("report")).select("report.*")
-        writer = frame.write.mode("overwrite").option("compression", "zstd")
+        frame = frame.select(report.alias("report"), "day").select("report.*", "day")
+        writer = frame.write.mode("overwrite").option("compression", "zstd").partitionBy("day")
         figures = self._measure(lambda: writer.parquet(str(target)))
         files = [*target.rglob("part-*")]
         figures["bytes"] = sum(f.stat().st_size for f in files)
