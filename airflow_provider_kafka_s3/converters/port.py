@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array
 from airflow_provider_kafka_s3.schemas.avro import Node
+from airflow_provider_kafka_s3.schemas.projection import connect_name
 
 __all__ = ["Invalid", "RecordConverter", "Stage", "TypedGroup", "TypedValues", "ValueConverter", "ValueSchema"]
 
@@ -27,16 +28,21 @@ class ValueSchema:
         node: the schema.
         text: the schema as Avro's JSON, without references to other schemas.
         versions: highest version of the schema per subject; empty if it has none.
-        connect_name: of the schema in Kafka Connect, ``null`` for none; empty: the one that follows from the node.
+        given_name: of the schema in Kafka Connect, ``null`` for none; empty: the one that follows from the node.
         unknown: names of fields that are always null, since nothing that would have given them a type was read before.
     """
 
     name: str
     node: Node
     text: str
-    versions: Mapping[str, int] = field(default_factory=dict, hash=False)
-    connect_name: str = ""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    given_name: str = ""
     unknown: frozenset[str] = frozenset()
+
+    @property
+    def connect_name(self) -> str:
+        """The name of the schema in Kafka Connect, ``null`` for none."""
+        return self.given_name or connect_name(self.node) or "null"
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,6 @@ from airflow_provider_kafka_s3.schemas.avro import (
     is_recursive,
     node_text,
 )
-from airflow_provider_kafka_s3.schemas.projection import connect_name
 
 __all__ = ["ColumnConverter", "EnvelopeConverter", "HeadersConverter", "envelope_headers", "envelope_timestamps"]
 
@@ -342,7 +341,7 @@ class EnvelopeConverter:
         if index == _ABSENT:
             return _BEFORE_ALL, "null"
         schema = self._parts[1].converter.schemas[index]
-        return schema.versions, schema.connect_name or connect_name(schema.node) or "null"
+        return schema.versions, schema.connect_name
 
     def _fields(self, pair: tuple[int, int]) -> tuple[Field, ...]:
         key, value = (

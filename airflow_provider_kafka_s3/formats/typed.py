@@ -34,7 +34,7 @@ from airflow_provider_kafka_s3.schemas.avro import (
     arrow_type,
 )
 from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion, version_in_subject
-from airflow_provider_kafka_s3.schemas.projection import Projection, connect_name, projection, same_schema
+from airflow_provider_kafka_s3.schemas.projection import Projection, projection, same_schema
 
 __all__ = ["AvroEncoding", "CsvEncoding", "JsonEncoding", "ParquetEncoding", "TypedEncoding", "TypedFormat"]
 
@@ -134,8 +134,8 @@ class TypedFormat:
     def _projecting(self, prepared: Prepared, groups: Sequence[TypedGroup], topic: str) -> Prepared:
         """The same records, of which an object may hold those of several schemas as values of one."""
         for schema in self._converter.schemas[len(self._versions) :]:
-            name = schema.connect_name or connect_name(schema.node) or "null"
-            self._versions.append(SchemaVersion(schema.node, version_in_subject(schema.versions, topic), name))
+            version = version_in_subject(schema.versions, topic)
+            self._versions.append(SchemaVersion(schema.node, version, schema.connect_name))
         schemas, values = prepared.schemas, {group.schema: group.values for group in groups}
         assert schemas is not None, "values of one schema each"
 
