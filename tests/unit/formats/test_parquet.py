@@ -171,6 +171,46 @@ def test_columns_have_statistics_and_dictionaries() -> None:
     assert column.statistics.null_count == ROWS.column("name").null_count
 
 
+def test_columns_without_repetitions_have_no_dictionary() -> None:
+    """Ids and measured values are written once, not as indexes first; what repeats has a dictionary, nested, too."""
+    inner = pa.struct([pa.field("id", pa.string()), pa.field("city", pa.string())])
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64()),
+            pa.field("name", pa.string()),
+            pa.field("place", inner),
+            pa.field("ids", pa.list_(pa.int64())),
+            pa.field("tags", pa.list_(pa.string())),
+            pa.field("attributes", pa.map_(pa.string(), pa.float64())),
+        ]
+    )
+    made = [
+        {
+            "id": i,
+            "name": f"name {i % 50}",
+            "place": {"id": f"{i}", "city": f"city {i % 9}"} if i % 3 else None,
+            "ids": [i, -i],
+            "tags": ["a", "b"],
+            "attributes": [("x", i / 7)],
+        }
+        for i in range(1000)
+    ]
+    body = write([pa.RecordBatch.from_pylist(made, schema)], schema)
+    group = pq.read_metadata(io.BytesIO(body)).row_group(0)
+    columns = {c.path_in_schema: c.has_dictionary_page for c in map(group.column, range(group.num_columns))}
+    assert columns == {
+        "id": False,
+        "name": True,
+        "place.id": False,
+        "place.city": True,
+        "ids.list.element": False,
+        "tags.list.element": True,
+        "attributes.key_value.key": True,
+        "attributes.key_value.value": False,
+    }
+    assert pq.read_table(io.BytesIO(body)).to_pylist() == made
+
+
 @given(
     edges=st.lists(st.integers(0, 200), max_size=9),
     records=st.integers(30, 300),
