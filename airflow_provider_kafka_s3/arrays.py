@@ -1,17 +1,19 @@
 """Arrow batches of records, and arrays between Arrow and NumPy.
 
-Arrays share their buffers here. ``pyarrow.array`` and ``pyarrow.Array.to_numpy`` import pandas where it is installed,
-which costs a Python worker more than a second and 50 MB.
+Arrays share their buffers here. ``pyarrow.array``, ``pyarrow.scalar`` and ``pyarrow.Array.to_numpy`` import pandas
+where it is installed, which costs a Python worker more than a second and 50 MB.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 __all__ = [
     "NO_TIMESTAMP",
@@ -24,6 +26,7 @@ __all__ = [
     "contents",
     "int64_array",
     "int64_values",
+    "join",
     "parts_of_bytes",
     "valid_rows",
     "validity_buffer",
@@ -120,3 +123,18 @@ def contents(values: Array) -> memoryview:
     """The bytes of all values, one after another; not copied."""
     at, data = bounds(values), values.buffers()[2]
     return memoryview(b"") if data is None else memoryview(data)[at[0] : at[-1]].cast("B")
+
+
+def join(values: Array, separator: bytes) -> Array:
+    """Append the separator to every value."""
+    if not separator:
+        return values
+    empty, end = _scalars(separator, pa.types.is_large_binary(values.type))
+    return cast("Array", pc.binary_join_element_wise(values, empty, end))
+
+
+@functools.cache
+def _scalars(separator: bytes, large: bool) -> tuple[Any, Any]:
+    """No bytes, and the separator, as Arrow scalars; for small batches, making them takes as long as joining."""
+    empty, end = binary_array([b"", separator], large=large)
+    return empty, end

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, validity_buffer
 from airflow_provider_kafka_s3.config import DecimalFormat
-from airflow_provider_kafka_s3.converters.json_decode import deep_rows
+from airflow_provider_kafka_s3.converters.json_grammar import deep_rows
 from airflow_provider_kafka_s3.converters.json_scalar import (
     Branch,
     InvalidJsonError,

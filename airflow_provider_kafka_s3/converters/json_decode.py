@@ -7,61 +7,29 @@ What msgspec does not accept, or means something else than here, is converted by
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
-from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
-from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, validity_buffer
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
 from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.avro_decode import Decoded
-from airflow_provider_kafka_s3.converters.json_scalar import (
-    DEEPEST,
-    INTEGER_LOGICAL,
-    LARGEST_FLOAT,
-    Branch,
-    Convert,
-    InvalidJsonError,
-    ScalarConverters,
-    document,
-    integer_bounds,
-    is_nullable,
-)
-from airflow_provider_kafka_s3.schemas.avro import (
-    ArrayOf,
-    Decimal,
-    Enum,
-    Field,
-    Fixed,
-    MapOf,
-    Node,
-    Primitive,
-    Record,
-    Union,
-    arrow_type,
-    nullable_branch,
-)
+from airflow_provider_kafka_s3.converters.json_columns import Structs
+from airflow_provider_kafka_s3.converters.json_grammar import are_utf8, deep_rows
+from airflow_provider_kafka_s3.converters.json_scalar import InvalidJsonError, document
+from airflow_provider_kafka_s3.converters.json_shapes import ShapeDecoder
+from airflow_provider_kafka_s3.schemas.avro import Node, Record, arrow_type
 
-__all__ = ["DecodedJson", "JsonDecoder", "deep_rows"]
+__all__ = ["DecodedJson", "JsonDecoder"]
 
 _BLOCK: Final = 8192
 """Rows that are decoded before their columns are built: the objects of more rows would need much memory."""
 
-_NULL: Final = Primitive("null")
-_DIGITS: Final = re.compile(rb"(-?)([0-9]{1,60})(?:\.([0-9]{1,60}))?")
-_REFUSED_NAME: Final = re.compile(r'[\x00-\x1f"\\]')
 _REFUSED: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-
-_Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -112,10 +80,11 @@ class JsonDecoder:
             ConfigurationError: the schema is recursive, or has a default that does not fit its type.
         """
         self._type = arrow_type(node)
-        structs = _Structs(decimal_format, null_is_default=null_is_default)
+        structs = Structs(decimal_format, null_is_default=null_is_default)
         self._convert = structs.converters.make(node)
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(structs.type_of(node)).decode
         self._column = structs.column(node, self._type, nullable=True)
+        self._shapes = ShapeDecoder(node, self._type, structs, decimal_format) if isinstance(node, Record) else None
 
     def decode(self, values: Array) -> DecodedJson:
         """Decode a batch.
@@ -124,16 +93,30 @@ class JsonDecoder:
             values: binary or large_binary; null rows are null in the result, and not bad.
         """
         reasons: dict[int, str] = {}
-        blocks = [
-            self._block(values.slice(first, _BLOCK), first, reasons) for first in range(0, max(len(values), 1), _BLOCK)
-        ]
+        shaped = None if self._shapes is None else self._shapes.decode(values)
+        if shaped is None:
+            column = self._in_blocks(values, np.arange(len(values)), reasons)
+        else:
+            rows, column = shaped
+            if len(rows) < len(values):
+                others = np.delete(np.arange(len(values)), rows)
+                rest = self._in_blocks(values.take(int64_array(others)), others, reasons)
+                order = np.argsort(np.concatenate([rows, others]))
+                column = pa.concat_arrays([column, rest]).take(int64_array(order))
         bad = np.zeros(len(values), np.bool_)
         bad[list(reasons)] = True
-        column = blocks[0] if len(blocks) == 1 else pa.concat_arrays(blocks)
         return DecodedJson(column, bad, dict(sorted(reasons.items())))
 
-    def _block(self, values: Array, first: int, reasons: dict[int, str]) -> Array:
-        decode = self._decode if _is_utf8(values) else self._decode_text
+    def _in_blocks(self, values: Array, rows: Int64Array, reasons: dict[int, str]) -> Array:
+        """Decode values by way of objects; ``rows`` are theirs in the batch, for ``reasons``."""
+        blocks = [
+            self._objects(values.slice(first, _BLOCK), rows[first : first + _BLOCK], reasons)
+            for first in range(0, max(len(values), 1), _BLOCK)
+        ]
+        return blocks[0] if len(blocks) == 1 else pa.concat_arrays(blocks)
+
+    def _objects(self, values: Array, rows: Int64Array, reasons: dict[int, str]) -> Array:
+        decode = self._decode if are_utf8(values) else self._decode_text
         texts: list[bytes | None] = values.to_pylist()
         objects: list[Any] = []
         append = objects.append
@@ -142,17 +125,17 @@ class JsonDecoder:
             if text is None:
                 append(None)
             elif row in deep:  # here, before a parser stops at another depth
-                append(self._convert_row(text, first + row, reasons))
+                append(self._convert_row(text, int(rows[row]), reasons))
             else:
                 try:
                     append(decode(text))
                 except _REFUSED:
-                    append(self._convert_row(text, first + row, reasons))
+                    append(self._convert_row(text, int(rows[row]), reasons))
         wrong: set[int] = set()
         column = self._column.array(objects, np.arange(len(texts), dtype=np.int64), wrong)
         if wrong:
             for row in sorted(wrong):
-                objects[row] = self._convert_row(cast("bytes", texts[row]), first + row, reasons)
+                objects[row] = self._convert_row(cast("bytes", texts[row]), int(rows[row]), reasons)
             column = self._column.array(objects, np.arange(len(texts), dtype=np.int64), set())
         return column
 
@@ -167,443 +150,3 @@ class JsonDecoder:
         except InvalidJsonError as e:
             reasons[row] = str(e)
             return None
-
-
-def deep_rows(values: Array) -> frozenset[int]:
-    """Rows of binary or large_binary that may have too many objects and arrays inside each other."""
-    _, offsets_buffer, data_buffer = values.buffers()
-    if offsets_buffer is None or data_buffer is None or not len(values):
-        return frozenset()
-    kind = np.int64 if pa.types.is_large_binary(values.type) else np.int32
-    offsets = np.frombuffer(memoryview(offsets_buffer), kind)[values.offset : values.offset + len(values) + 1]
-    data = np.frombuffer(memoryview(data_buffer), np.uint8)[offsets[0] : offsets[-1]]
-    positions = np.flatnonzero((data | np.uint8(0x20)) == ord("{"))  # the code of [ has one bit less
-    counts = np.diff(np.searchsorted(positions, offsets - offsets[0]))
-    return frozenset(np.flatnonzero(counts > DEEPEST).tolist())
-
-
-def _is_utf8(values: Array) -> bool:
-    try:
-        values.cast(pa.large_string() if pa.types.is_large_binary(values.type) else pa.string())
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-class _Structs:
-    """Types of msgspec, and columns, of the types of a schema.
-
-    A decimal, a union that is not of null and one type, a map with keys that are no strings, and a record with names
-    that msgspec does not accept, is ``msgspec.Raw``: it is converted when its column is built. So is the string of a
-    date, a time or a timestamp.
-    """
-
-    def __init__(self, decimal_format: DecimalFormat, *, null_is_default: bool) -> None:
-        self.converters = ScalarConverters(decimal_format, self.make_record, null_is_default=null_is_default)
-        self._format = decimal_format
-        self._null_is_default = null_is_default
-        self._structs: dict[int, type[msgspec.Struct]] = {}
-
-    def make_record(self, node: Record, values: Sequence[Any], /) -> Any:
-        return self._struct(node)(**{f"f{number}": value for number, value in enumerate(values)})
-
-    def _struct(self, node: Record) -> type[msgspec.Struct]:
-        if id(node) not in self._structs:
-            fields: list[Any] = []
-            for number, part in enumerate(node.fields):
-                given = (f"f{number}", self._type_of_field(part))
-                if part.has_default:
-                    fields.append((*given, _default(self.converters.default(part))))
-                elif is_nullable(part.type):
-                    fields.append((*given, None))
-                else:
-                    fields.append(given)
-            names = {f"f{number}": part.name for number, part in enumerate(node.fields)} if _is_plain(node) else None
-            self._structs[id(node)] = msgspec.defstruct("Struct", fields, rename=names, gc=False, kw_only=True)
-        return self._structs[id(node)]
-
-    def _type_of_field(self, part: Field) -> Any:
-        kind = self.type_of(part.type)
-        return kind | None if self._fills_nulls(part) and kind not in (msgspec.Raw, None) else kind
-
-    def _fills_nulls(self, part: Field) -> bool:
-        """Whether null in a field is a default that is not null."""
-        return self._null_is_default and part.has_default and self.converters.default(part) is not None
-
-    def type_of(self, node: Node) -> Any:
-        """The type that msgspec decodes."""
-        match node:
-            case Primitive(logical=Decimal()) | Fixed(logical=Decimal()):
-                return msgspec.Raw
-            case Primitive(name="int" | "long", logical=logical):
-                least, most = integer_bounds(node)
-                plain = Annotated[int, msgspec.Meta(ge=least, le=most)]
-                return plain | str if logical in INTEGER_LOGICAL else plain
-            case Primitive(name="float"):
-                return Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)]
-            case Primitive(name=name):
-                return _TYPES[name]
-            case Fixed(size=size):
-                return Annotated[bytes, msgspec.Meta(min_length=size, max_length=size)]
-            case Enum(symbols=symbols):
-                return cast("Any", Literal)[symbols]
-            case ArrayOf(items=items):
-                return list[self.type_of(items)]  # type: ignore[misc]
-            case MapOf(values=values, keys=Primitive("string")):
-                return dict[str, self.type_of(values)]  # type: ignore[misc]
-            case MapOf():
-                return msgspec.Raw
-            case Record():
-                return self._struct(node) if _is_plain(node) else msgspec.Raw
-            case Union():
-                single = nullable_branch(node)
-                if single is None:
-                    return None if node.branches == (_NULL,) else msgspec.Raw
-                inner = self.type_of(single)
-                return inner if inner is msgspec.Raw else inner | None
-
-    def column(self, node: Node, kind: pa.DataType, *, nullable: bool) -> _Column:
-        """The column of a type.
-
-        Args:
-            node: the type.
-            kind: its Arrow type.
-            nullable: whether the column may have nulls. One that may not has values without a meaning where the
-                record around them is null.
-        """
-        plain = self._plain_column(node, kind, nullable=nullable)
-        single = nullable_branch(node) if isinstance(node, Union) else node
-        match single:
-            case Primitive(logical=Decimal(scale=scale)) | Fixed(logical=Decimal(scale=scale)):
-                quoted = self._format == "NUMERIC"
-                precision = cast("Any", kind).precision
-                return _Deferred(plain, msgspec.Raw, _decimals(self.converters.make(node), scale, precision, quoted))
-            case Primitive(name="int" | "long", logical=logical) if logical in INTEGER_LOGICAL:
-                return _Deferred(plain, str, self.converters.make(single))
-            case None if node != Union((_NULL,)):
-                return _Deferred(plain, msgspec.Raw, _raws(self.converters.make(node)))
-            case MapOf() | Record() if self.type_of(single) is msgspec.Raw:
-                return _Deferred(plain, msgspec.Raw, _raws(self.converters.make(node)))
-        return plain
-
-    def _column_of_field(self, part: Field, kind: pa.DataType, *, nullable: bool) -> _Column:
-        column = self.column(part.type, kind, nullable=nullable)
-        return _Filled(column, self.converters.default(part)) if self._fills_nulls(part) else column
-
-    def _plain_column(self, node: Node, kind: pa.DataType, *, nullable: bool) -> _Column:
-        match node:
-            case Primitive(logical=Decimal()) | Fixed(logical=Decimal()):
-                return _Decimals(kind, nullable)
-            case Primitive(name=name):
-                return _primitive(name, kind, nullable=nullable)
-            case Fixed(size=size):
-                return _Fixed(kind, nullable, size)
-            case Enum():
-                return _Varying(kind, nullable)
-            case ArrayOf(items=items):
-                value = cast("pa.ListType[Any]", kind).value_field
-                return _Lists(kind, nullable, self.column(items, value.type, nullable=value.nullable))
-            case MapOf(values=values, keys=keys):
-                value = cast("Any", kind).item_field
-                names = self.column(keys, cast("Any", kind).key_type, nullable=False)
-                return _Maps(kind, nullable, names, self.column(values, value.type, nullable=value.nullable))
-            case Record(fields=fields):
-                columns = [
-                    self._column_of_field(f, kind.field(i).type, nullable=kind.field(i).nullable)
-                    for i, f in enumerate(fields)
-                ]
-                return _Records(kind, nullable, columns, self._struct(node))
-            case Union(branches=branches):
-                others = [b for b in branches if b != _NULL]
-                if not others:
-                    return _Nulls(kind, nullable)
-                if nullable_branch(node) is not None:
-                    return self._plain_column(others[0], kind, nullable=nullable)
-                columns = [self._plain_column(b, kind.field(i).type, nullable=True) for i, b in enumerate(others)]
-                return _Unions(kind, nullable, columns)
-
-
-def _is_plain(node: Record) -> bool:
-    """Whether msgspec accepts the names of the fields."""
-    return not any(_REFUSED_NAME.search(part.name) for part in node.fields)
-
-
-def _default(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str | bytes):
-        return value
-    return msgspec.field(default_factory=lambda: value)
-
-
-_TYPES: Final[dict[str, Any]] = {
-    "null": None,
-    "boolean": bool,
-    "double": float,
-    "bytes": bytes,
-    "string": str,
-}
-
-
-def _raws(convert: Convert) -> Convert:
-    return lambda raw: convert(document(bytes(raw)))
-
-
-def _decimals(convert: Convert, scale: int, precision: int, quoted: bool) -> Convert:
-    """Unscaled values of raw decimals; with ``quoted``, a string has the digits."""
-    bound = 10**precision
-
-    def unscaled(raw: msgspec.Raw) -> Any:
-        text = bytes(raw)
-        digits = text[1:-1] if quoted and text.startswith(b'"') else text
-        parsed = _DIGITS.fullmatch(digits)
-        if parsed is not None:
-            sign, whole, fraction = parsed.groups(b"")
-            if len(fraction) <= scale:
-                number = int(sign + whole + fraction.ljust(scale, b"0"))
-                if -bound < number < bound:
-                    return number
-        return convert(document(text))
-
-    return unscaled
-
-
-class _Column(ABC):
-    """Builds an array of values.
-
-    The values are those of :class:`ScalarConverters`, except that what is deferred may still be what msgspec decoded.
-    """
-
-    def __init__(self, kind: pa.DataType, nullable: bool) -> None:
-        self.type = kind
-        self._nullable = nullable
-
-    @abstractmethod
-    def array(self, values: list[Any], rows: Int64Array, wrong: set[int]) -> Array:
-        """Build it.
-
-        Args:
-            values: None for null.
-            rows: of the batch, of each value.
-            wrong: gets the rows with a value that cannot be converted.
-        """
-
-    def _made(
-        self, count: int, buffers: Sequence[pa.Buffer], valid: _Bools | None, children: list[Array] | None = None
-    ) -> Array:
-        bits = None
-        if valid is not None and self._nullable:
-            bits = validity_buffer(valid)
-        return cast("Array", pa.Array.from_buffers(self.type, count, cast("Any", [bits, *buffers]), children=children))
-
-
-def _valid(values: list[Any]) -> _Bools | None:
-    """Which values are not None; None: all."""
-    present = bytes([value is not None for value in values])
-    return None if all(present) else np.frombuffer(present, np.bool_)
-
-
-def _filled(values: list[Any], filling: Any) -> tuple[list[Any], _Bools | None]:
-    """Values with ``filling`` for None, and which were not None."""
-    valid = _valid(values)
-    if valid is None:
-        return values, None
-    return [filling if value is None else value for value in values], valid
-
-
-class _Deferred(_Column):
-    """Converts what msgspec did not."""
-
-    def __init__(self, plain: _Column, raw: type, convert: Convert) -> None:
-        super().__init__(plain.type, nullable=True)
-        self._plain = plain
-        self._raw = raw
-        self._convert = convert
-
-    def array(self, values: list[Any], rows: Int64Array, wrong: set[int]) -> Array:
-        raw = self._raw
-        if raw in set(map(type, values)):
-            convert = self._convert
-            converted: list[Any] = []
-            for value in values:
-                try:
-                    converted.append(convert(value) if type(value) is raw else value)
-                except InvalidJsonError:
-                    wrong.add(int(rows[len(converted)]))
-                    converted.append(None)
-            values = converted
-        return self._plain.array(values, rows, wrong)
-
-
-class _Filled(_Column):
-    """Has a default in the place of each null."""
-
-    def __init__(self, column: _Column, default: Any) -> None:
-        super().__init__(column.type, nullable=True)
-        self._column = column
-        self._default = default
-
-    def array(self, values: list[Any], rows: Int64Array, wrong: set[int]) -> Array:
-        default = self._default
-        return self._column.array([default if _is_null(value) else value for value in values], rows, wrong)
-
-
-def _is_null(value: Any) -> bool:
-    return value is None or (type(value) is msgspec.Raw and bytes(value) == b"null")
-
-
-class _Leaf(_Column):
-    """Has values without others inside."""
-
-    def array(self, values: list[Any], rows: Int64Array, wrong: set[int]) -> Array:
-        del rows, wrong
-        return self.leaf(values)
-
-    @abstractmethod
-    def leaf(self, values: list[Any]) -> Array:
-        """Build the array; None is null."""
-
-
-class _Nulls(_Leaf):
-    def leaf(self, values: list[Any]) -> Array:
-        return cast("Array", pa.nulls(len(values)))
-
-
-class _Booleans(_Leaf):
-    def leaf(self, values: list[Any]) -> Array:
-        valid = None
-        try:
-            bytes_ = bytes(values)
-        except TypeError:
-            values, valid = _filled(values, False)
-            bytes_ = bytes(values)
-        bits = np.packbits(np.frombuffer(bytes_, np.uint8), bitorder="little")
-        return self._made(len(values), [pa.py_buffer(bits.data)], valid)
-
-
-class _Numbers(_Leaf):
-    def __init__(self, kind: pa.DataType, nullable: bool, code: str) -> None:
-        super().__init__(kind, nullable)
-        self._code = code
-
-    def leaf(self, values: list[Any]) -> Array:
-        valid = None
-        try:
-            data = array(self._code, values)
-        except TypeError:
-            values, valid = _filled(values, 0)
-            data = array(self._code, values)
-        return self._made(len(values), [pa.py_buffer(data)], valid)
-
-
-class _Decimals(_Leaf):
-    def leaf(self, values: list[Any]) -> Array:
-        values, valid = _filled(values, 0)
-        width = cast("Any", self.type).byte_width
-        data = b"".join([value.to_bytes(width, "little", signed=True) for value in values])
-        return self._made(len(values), [pa.py_buffer(data)], valid)
-
-
-class _Fixed(_Leaf):
-    def __init__(self, kind: pa.DataType, nullable: bool, size: int) -> None:
-        super().__init__(kind, nullable)
-        self._filling = bytes(size)
-
-    def leaf(self, values: list[Any]) -> Array:
-        values, valid = _filled(values, self._filling)
-        return self._made(len(values), [pa.py_buffer(b"".join(values))], valid)
-
-
-class _Varying(_Leaf):
-    """Strings and bytes."""
-
-    def __init__(self, kind: pa.DataType, nullable: bool) -> None:
-        super().__init__(kind, nullable)
-        self._empty: str | bytes = "" if pa.types.is_string(kind) else b""
-
-    def leaf(self, values: list[Any]) -> Array:
-        valid = None
-        try:
-            data = self._empty.join(values)
-        except TypeError:
-            values, valid = _filled(values, self._empty)
-            data = self._empty.join(values)
-        if isinstance(data, str):
-            encoded = data.encode()
-            if len(encoded) != len(data):
-                values = [value.encode() for value in values]
-            data = encoded
-        return self._made(len(values), [_offsets(values), pa.py_buffer(data)], valid)
-
-
-def _offsets(values: Sequence[Any]) -> pa.Buffer:
-    """Offsets of values behind each other."""
-    ends = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=ends[1:])
-    return pa.py_buffer(ends.data)
-
-
-class _Lists(_Column):
-    def __init__(self, kind: pa.DataType, nullable: bool, items: _Column) -> None:
-        super().__init__(kind, nullable)
-        self._items = items
-
-    def array(self, values: list[Any], rows: Int64Array, wrong: set[int]) -> Array:
-        values, valid = _filled(values, ())
-        inner = np.repeat(rows, np.fromiter(map(len, values), np.int64, len(values)))
-        items = self._items.array(list(chain.from_iterable(values)), inner, wrong)
-        return self._made(len(values), [_offsets(values)], valid, [items])
-
-
-class _Maps(_Column):
-    def __init__(self, kind: pa.DataType, nullable: bool, keys: _Column, values: _Column) -> None:
-        super().__init__(kind, nullable)
-        fields = cast("Any", kind)
-        self._entry = pa.struct([fields.key_field, fields.item_field])
-        self._keys = keys
-        self._values = values
-
-    def array(self, values: list[Any], rows: Int64Array, wrong: set[int]) -> Array:
-        values, valid = _filled(values, {})
-        inner = np.repeat(rows, np.fromiter(map(len, values), np.int64, len(values)))
-        keys = self._keys.array(list(chain.from_iterable(values)), inner, wrong)
-        items = self._values.array([item for entries in values for item in entries.values()], inner, wrong)
-        entries = pa.Array.from_buffers(self._entry, len(keys), [None], children=[keys, items])
-        return self._made(len(values), [_offsets(values)], valid, [cast("Array", entries)])
-
-
-class _Records(_Column):
-    def __init__(self, kind: pa.DataType, nullable: bool, fields: list[_Column], struct: type[msgspec.Struct]) -> None:
-        super().__init__(kind, nullable)
-        self._fields = [(attrgetter(f"f{number}"), column) for number, column in enumerate(fields)]
-        self._blank = struct(**{f"f{number}": None for number in range(len(fields))})
-
-    def array(self, values: list[Any], rows: Int64Array, wrong: set[int]) -> Array:
-        values, valid = _filled(values, self._blank)
-        children = [column.array(list(map(get, values)), rows, wrong) for get, column in self._fields]
-        return self._made(len(values), [], valid, children)
-
-
-class _Unions(_Column):
-    """Structs with one field per branch."""
-
-    def __init__(self, kind: pa.DataType, nullable: bool, branches: list[_Column]) -> None:
-        super().__init__(kind, nullable)
-        self._branches = branches
-
-    def array(self, values: list[Any], rows: Int64Array, wrong: set[int]) -> Array:
-        values, valid = _filled(values, Branch(-1, None))
-        children = [
-            branch.array([v.value if v.number == number else None for v in values], rows, wrong)
-            for number, branch in enumerate(self._branches)
-        ]
-        return self._made(len(values), [], valid, children)
-
-
-def _primitive(name: str, kind: pa.DataType, *, nullable: bool) -> _Column:
-    match name:
-        case "null":
-            return _Nulls(kind, nullable)
-        case "boolean":
-            return _Booleans(kind, nullable)
-        case "bytes" | "string":
-            return _Varying(kind, nullable)
-    return _Numbers(kind, nullable, {"int": "i", "long": "q", "float": "f", "double": "d"}[name])

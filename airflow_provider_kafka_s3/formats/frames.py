@@ -1,25 +1,20 @@
-"""Frames: the encoded records of a file that is a sequence of records, made for a whole batch at a time.
-
-``pyarrow.scalar`` is not used here: it imports pandas, see :mod:`airflow_provider_kafka_s3.arrays`.
-"""
+"""Frames: the encoded records of a file that is a sequence of records, made for a whole batch at a time."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, bounds, contents, int64_array, valid_rows
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents, int64_array, valid_rows
 from airflow_provider_kafka_s3.config import OnNull
 from airflow_provider_kafka_s3.formats.compression import Compression, Compressor
 from airflow_provider_kafka_s3.formats.port import Buffer, Payload, Prepared, Rejected
 
-__all__ = ["FrameWriter", "Kept", "join", "without_nulls"]
+__all__ = ["FrameWriter", "Kept", "without_nulls"]
 
 
 @dataclass(frozen=True)
@@ -78,21 +73,6 @@ def without_nulls(batch: pa.RecordBatch, on_null: OnNull, part: Literal["key", "
         reason = "the value is null (a tombstone), and on_null='fail'"
         remedy = "use on_null='ignore' to leave null values out"
     return Kept(records, rows, 0, [Rejected(int(row), part, reason, remedy) for row in np.flatnonzero(~valid)], part)
-
-
-def join(values: Array, separator: bytes) -> Array:
-    """Append the separator to every value."""
-    if not separator:
-        return values
-    empty, end = _scalars(separator, pa.types.is_large_binary(values.type))
-    return cast("Array", pc.binary_join_element_wise(values, empty, end))
-
-
-@functools.cache
-def _scalars(separator: bytes, large: bool) -> tuple[Any, Any]:
-    """No bytes, and the separator, as Arrow scalars; for small batches, making them takes as long as joining."""
-    empty, end = binary_array([b"", separator], large=large)
-    return empty, end
 
 
 class FrameWriter:

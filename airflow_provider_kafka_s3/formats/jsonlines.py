@@ -15,14 +15,14 @@ from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
-from airflow_provider_kafka_s3.arrays import Array, binary_array, bounds, contents
+from airflow_provider_kafka_s3.arrays import Array, binary_array, join
+from airflow_provider_kafka_s3.converters.json_grammar import are_lines
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.formats.compression import make_compression
-from airflow_provider_kafka_s3.formats.frames import FrameWriter, join, without_nulls
+from airflow_provider_kafka_s3.formats.frames import FrameWriter, without_nulls
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
 from airflow_provider_kafka_s3.schemas.avro import Primitive
 
@@ -32,22 +32,11 @@ JSON_DOCUMENT: Final = Primitive("bytes", "json")
 """The schema of JSON documents, which no other format has."""
 
 _NEWLINE: Final = b"\n"
-_SPACE: Final = 0x20
 _LAND_AS_BYTES: Final = "land the topic with format='bytes', since correcting its producer helps later records only"
 _AS_BYTES: Final = "use the converter 'bytes', or errors='dead_letter' to set such records aside"
 # Checks the grammar without making objects: Raw does not decode the document.
 _DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^"\s]+')
-
-
-def _members(characters: bytes) -> npt.NDArray[np.bool_]:
-    table = np.zeros(256, np.bool_)
-    table[list(characters)] = True
-    return table
-
-
-_FIRST: Final = _members(b'{["-0123456789tfn')
-_LAST: Final = _members(b'}]"0123456789el')
 
 
 class JsonLinesFormat:
@@ -68,7 +57,7 @@ class JsonLinesFormat:
         kept = without_nulls(batch, self._on_null, self._part)
         values = kept.records.column(self._part)
         lines = join(values, _NEWLINE)
-        if _all_are_lines(values, lines):
+        if are_lines(values, lines):
             return kept.prepared(lines)
         documents, bad = _documents(values)
         invalid = [(row, f"the {self._part} is not a JSON document ({reason})", _LAND_AS_BYTES) for row, reason in bad]
@@ -87,7 +76,7 @@ class JsonDocumentConverter:
     def convert(self, values: Array, *, decode: bool) -> TypedValues:  # noqa: ARG002 - a document is not decoded
         """See :class:`~airflow_provider_kafka_s3.converters.port.ValueConverter`."""
         rows, invalid, documents = np.arange(len(values)), [], values
-        if not _all_are_lines(values, join(values, _NEWLINE)):
+        if not are_lines(values, join(values, _NEWLINE)):
             documents, bad = _documents(values)
             invalid = [Invalid(row, f"the value is not a JSON document ({reason})", _AS_BYTES) for row, reason in bad]
             rows = np.delete(rows, [row for row, _ in bad])
@@ -108,34 +97,6 @@ def _documents(values: Array) -> tuple[Array, list[tuple[int, str]]]:
         except ValueError as e:
             invalid.append((row, str(e)))
     return binary_array(valid, large=pa.types.is_large_binary(values.type)), invalid
-
-
-def _all_are_lines(values: Array, frames: Array) -> bool:
-    """Whether every value certainly is one JSON document on one line; if False, they have to be checked one by one."""
-    if len(values) == 0:
-        return True
-    at = bounds(values) - bounds(values)[0]
-    if not np.diff(at).all():  # an empty value is no document
-        return False
-    data = np.frombuffer(contents(values), np.uint8)
-    # As signed numbers, bytes beyond ASCII are negative: one comparison finds them and control characters.
-    if data.view(np.int8).min() < _SPACE:
-        if data.min() < _SPACE and ((data == ord("\n")) | (data == ord("\r"))).any():
-            return False
-        try:
-            values.cast(pa.large_string() if pa.types.is_large_binary(values.type) else pa.string())
-        except pa.ArrowInvalid:
-            return False
-    # For the decoder, a newline is white space: '{"a":' and '1}' on two lines are one document, and '1 2' on one line
-    # are two. If each line begins with a character that may begin a document, and ends with one that may end it, there
-    # is at least one document in each line, since no document continues with a beginning after an end. So as many
-    # documents as lines means one document in each line.
-    if not (_FIRST[data[at[:-1]]].all() and _LAST[data[at[1:] - 1]].all()):
-        return False
-    try:
-        return len(_DECODER.decode_lines(contents(frames))) == len(values)
-    except (msgspec.DecodeError, RecursionError):
-        return False
 
 
 def _line(value: bytes | None) -> bytes:

@@ -7,9 +7,10 @@ from typing import Literal
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
+from airflow_provider_kafka_s3.arrays import join
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.compression import make_compression
-from airflow_provider_kafka_s3.formats.frames import FrameWriter, join, without_nulls
+from airflow_provider_kafka_s3.formats.frames import FrameWriter, without_nulls
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
 
 __all__ = ["RawFormat"]

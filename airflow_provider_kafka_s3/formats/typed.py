@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, int64_array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, int64_array, join
 from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
 from airflow_provider_kafka_s3.converters.port import Invalid, RecordConverter, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.avro import AvroWriter
 from airflow_provider_kafka_s3.formats.compression import make_compression
 from airflow_provider_kafka_s3.formats.csv import CsvEncoder, CsvWriter
-from airflow_provider_kafka_s3.formats.frames import FrameWriter, Kept, join, without_nulls
+from airflow_provider_kafka_s3.formats.frames import FrameWriter, Kept, without_nulls
 from airflow_provider_kafka_s3.formats.json_values import encode_json
 from airflow_provider_kafka_s3.formats.jsonlines import JSON_DOCUMENT
 from airflow_provider_kafka_s3.formats.parquet import ParquetWriter

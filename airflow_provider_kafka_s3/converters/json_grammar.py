@@ -1,0 +1,91 @@
+"""The grammar of JSON, checked for a batch of documents at a time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.arrays import Array, bounds, contents
+from airflow_provider_kafka_s3.converters.json_scalar import DEEPEST
+
+__all__ = ["are_lines", "are_utf8", "begin_and_end", "deep_rows"]
+
+_SPACE: Final = 0x20
+# Checks the grammar without making objects: Raw does not decode the document.
+_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
+
+
+def _members(characters: bytes) -> npt.NDArray[np.bool_]:
+    table = np.zeros(256, np.bool_)
+    table[list(characters)] = True
+    return table
+
+
+_FIRST: Final = _members(b'{["-0123456789tfn')
+_LAST: Final = _members(b'}]"0123456789el')
+
+
+def are_lines(values: Array, frames: Array) -> bool:
+    """Whether every value certainly is one JSON document on one line; if False, they have to be checked one by one.
+
+    Args:
+        values: binary or large_binary, without nulls.
+        frames: the values with a newline behind each.
+    """
+    if len(values) == 0:
+        return True
+    at = bounds(values) - bounds(values)[0]
+    if not np.diff(at).all():  # an empty value is no document
+        return False
+    data = np.frombuffer(contents(values), np.uint8)
+    # As signed numbers, bytes beyond ASCII are negative: one comparison finds them and control characters.
+    if data.view(np.int8).min() < _SPACE:
+        if data.min() < _SPACE and ((data == ord("\n")) | (data == ord("\r"))).any():
+            return False
+        if not are_utf8(values):
+            return False
+    if not begin_and_end(values):
+        return False
+    try:
+        return len(_DECODER.decode_lines(contents(frames))) == len(values)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def begin_and_end(values: Array) -> bool:
+    """Whether every value begins with a character that may begin a document, and ends with one that may end it.
+
+    For a decoder of lines, a newline is white space: ``{"a":`` and ``1}`` on two lines are one document, and ``1 2`` on
+    one line are two. If this is so, there is at least one document in each line, since no document continues with a
+    beginning after an end. So as many documents as lines means one document in each line.
+
+    Args:
+        values: none is empty.
+    """
+    at = bounds(values) - bounds(values)[0]
+    data = np.frombuffer(contents(values), np.uint8)
+    return bool(_FIRST[data[at[:-1]]].all() and _LAST[data[at[1:] - 1]].all())
+
+
+def are_utf8(values: Array) -> bool:
+    """Whether all values of a binary or large_binary are UTF-8."""
+    try:
+        values.cast(pa.large_string() if pa.types.is_large_binary(values.type) else pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def deep_rows(values: Array) -> frozenset[int]:
+    """Rows of binary or large_binary that may have too many objects and arrays inside each other."""
+    at = bounds(values)
+    if len(values) == 0 or np.diff(at).max() <= 2 * DEEPEST:  # each that begins has to end
+        return frozenset()
+    data = np.frombuffer(contents(values), np.uint8)
+    positions = np.flatnonzero((data | np.uint8(0x20)) == ord("{"))  # the code of [ has one bit less
+    counts = np.diff(np.searchsorted(positions, at - at[0]))
+    return frozenset(np.flatnonzero(counts > DEEPEST).tolist())
