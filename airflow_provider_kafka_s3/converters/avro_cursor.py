@@ -8,16 +8,15 @@ from typing import Final, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, valid_rows
+from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, bounds, valid_rows
 from airflow_provider_kafka_s3.converters.avro_scalar import MOST_EMPTY_ITEMS, Datum
 
-__all__ = ["LARGEST_BATCH", "Bools", "Bytes", "Cursor", "Rows", "cursor_of"]
+__all__ = ["LARGEST_BATCH", "Bytes", "Cursor", "Rows", "cursor_of"]
 
 _PADDING: Final = 16
 LARGEST_BATCH: Final = 2**31 - 1 - _PADDING
 """Bytes of the data of a batch, so that 32 bits have every position."""
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Words: TypeAlias = npt.NDArray[np.uint64]
 Rows: TypeAlias = "Int64Array | None"

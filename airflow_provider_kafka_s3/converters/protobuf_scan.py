@@ -13,11 +13,10 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_kafka_s3.arrays import Int64Array
+from airflow_provider_kafka_s3.arrays import Bools, Int64Array
 
-__all__ = ["FIXED32", "FIXED64", "GROUP", "PADDING", "SIZED", "VARINT", "Bools", "Data", "Found", "Spans", "scan"]
+__all__ = ["FIXED32", "FIXED64", "GROUP", "PADDING", "SIZED", "VARINT", "Data", "Found", "Spans", "scan"]
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 VARINT, FIXED64, SIZED, GROUP, _END, FIXED32 = range(6)
