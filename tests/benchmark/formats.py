@@ -46,8 +46,6 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.config.formats import Format
 from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE
-from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.schemas.avro import arrow_type, parse_schema
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import Part
@@ -55,6 +53,7 @@ from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from tests.benchmark.measure import peak_memory
 from tests.benchmark.orders_as import COLUMNS, JSON_SCHEMA, PROTOBUF, OrderMessage, as_message, as_row, newer
+from tests.plans import data_plan, slices_of
 from tests.spark.pipeline import ROOT
 
 BATCH: Final = 10_000
@@ -294,21 +293,8 @@ def _land(
     layout: Layout, batches: Iterable[pa.RecordBatch], registry: SimulatedRegistry, open_object: OpenObject
 ) -> int:
     """Write a slice as a worker does; the bytes of its objects."""
-    slice_ = Slice(id=0, partition=0, start=0, end=10**9)
-    plan = Plan(
-        batch=1,
-        type="data",
-        topic="orders",
-        topic_id="",
-        generation=0,
-        run="run",
-        tail=True,
-        isolation="read_committed",
-        slices=(slice_,),
-        skipped=NO_OFFSETS,
-        layout=layout,
-        layout_sha256="",
-    )
+    (slice_,) = slices_of((0, 0, 10**9))
+    plan = data_plan(layout, [slice_], topic="orders")
     rows = write_slice(plan, slice_, batches, open_object, schemas=registry)
     return sum(entry.size for entry in rows.objects)
 
