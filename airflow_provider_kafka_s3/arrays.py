@@ -20,6 +20,7 @@ __all__ = [
     "RECORD_SCHEMA",
     "WHOLE_RECORD_SCHEMA",
     "Array",
+    "Bools",
     "Int64Array",
     "binary_array",
     "bounds",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 Array: TypeAlias = "pa.Array[Any]"
+Bools: TypeAlias = npt.NDArray[np.bool_]
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 NO_TIMESTAMP: Final = -1

@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, NamedTuple
 import fastavro
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from airflow_provider_kafka_s3.config import (
     MIN_PART_SIZE,
@@ -30,9 +29,9 @@ from airflow_provider_kafka_s3.config import (
     StringConverter,
 )
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.testing.decompress import decompress
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation, decode_lines
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
+from tests import landed_rows
 
 __all__ = ["KINDS", "SCHEMAS", "Kind", "KindName", "Landed", "registry_of"]
 
@@ -250,15 +249,11 @@ def registry_of(versions: int = len(SCHEMAS)) -> SimulatedRegistry:
 
 def rows(key: str, body: bytes) -> list[Any]:
     """The rows of an object, by its extension."""
-    if key.endswith(".avro"):
-        return list(fastavro.reader(io.BytesIO(body)))
-    if key.endswith(".parquet"):
-        return pq.read_table(io.BytesIO(body)).to_pylist()
     if key.endswith(".csv"):
         types = pyarrow.csv.ConvertOptions(column_types={"of": pa.string(), "padding": pa.string()})
         block = pyarrow.csv.ReadOptions(block_size=len(body))
         return pyarrow.csv.read_csv(io.BytesIO(body), block, convert_options=types).to_pylist()
-    return [json.loads(line) for line in decompress(key, body).splitlines()]
+    return landed_rows.rows(key, body)
 
 
 def _dead_letter(row: Mapping[str, Any]) -> Landed:

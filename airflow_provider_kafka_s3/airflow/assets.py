@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["announce", "event_extra"]
 
-_FIELDS: Final = ("status", "records", "tombstones", "dead_letters", "objects", "size", "landed")
+_FIELDS: Final = ("status", "records", "tombstones", "ignored", "dead_letters", "objects", "size", "landed")
 
 
 def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,12 +31,13 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
          "window": {"source": "data interval", "start": "2026-01-01T00:00:00+00:00", "end": "2026-01-01T01:00:00+0…"},
          "status": "ok",             # "empty" if there was nothing to do for any topic
          # Batches that this run landed; no other run counts them:
-         "landed": {"batches": 1, "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12, "size": 5242880},
+         "landed": {"batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 12,
+                    "size": 5242880},
          # Batches that cover the window, whichever run landed them, and those that this run landed:
-         "topics": {"orders": {"status": "ok", "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12,
-                               "size": 5242880,
-                               "landed": {"batches": 1, "records": 40000, "tombstones": 0, "dead_letters": 0,
-                                          "objects": 12, "size": 5242880},
+         "topics": {"orders": {"status": "ok", "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0,
+                               "objects": 12, "size": 5242880,
+                               "landed": {"batches": 1, "records": 40000, "tombstones": 0, "ignored": 0,
+                                          "dead_letters": 0, "objects": 12, "size": 5242880},
                                "batches": [7], "offsets": {"0": [[100, 150]]}, "skipped": {}}}}
 
     Args:

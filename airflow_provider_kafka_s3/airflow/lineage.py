@@ -94,6 +94,7 @@ def _facet_class() -> type:
         batches: int
         records: int
         tombstones: int
+        ignored: int
         dead_letters: int
         objects: int
         size: int

@@ -33,21 +33,23 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
          "topics": {"orders": {
              "status": "ok",        # or "empty"
              "batches": [{"batch": 7, "manifest": "s3://…/0000000007.manifest.json", "planned_here": true,
-                          "landed_here": true, "objects": 12, "records": 40000, "tombstones": 0, "dead_letters": 0,
-                          "size": 5242880,
+                          "landed_here": true, "objects": 12, "records": 40000, "tombstones": 0, "ignored": 0,
+                          "dead_letters": 0, "size": 5242880,
                           "offsets": {"0": [[100, 150]]}}],
-             "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12, "size": 5242880,
+             "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 12, "size": 5242880,
                                     # of the batches that this run decided:
-             "landed": {"batches": 1, "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12,
-                        "size": 5242880},
+             "landed": {"batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0,
+                        "objects": 12, "size": 5242880},
              "shared": false,       # whether another run planned some of the batches
              "skipped": {},         # offsets recorded as lost
              "verified": 0,         # objects that a repeated run checked and found
              "wrote": true,         # whether this try wrote anything to the bucket
              "verification": null}},  # of "verify" and "restore": {"objects": 12, "size": 5242880, "missing": [],
                                     # "restored": [], "accepted": [], "uncovered": {}}
-         "batches": 1, "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12, "size": 5242880,
-         "landed": {"batches": 1, "records": 40000, "tombstones": 0, "dead_letters": 0, "objects": 12, "size": 5242880},
+         "batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 12,
+         "size": 5242880,
+         "landed": {"batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 12,
+                    "size": 5242880},
          "wrote": true}
 
     ``size`` is in bytes as stored. A batch that covers the targets of two runs is in the XComs of both, and in
@@ -78,6 +80,7 @@ def _topic(result: TopicResult) -> dict[str, Any]:
                 "objects": b.objects,
                 "records": b.records,
                 "tombstones": b.tombstones,
+                "ignored": b.ignored,
                 "dead_letters": b.dead_letters,
                 "size": b.size,
                 "offsets": b.offsets.to_json(),
@@ -95,7 +98,7 @@ def _topic(result: TopicResult) -> dict[str, Any]:
 
 def _counts(batches: Iterable[BatchSummary]) -> dict[str, int]:
     counted = list(batches)
-    names = ("records", "tombstones", "dead_letters", "objects", "size")
+    names = ("records", "tombstones", "ignored", "dead_letters", "objects", "size")
     return {"batches": len(counted), **{name: sum(getattr(b, name) for b in counted) for name in names}}
 
 
@@ -121,6 +124,8 @@ def summary(results: Iterable[TopicResult]) -> str:
         )
         if landed["tombstones"]:
             parts.append(f"{count(landed['tombstones'], 'tombstone')} among the records")
+        if landed["ignored"]:
+            parts.append(f"{count(landed['ignored'], 'null value')} ignored")
         if landed["dead_letters"]:
             parts.append(f"{count(landed['dead_letters'], 'dead letter')} below _dead_letters")
     if any(result.wrote for result in results) and (others := len(batches) - landed["batches"]):

@@ -6,10 +6,12 @@ lists are ever completed. An upload id works once, so a late process can neither
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final, Literal
 
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
+from airflow_provider_kafka_s3.batch.early_ends import early_ends
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import BatchObjects
@@ -23,6 +25,8 @@ from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 
 __all__ = ["Committer"]
+
+log = logging.getLogger(__name__)
 
 _TRIES: Final = 4
 """Attempts to replace the marker while the store gives no usable answer."""
@@ -89,6 +93,8 @@ class Committer:
         # Only the decision read from the store proves that uploads which it does not list will never be completed.
         listed = {o.upload_id for o in decision.objects}
         self.objects.abort([o for o in manifest.objects if o.upload_id not in listed])
+        if decision.run == run and (warning := early_ends(plan, decision)) is not None:
+            log.warning("%s", warning)
         return decision
 
     def _commit(self, plan: Plan, rows: Sequence[SliceRows], run: str) -> Manifest:

@@ -53,6 +53,7 @@ class Covering:
             objects=len(self.decision.objects),
             records=self.decision.records,
             tombstones=self.decision.tombstones,
+            ignored=self.decision.ignored,
             dead_letters=self.decision.dead_letters,
             size=self.decision.size,
             offsets=self.plan.claim,

@@ -124,6 +124,7 @@ class BatchSummary:
         objects: number of objects of the whole batch.
         records: number of records in its data objects.
         tombstones: number of these whose value is null and that have no object of values.
+        ignored: number of null values that were left out.
         dead_letters: number of records that could not be written, in objects of their own.
         size: bytes of all its objects.
         offsets: claimed offsets.
@@ -136,6 +137,7 @@ class BatchSummary:
     objects: int
     records: int
     tombstones: int
+    ignored: int
     dead_letters: int
     size: int
     offsets: Offsets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from airflow_provider_kafka_s3.cli.findings import Finding, good, guarded
 from airflow_provider_kafka_s3.cli.store_checks import latest_layout
@@ -13,6 +13,7 @@ from airflow_provider_kafka_s3.config import AvroConverter, Converter, JsonSchem
 from airflow_provider_kafka_s3.config.converters import needs_registry
 from airflow_provider_kafka_s3.documents.pinned_schema import decode_pinned_schema
 from airflow_provider_kafka_s3.exceptions import SchemaNotFoundError
+from airflow_provider_kafka_s3.formats.registry import unusable
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaType
 
 __all__ = ["check_registry"]
+
+_Part: TypeAlias = Literal["key", "value"]
 
 _CHECK: Final = "schema registry"
 _TYPES: Final[Mapping[type[Converter], SchemaType]] = {
@@ -74,17 +77,22 @@ def _topic(access: Access, topic: str) -> Iterator[Finding]:
 def _subjects(registry: RegistryClient, topic: str, layout: Layout | None) -> Iterator[Finding]:
     """Compare the latest schemas of values and keys with the converters of the latest batch."""
     if layout is None:
-        yield from _subject(registry, f"{topic}-value", "value_converter", None)
+        yield from _subject(registry, f"{topic}-value", "value", None)
         return
-    converters = {"value": layout.value_converter, "key": layout.key_converter if layout.has_keys else None}
+    converters: dict[_Part, Converter | None] = {
+        "value": layout.value_converter,
+        "key": layout.key_converter if layout.has_keys else None,
+    }
     if not layout.needs_registry:
         yield good(f"schemas of {topic}", "the topic's latest batch needs none of a registry")
     for part, converter in converters.items():
         if needs_registry(converter):
-            yield from _subject(registry, f"{topic}-{part}", f"{part}_converter", converter)
+            yield from _subject(registry, f"{topic}-{part}", part, layout)
 
 
-def _subject(registry: RegistryClient, subject: str, parameter: str, converter: Converter | None) -> Iterator[Finding]:
+def _subject(registry: RegistryClient, subject: str, part: _Part, layout: Layout | None) -> Iterator[Finding]:
+    parameter = f"{part}_converter"
+    converter: Converter | None = None if layout is None else getattr(layout, parameter)
     check, latest = f"subject {subject}", registry.latest(subject)
     if latest is None:
         yield Finding(
@@ -97,7 +105,7 @@ def _subject(registry: RegistryClient, subject: str, parameter: str, converter: 
         return
     what = f"the latest schema has the id {latest.id}, version {latest.versions.get(subject, 'unknown')} and the type"
     expected = None if converter is None else _TYPES[type(converter)]
-    if expected is None:
+    if layout is None or expected is None:
         yield good(check, f"{what} {latest.type}; no batch was landed, so whether it fits {parameter} is unknown")
     elif latest.type != expected:
         fitting = next(str(kind.__struct_config__.tag) for kind, of_kind in _TYPES.items() if of_kind == latest.type)
@@ -107,6 +115,14 @@ def _subject(registry: RegistryClient, subject: str, parameter: str, converter: 
             f"{what} {latest.type}, but the {parameter} of the topic's latest batch is {converter!r}, which reads "
             f"{expected}: records with this schema are invalid",
             f"set {parameter}={fitting!r}, or correct what the producers register",
+        )
+    elif (reason := unusable(layout, part, latest)) is not None:
+        yield Finding(
+            check,
+            "error",
+            f"{what} {latest.type}, as {parameter}={converter!r} needs it, but records with this schema cannot be "
+            f"landed by the layout of the topic's latest batch: {reason}",
+            "correct what the producers register, or change the format",
         )
     else:
         yield good(check, f"{what} {latest.type}, as {parameter}={converter!r} needs it")

@@ -86,7 +86,11 @@ def _batches(batches: Sequence[BatchStatus]) -> list[str]:
         "records": [b.records for b in batches],
     }
     # Most topics have none.
-    rare = {"tombstones": [b.tombstones for b in batches], "dead letters": [b.dead_letters for b in batches]}
+    rare = {
+        "tombstones": [b.tombstones for b in batches],
+        "ignored": [b.ignored for b in batches],
+        "dead letters": [b.dead_letters for b in batches],
+    }
     columns |= {name: [*counts] for name, counts in rare.items() if any(counts)}
     columns |= {"size": [size(b.size) for b in batches], "planned by": [b.reason or b.planned_by for b in batches]}
     return table(tuple(columns), [*zip(*columns.values(), strict=True)])

@@ -29,13 +29,13 @@ from airflow_provider_kafka_s3.config.sizes import MAX_PART_SIZE, MAX_PARTS, MIB
 from airflow_provider_kafka_s3.config.values import Value, reject_control_characters, require
 from airflow_provider_kafka_s3.messages import either
 
-__all__ = ["Compatibility", "Layout", "Naming", "OnError", "PartSize", "Rotation", "SchemaAffix"]
+__all__ = ["OPEN_ROW_GROUPS", "Compatibility", "Layout", "Naming", "OnError", "PartSize", "Rotation", "SchemaAffix"]
 
 OnError = Literal["fail", "dead_letter"]
 Compatibility = Literal["NONE", "BACKWARD", "FORWARD", "FULL"]
 SchemaAffix = Literal["PREFIX", "SUFFIX"]
 
-_OPEN_ROW_GROUPS: Final = 256 * MIB
+OPEN_ROW_GROUPS: Final = 256 * MIB
 """Bytes of the row groups of all Parquet files that a slice has open."""
 
 _FROM_REGISTRY: Final = (AvroConverter, ProtobufConverter, JsonSchemaConverter)
@@ -279,7 +279,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Objects of a slice that are open at the same time, at most; of Parquet files also by their memory."""
         most = self.rotation.max_open_objects
         if isinstance(self.format, Parquet):
-            most = min(most, max(1, _OPEN_ROW_GROUPS // self.format.row_group_bytes))
+            most = min(most, max(1, OPEN_ROW_GROUPS // self.format.row_group_bytes))
         return most
 
     @property

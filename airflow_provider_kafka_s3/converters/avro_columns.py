@@ -7,43 +7,19 @@ A reader moves the cursor of a batch behind one value of each row; see
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, validity_buffer
-from airflow_provider_kafka_s3.converters.avro_cursor import LARGEST_BATCH, Bools, Bytes, Cursor, Rows
+from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, binary_array
+from airflow_provider_kafka_s3.converters.avro_cursor import LARGEST_BATCH, Bytes, Cursor, Rows
 from airflow_provider_kafka_s3.converters.avro_scalar import TIMES_OF_DAY
+from airflow_provider_kafka_s3.converters.columns import Column, buffer
 from airflow_provider_kafka_s3.schemas.avro import Decimal, Enum, Fixed, Primitive
 
-__all__ = ["Column", "Reader", "buffer", "built", "mask", "scalar_reader"]
-
-
-@dataclass(frozen=True)
-class Column:
-    """Parts of an array, of which the bitmap of nulls is still to be made."""
-
-    type: pa.DataType
-    count: int
-    buffers: list[pa.Buffer | None] = field(default_factory=list)
-    children: list[Array] = field(default_factory=list)
-    valid: Bools | None = None
-
-    def array(self, valid: Bools | None = None) -> Array:
-        """Make the array; null where the column, or ``valid``, is not valid."""
-        if pa.types.is_null(self.type):
-            return cast("Array", pa.nulls(self.count))
-        if valid is None:
-            valid = self.valid
-        elif self.valid is not None:
-            valid = valid & self.valid
-        bits = None if valid is None else validity_buffer(valid)
-        buffers = [bits, *self.buffers]
-        children = self.children or None
-        return cast("Array", pa.Array.from_buffers(self.type, self.count, cast("Any", buffers), children=children))
+__all__ = ["Reader", "built", "mask", "scalar_reader"]
 
 
 def built(column: Column | None) -> Column:
@@ -66,11 +42,6 @@ def _spread(values: npt.NDArray[Any], rows: Rows, count: int) -> npt.NDArray[Any
     spread = np.zeros((count, *values.shape[1:]), values.dtype)
     spread[rows] = values
     return spread
-
-
-def buffer(values: npt.NDArray[Any]) -> pa.Buffer:
-    """The bytes of numbers; copied only if they are not contiguous."""
-    return pa.py_buffer(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
 
 
 class Reader(ABC):

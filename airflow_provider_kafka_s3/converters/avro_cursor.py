@@ -8,16 +8,16 @@ from typing import Final, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, valid_rows
+from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, bounds, valid_rows
 from airflow_provider_kafka_s3.converters.avro_scalar import MOST_EMPTY_ITEMS, Datum
+from airflow_provider_kafka_s3.converters.varints import CONTINUES, LENGTHS, MERGES, ONE
 
-__all__ = ["LARGEST_BATCH", "Bools", "Bytes", "Cursor", "Rows", "cursor_of"]
+__all__ = ["LARGEST_BATCH", "Bytes", "Cursor", "Rows", "cursor_of"]
 
 _PADDING: Final = 16
 LARGEST_BATCH: Final = 2**31 - 1 - _PADDING
 """Bytes of the data of a batch, so that 32 bits have every position."""
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Words: TypeAlias = npt.NDArray[np.uint64]
 Rows: TypeAlias = "Int64Array | None"
@@ -108,18 +108,18 @@ class Cursor:
         word = self.words[np.minimum(start, len(self.words) - 1)]
         # In place: memory that was just used is faster, and a batch may be one array of a million numbers.
         lowest = ~word
-        lowest &= _CONTINUES
+        lowest &= CONTINUES
         other = np.negative(lowest)
         lowest &= other
         lengths = lowest >> np.uint64(7)
-        lengths *= _LENGTHS
+        lengths *= LENGTHS
         lengths >>= np.uint64(56)
         length = lengths.view(np.int64)
-        np.subtract(lowest, _ONE, out=other)
+        np.subtract(lowest, ONE, out=other)
         other ^= lowest
-        other &= ~_CONTINUES
+        other &= ~CONTINUES
         word &= other
-        for keep, shift in _MERGES:
+        for keep, shift in MERGES:
             np.bitwise_and(word, ~keep, out=other)
             other >>= shift
             word &= keep
@@ -128,9 +128,9 @@ class Cursor:
         if long.size:
             self._long_varints(rows, start, word, length, long)
         self.move(rows, start + length)
-        np.bitwise_and(word, _ONE, out=other)
+        np.bitwise_and(word, ONE, out=other)
         np.negative(other, out=other)
-        word >>= _ONE
+        word >>= ONE
         word ^= other
         return word.view(np.int64)
 
@@ -155,14 +155,6 @@ class Cursor:
 
 _SHORT: Final = np.arange(128, dtype=np.int64) >> 1 ^ -(np.arange(128, dtype=np.int64) & 1)
 """The numbers of varints of one byte."""
-_ONE: Final = np.uint64(1)
-_CONTINUES: Final = np.uint64(0x8080808080808080)
-_LENGTHS: Final = np.uint64(0x0102030405060708)  # times 256**k, its highest byte is k + 1
-_MERGES: Final = (
-    (np.uint64(0x007F007F007F007F), np.uint64(1)),
-    (np.uint64(0x00003FFF00003FFF), np.uint64(2)),
-    (np.uint64(0x000000000FFFFFFF), np.uint64(4)),
-)
 
 
 def cursor_of(values: Array, starts: int | Int64Array) -> tuple[Cursor, Rows]:

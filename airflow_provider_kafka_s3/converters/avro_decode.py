@@ -15,9 +15,9 @@ from typing import Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, parts_of_bytes
-from airflow_provider_kafka_s3.converters.avro_columns import Column, Reader, buffer, built, mask, scalar_reader
-from airflow_provider_kafka_s3.converters.avro_cursor import LARGEST_BATCH, Bools, Cursor, Rows, cursor_of
+from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, bounds, parts_of_bytes
+from airflow_provider_kafka_s3.converters.avro_columns import Reader, built, mask, scalar_reader
+from airflow_provider_kafka_s3.converters.avro_cursor import LARGEST_BATCH, Cursor, Rows, cursor_of
 from airflow_provider_kafka_s3.converters.avro_scalar import (
     MOST_EMPTY_ITEMS,
     Check,
@@ -27,6 +27,7 @@ from airflow_provider_kafka_s3.converters.avro_scalar import (
     least_bytes,
     scalar_check,
 )
+from airflow_provider_kafka_s3.converters.columns import Column, buffer
 from airflow_provider_kafka_s3.schemas.avro import (
     ArrayOf,
     MapOf,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, cast
 
@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import (
     Array,
+    Bools,
     Int64Array,
     binary_array,
     bounds,
     int64_array,
     parts_of_bytes,
-    validity_buffer,
 )
+from airflow_provider_kafka_s3.converters.columns import Column, buffer
 from airflow_provider_kafka_s3.converters.protobuf_scan import (
     FIXED32,
     FIXED64,
@@ -27,7 +28,6 @@ from airflow_provider_kafka_s3.converters.protobuf_scan import (
     PADDING,
     SIZED,
     VARINT,
-    Bools,
     Data,
     Found,
     Spans,
@@ -124,22 +124,6 @@ class ProtobufDecoder:
 
 
 @dataclass(frozen=True)
-class _Column:
-    """Parts of an array."""
-
-    type: pa.DataType
-    count: int
-    buffers: list[pa.Buffer | None] = field(default_factory=list)
-    children: list[Array] = field(default_factory=list)
-
-    def array(self, valid: Bools | None = None) -> Array:
-        bits = None if valid is None or valid.all() else validity_buffer(valid)
-        buffers = cast("Any", [bits, *self.buffers])
-        children = self.children or None
-        return cast("Array", pa.Array.from_buffers(self.type, self.count, buffers, children=children))
-
-
-@dataclass(frozen=True)
 class _Wanted:
     """A field to be decoded: what is in the messages, and what becomes of it.
 
@@ -179,7 +163,7 @@ class _Batch:
 
     def message(
         self, data: Data, spans: Spans, present: Bools | None, message: ProtoMessage, kind: pa.DataType
-    ) -> _Column:
+    ) -> Column:
         """The column of messages.
 
         Args:
@@ -201,7 +185,7 @@ class _Batch:
             child = kind.field(index)
             wanted = _Wanted(data, spans, present, part, child.type, name)
             children.append(self._child(found, wanted))
-        return _Column(kind, len(spans), [], children)
+        return Column(kind, len(spans), [], children)
 
     def _without_replaced(self, data: Data, spans: Spans, message: ProtoMessage) -> dict[tuple[int, int], Found]:
         """What is in messages, without the fields of a oneof that a later one of it has replaced."""
@@ -256,7 +240,7 @@ class _Batch:
                 valid[events.rows] = True
         return column.array(valid)
 
-    def _field(self, found: MappingOf[tuple[int, int], Found], wanted: _Wanted) -> _Column:
+    def _field(self, found: MappingOf[tuple[int, int], Found], wanted: _Wanted) -> Column:
         """The column of a field that is not repeated, without nulls."""
         part, spans = wanted.part, wanted.spans
         (kind,) = _kinds(part, packed=False)
@@ -282,7 +266,7 @@ class _Batch:
             firsts[events.rows] = self._raw_values(wanted.data, part, events.first)
         return self._numbers(wanted, firsts, spans.root)
 
-    def _texts_with_default(self, events: Found | None, wanted: _Wanted, default: Any) -> _Column:
+    def _texts_with_default(self, events: Found | None, wanted: _Wanted, default: Any) -> Column:
         count = len(wanted.spans)
         text = default.encode() if isinstance(default, str) else bytes(default)
         first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -297,7 +281,7 @@ class _Batch:
             first[events.rows], last[events.rows] = events.first, events.last
         return self._texts(replace(wanted, data=data), first, last, wanted.spans.root)
 
-    def _submessage(self, events: Found | None, wanted: _Wanted, message: ProtoMessage) -> _Column:
+    def _submessage(self, events: Found | None, wanted: _Wanted, message: ProtoMessage) -> Column:
         """Messages of a field that is not repeated. Several of one message are merged: decoded as one."""
         count, root, data = len(wanted.spans), wanted.spans.root, wanted.data
         begin, end = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -317,7 +301,7 @@ class _Batch:
 
     def _timestamp(
         self, data: Data, spans: Spans, present: Bools | None, message: ProtoMessage, kind: pa.DataType
-    ) -> _Column:
+    ) -> Column:
         found = scan(data, spans, self.bad)
         parts = []
         for part, stored in zip(message.fields, (pa.int64(), pa.int32()), strict=True):
@@ -330,7 +314,7 @@ class _Batch:
             self._refuse(spans.root[wrong], f"a {message.full_name} is outside the years 1 to 9999")
             seconds = np.where(wrong, 0, seconds)
         micros = seconds * 1_000_000 + nanos // 1_000
-        return _Column(kind, len(spans), [_buffer(micros)])
+        return Column(kind, len(spans), [buffer(micros)])
 
     # -- several values -----------------------------------------------------------------------------------------------
 
@@ -355,7 +339,7 @@ class _Batch:
             column = self._numbers(inside, firsts, root)
         else:
             column = self._scalars(inside, firsts, lasts, root)
-        return _Column(wanted.type, count, [_offsets(rows, count)], [column.array()]).array()
+        return Column(wanted.type, count, [_offsets(rows, count)], [column.array()]).array()
 
     def _unpacked(self, wanted: _Wanted, single: Found | None, packed: Found) -> tuple[Int64Array, Int64Array]:
         """Messages and raw values of a repeated field, some of whose values are packed; message by message."""
@@ -418,11 +402,11 @@ class _Batch:
             self._check(wanted.data, part, Found(rows, rows, firsts, lasts).some(replaced), root, wanted.name)
             rows, firsts, lasts = rows[kept], firsts[kept], lasts[kept]
             items = self.message(wanted.data, Spans(firsts, lasts, root[rows]), None, part.message, kind).array()
-        return _Column(wanted.type, count, [_offsets(rows, count)], [items]).array()
+        return Column(wanted.type, count, [_offsets(rows, count)], [items]).array()
 
     # -- scalars ------------------------------------------------------------------------------------------------------
 
-    def _scalars(self, wanted: _Wanted, first: Int64Array, last: Int64Array, root: Int64Array) -> _Column:
+    def _scalars(self, wanted: _Wanted, first: Int64Array, last: Int64Array, root: Int64Array) -> Column:
         """The column of values that are all there."""
         if wanted.part.kind in ("string", "bytes"):
             return self._texts(wanted, first, last, root)
@@ -439,38 +423,38 @@ class _Batch:
             words = words & np.uint64(0xFFFFFFFF)
         return words.view(np.int64)
 
-    def _numbers(self, wanted: _Wanted, raw: Int64Array, root: Int64Array) -> _Column:
+    def _numbers(self, wanted: _Wanted, raw: Int64Array, root: Int64Array) -> Column:
         part, kind, count = wanted.part, wanted.type, len(raw)
         match part.kind:
             case "bool":
-                return _Column(kind, count, [_buffer(np.packbits(raw != 0, bitorder="little"))])
+                return Column(kind, count, [buffer(np.packbits(raw != 0, bitorder="little"))])
             case "enum":
                 assert part.enum is not None, "the type of an enum is resolved"
                 return self._symbols(wanted, part.enum, raw.astype(np.int32), root)
             case "int32" | "sfixed32":
-                return _Column(kind, count, [_buffer(raw.astype(np.int32))])
+                return Column(kind, count, [buffer(raw.astype(np.int32))])
             case "float":
-                return _Column(kind, count, [_buffer(raw.astype(np.uint32))])
+                return Column(kind, count, [buffer(raw.astype(np.uint32))])
             case "sint32":
                 low = raw.astype(np.uint32)
-                return _Column(kind, count, [_buffer((low >> np.uint32(1)) ^ (~(low & np.uint32(1)) + np.uint32(1)))])
+                return Column(kind, count, [buffer((low >> np.uint32(1)) ^ (~(low & np.uint32(1)) + np.uint32(1)))])
             case "sint64":
                 bits = raw.view(np.uint64)
-                return _Column(kind, count, [_buffer((bits >> np.uint64(1)) ^ (~(bits & np.uint64(1)) + np.uint64(1)))])
+                return Column(kind, count, [buffer((bits >> np.uint64(1)) ^ (~(bits & np.uint64(1)) + np.uint64(1)))])
             case "uint32" | "fixed32":
-                return _Column(kind, count, [_buffer(raw & 0xFFFFFFFF)])
+                return Column(kind, count, [buffer(raw & 0xFFFFFFFF)])
             case "uint64" | "fixed64" if pa.types.is_decimal(kind):
                 wide = np.zeros((count, 2), np.int64)
                 wide[:, 0] = raw
-                return _Column(kind, count, [_buffer(wide)])
+                return Column(kind, count, [buffer(wide)])
             case "uint64" | "fixed64" if (raw < 0).any():
                 self._refuse(
                     root[raw < 0],
                     f"the field {wanted.name} is above 2^63 - 1 (ProtobufConverter(unsigned='decimal') holds it)",
                 )
-        return _Column(kind, count, [_buffer(raw)])
+        return Column(kind, count, [buffer(raw)])
 
-    def _symbols(self, wanted: _Wanted, enum: ProtoEnum, raw: npt.NDArray[np.int32], root: Int64Array) -> _Column:
+    def _symbols(self, wanted: _Wanted, enum: ProtoEnum, raw: npt.NDArray[np.int32], root: Int64Array) -> Column:
         names: dict[int, str] = {}
         for name, number in enum.values:
             names.setdefault(number, name)
@@ -480,16 +464,16 @@ class _Batch:
         if unknown.any():
             self._refuse(root[unknown], f"the field {wanted.name} has a number that {enum.full_name} does not name")
         texts = binary_array([names[number].encode() for number in numbers.tolist()], large=False).cast(pa.string())
-        return _Column(wanted.type, len(raw), cast("Array", texts.take(int64_array(index))).buffers()[1:])
+        return Column(wanted.type, len(raw), cast("Array", texts.take(int64_array(index))).buffers()[1:])
 
-    def _texts(self, wanted: _Wanted, first: Int64Array, last: Int64Array, root: Int64Array) -> _Column:
+    def _texts(self, wanted: _Wanted, first: Int64Array, last: Int64Array, root: Int64Array) -> Column:
         """Strings and bytes. Their array has the bytes of each one after the other."""
         kind, count = wanted.type, len(first)
         lengths = last - first
         offsets = np.zeros(count + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         gathered = wanted.data.bytes[np.repeat(first - offsets[:-1], lengths) + np.arange(int(offsets[-1]))]
-        column = _Column(kind, count, [_buffer(offsets.astype(np.int32)), _buffer(gathered)])
+        column = Column(kind, count, [buffer(offsets.astype(np.int32)), buffer(gathered)])
         if not pa.types.is_string(kind) or (gathered < 0x80).all():
             return column
         try:
@@ -552,15 +536,11 @@ def _signed(number: int, part: ProtoField) -> int:
     return number - 2**64 if number > _LARGEST_LONG else number
 
 
-def _buffer(values: npt.NDArray[Any]) -> pa.Buffer:
-    return pa.py_buffer(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
-
-
 def _offsets(rows: Int64Array, count: int) -> pa.Buffer:
     """The offsets of the lists of all messages, if the items are those of ``rows``."""
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
-    return _buffer(offsets)
+    return buffer(offsets)
 
 
 def _mask(events: Found, count: int) -> tuple[Bools, bool]:

@@ -13,11 +13,11 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_kafka_s3.arrays import Int64Array
+from airflow_provider_kafka_s3.arrays import Bools, Int64Array
+from airflow_provider_kafka_s3.converters.varints import CONTINUES, LENGTHS, MERGES, ONE
 
-__all__ = ["FIXED32", "FIXED64", "GROUP", "PADDING", "SIZED", "VARINT", "Bools", "Data", "Found", "Spans", "scan"]
+__all__ = ["FIXED32", "FIXED64", "GROUP", "PADDING", "SIZED", "VARINT", "Data", "Found", "Spans", "scan"]
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 VARINT, FIXED64, SIZED, GROUP, _END, FIXED32 = range(6)
@@ -32,16 +32,8 @@ _FEW_TAGS: Final = 2**12
 """Tags below are counted, which takes less time than to sort them."""
 
 _DEEPEST: Final = 100
-_ONE: Final = np.uint64(1)
 _SEVEN: Final = np.uint64(7)
 _TOP: Final = np.uint64(56)
-_CONTINUES: Final = np.uint64(0x8080808080808080)
-_LENGTHS: Final = np.uint64(0x0102030405060708)  # times 256**k, its highest byte is k + 1
-_MERGES: Final = (
-    (np.uint64(0x007F007F007F007F), np.uint64(1)),
-    (np.uint64(0x00003FFF00003FFF), np.uint64(2)),
-    (np.uint64(0x000000000FFFFFFF), np.uint64(4)),
-)
 
 
 class Data:
@@ -67,11 +59,11 @@ class Data:
         if not first.size or first.max() < 0x80:
             return first.astype(np.uint64), np.ones(len(starts), np.int64)
         word = self.words.take(starts, mode="clip")
-        stops = ~word & _CONTINUES
-        lowest = stops & (~stops + _ONE)
-        length = (((lowest >> _SEVEN) * _LENGTHS) >> _TOP).view(np.int64)
-        word &= (lowest ^ (lowest - _ONE)) & ~_CONTINUES
-        for keep, shift in _MERGES:
+        stops = ~word & CONTINUES
+        lowest = stops & (~stops + ONE)
+        length = (((lowest >> _SEVEN) * LENGTHS) >> _TOP).view(np.int64)
+        word &= (lowest ^ (lowest - ONE)) & ~CONTINUES
+        for keep, shift in MERGES:
             word = (word & keep) | ((word & ~keep) >> shift)
         long = np.flatnonzero(lowest == 0)
         if long.size:

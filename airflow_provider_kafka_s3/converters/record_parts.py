@@ -20,6 +20,7 @@ from airflow_provider_kafka_s3.arrays import (
     validity_buffer,
 )
 from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
+from airflow_provider_kafka_s3.converters.columns import buffer
 from airflow_provider_kafka_s3.converters.port import (
     Invalid,
     TypedGroup,
@@ -134,7 +135,7 @@ def envelope_headers(records: pa.RecordBatch) -> Array:
 def envelope_timestamps(records: pa.RecordBatch) -> Array:
     """The timestamps of records in milliseconds; null for none."""
     times = int64_values(records.column("timestamp"))
-    buffers: list[pa.Buffer | None] = [validity_buffer(times != NO_TIMESTAMP), _buffer(times)]
+    buffers: list[pa.Buffer | None] = [validity_buffer(times != NO_TIMESTAMP), buffer(times)]
     return cast("Array", pa.Array.from_buffers(pa.timestamp("ms", "UTC"), len(times), buffers))
 
 
@@ -153,7 +154,7 @@ def _entries(headers: Array) -> tuple[npt.NDArray[np.int32], Any]:
 def _lists(header: Record, ends: npt.NDArray[np.int32], names: Array, values: Array) -> Array:
     items = pa.StructArray.from_arrays([names, values], fields=[arrow_field(f.name, f.type) for f in header.fields])
     kind: pa.DataType = arrow_type(ArrayOf(header))
-    buffers: list[pa.Buffer | None] = [None, _buffer(ends)]
+    buffers: list[pa.Buffer | None] = [None, buffer(ends)]
     return cast("Array", pa.Array.from_buffers(kind, len(ends) - 1, buffers, children=[items]))
 
 
@@ -196,7 +197,7 @@ class _Converted:
 def _with_nulls(values: Array, at: Int64Array, valid: npt.NDArray[np.bool_]) -> Array:
     """The values at these places; null where they are not valid."""
     if not pa.types.is_struct(values.type):
-        indices: list[pa.Buffer | None] = [validity_buffer(valid), _buffer(at)]
+        indices: list[pa.Buffer | None] = [validity_buffer(valid), buffer(at)]
         return values.take(cast("pa.Int64Array", pa.Array.from_buffers(pa.int64(), len(at), indices)))
     # Fields that cannot be null have a value in a null record, too.
     taken = values.take(int64_array(at))
@@ -308,10 +309,10 @@ class EnvelopeConverter:
         rows = records.num_rows
         names = [
             None,
-            _buffer(np.arange(rows + 1, dtype=np.int32) * len(self._topic)),
+            buffer(np.arange(rows + 1, dtype=np.int32) * len(self._topic)),
             pa.py_buffer(self._topic * rows),
         ]
-        numbers = [None, _buffer(np.full(rows, self._partition, np.int32))]
+        numbers = [None, buffer(np.full(rows, self._partition, np.int32))]
         return [
             envelope_headers(records),
             cast("Array", pa.Array.from_buffers(pa.string(), rows, names)),
@@ -375,7 +376,3 @@ def _rows_by_pair(keys: Int64Array, values: Int64Array, rows: Int64Array) -> lis
         return [((int(pairs[0, 0]), int(pairs[0, 1])), rows)]
     distinct, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
     return [((int(distinct[i, 0]), int(distinct[i, 1])), rows[inverse.reshape(-1) == i]) for i in np.argsort(first)]
-
-
-def _buffer(values: npt.NDArray[Any]) -> pa.Buffer:
-    return pa.py_buffer(np.ascontiguousarray(values).data)

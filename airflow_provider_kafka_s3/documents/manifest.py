@@ -160,6 +160,11 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return sum(s.tombstones for s in self.slices)
 
     @property
+    def ignored(self) -> int:
+        """Null values that were left out; no records of its objects."""
+        return sum(s.ignored for s in self.slices)
+
+    @property
     def dead_letters(self) -> int:
         """Records in its objects of dead letters."""
         return sum(s.dead_letters for s in self.slices)

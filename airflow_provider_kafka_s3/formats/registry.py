@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, assert_never
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from airflow_provider_kafka_s3 import config
+from airflow_provider_kafka_s3.arrays import binary_array
 from airflow_provider_kafka_s3.converters.avro import AvroRegistryConverter
 from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConverter
 from airflow_provider_kafka_s3.converters.enveloped_json import EnvelopedJsonConverter
@@ -14,15 +16,18 @@ from airflow_provider_kafka_s3.converters.port import RecordConverter, ValueConv
 from airflow_provider_kafka_s3.converters.primitive import BytesValueConverter, StringValueConverter
 from airflow_provider_kafka_s3.converters.protobuf import ProtobufRegistryConverter
 from airflow_provider_kafka_s3.converters.record_parts import ColumnConverter, EnvelopeConverter, HeadersConverter
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, message_of
 from airflow_provider_kafka_s3.formats.jsonlines import JsonDocumentConverter, JsonLinesFormat
 from airflow_provider_kafka_s3.formats.parts import PartFormats
 from airflow_provider_kafka_s3.formats.port import RecordFormat
 from airflow_provider_kafka_s3.formats.raw import RawFormat
-from airflow_provider_kafka_s3.registry.schemas import SchemaSource
+from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource
 from airflow_provider_kafka_s3.schemas.protobuf import Mapping as ProtobufMapping
 
-__all__ = ["make_format", "make_formats"]
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.formats.typed import TypedEncoding
+
+__all__ = ["make_format", "make_formats", "unusable"]
 
 
 def make_formats(
@@ -133,20 +138,64 @@ def _typed_format(
     settings: config.Format, converter: RecordConverter, part: Literal["key", "value"] | None, topic: str | None = None
 ) -> RecordFormat:
     # Parquet takes a tenth of a second to import.
+    from airflow_provider_kafka_s3.formats.typed import TypedFormat
+
+    encoding = _encoding(settings, by_schema=topic is not None)
+    return TypedFormat(converter, encoding, settings.on_null, part, topic)
+
+
+def _encoding(settings: config.Format, *, by_schema: bool = False) -> TypedEncoding:
     from airflow_provider_kafka_s3.formats import typed
 
-    encoding: typed.TypedEncoding
     match settings:
         case config.JsonLines():
-            encoding = typed.JsonEncoding(settings, by_schema=topic is not None)
+            return typed.JsonEncoding(settings, by_schema=by_schema)
         case config.AvroContainer():
-            encoding = typed.AvroEncoding(settings)
+            return typed.AvroEncoding(settings)
         case config.Parquet():
-            encoding = typed.ParquetEncoding(settings)
+            return typed.ParquetEncoding(settings)
         case config.Csv():
-            encoding = typed.CsvEncoding(settings)
+            return typed.CsvEncoding(settings)
         case config.RawBytes():
             raise ConfigurationError("format='bytes' writes bytes; use value_converter='bytes'")
         case _:
             assert_never(settings)
-    return typed.TypedFormat(converter, encoding, settings.on_null, part, topic)
+
+
+def unusable(layout: config.Layout, part: Literal["key", "value"], schema: RegisteredSchema) -> str | None:
+    """Why keys or values with a schema of a registry cannot be landed; None if they can.
+
+    Of a file of Protobuf it is the first message that has to be usable.
+
+    Args:
+        layout: whose converter of these keys or values reads schemas of this type.
+        part: of the records.
+        schema: any.
+    """
+    content = layout.content
+    settings = content.keys if isinstance(content, config.SiblingObjects) and part == "key" else layout.format
+    assert settings is not None, "the layout has keys"
+    converter = _value_converter(layout.value_converter if part == "value" else layout.key_converter, _Only(schema))
+    # Any value shows whether there is a decoder: it need not be valid.
+    value = binary_array([b"\0" + schema.id.to_bytes(4, "big") + b"\0"], large=False)
+    try:
+        encoding = _encoding(settings)
+        typed = converter.convert(value, decode=encoding.decode or isinstance(content, config.Envelope))
+        if not converter.schemas:
+            return typed.invalid[0].reason
+        for _ in encoding.open("", converter.schemas[0]).close():
+            pass
+    except ConfigurationError as e:
+        return message_of(e)
+    return None
+
+
+@dataclass(frozen=True)
+class _Only:
+    """A registry of one schema."""
+
+    only: RegisteredSchema
+
+    def schema(self, schema_id: int) -> RegisteredSchema:  # noqa: ARG002 - no other is asked for
+        """The schema."""
+        return self.only

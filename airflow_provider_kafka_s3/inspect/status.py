@@ -38,6 +38,7 @@ class BatchStatus:
         objects: number of objects of a commit.
         records: number of records in the data objects of a commit.
         tombstones: number of these whose value is null and that have no object of values.
+        ignored: number of null values that were left out.
         dead_letters: number of records in its objects of dead letters.
         size: bytes of a commit.
         reason: why it was abandoned, and by whom.
@@ -52,6 +53,7 @@ class BatchStatus:
     objects: int
     records: int
     tombstones: int
+    ignored: int
     dead_letters: int
     size: int
     reason: str
@@ -212,6 +214,7 @@ def _batch(topic_log: TopicLog, marker: Marker, batch: int) -> BatchStatus:
         objects=0 if decision is None else len(decision.objects),
         records=0 if decision is None else decision.records,
         tombstones=0 if decision is None else decision.tombstones,
+        ignored=0 if decision is None else decision.ignored,
         dead_letters=0 if decision is None else decision.dead_letters,
         size=0 if decision is None else decision.size,
         reason="" if decision is None or decision.reason is None else f"{decision.reason} ({decision.operator})",

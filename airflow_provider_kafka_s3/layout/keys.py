@@ -29,6 +29,7 @@ __all__ = [
     "dead_letters_key",
     "dead_letters_prefix",
     "encode_part",
+    "encoded_partition_of",
     "is_hidden",
     "manifest_key",
     "marker_key",
@@ -195,6 +196,13 @@ def sibling_key(layout: Layout, key: str, sibling: str) -> str:
 def sibling_of_key(layout: Layout, key: str) -> str | None:
     """What the name of a data key has before the extension, such as ``.keys``; None for an object of values."""
     return next((name for name, ending in siblings(layout).items() if key.endswith(ending)), None)
+
+
+def encoded_partition_of(layout: Layout, topic: str, key: str) -> str:
+    """The folders of the partitioner, and of a schema's name, in the key of an object of values."""
+    naming = layout.naming
+    folder = key.rpartition(f"{naming.directory_delim}{naming.topic_prefix}{topic}{naming.file_delim}")[0]
+    return folder.removeprefix(data_prefix(layout, topic))
 
 
 def siblings(layout: Layout) -> Mapping[str, str]:

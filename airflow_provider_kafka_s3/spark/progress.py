@@ -246,8 +246,12 @@ def _each(sequence: Any) -> Iterator[Any]:
 
 
 def counts_line(decision: Manifest) -> str:
-    """The counts of a decided batch as text; tombstones and dead letters only if there are any."""
-    rare = {"tombstones": decision.tombstones, "dead letters": decision.dead_letters}
+    """The counts of a decided batch as text; tombstones, ignored null values and dead letters if there are any."""
+    rare = {
+        "tombstones": decision.tombstones,
+        "ignored null values": decision.ignored,
+        "dead letters": decision.dead_letters,
+    }
     counts = {
         "objects": len(decision.objects),
         "records": decision.records,

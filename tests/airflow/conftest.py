@@ -399,19 +399,13 @@ def produce(kafka_broker: KafkaBroker) -> Callable[..., None]:
 def check(store: S3Store, kafka_broker: KafkaBroker) -> Callable[..., BucketSummary]:
     """Read the bucket and Kafka: every record of the topic is in exactly one object, and nothing else is there.
 
-    ``complete=False``: not every record has to be landed; ``recovered=False``: a batch may be unfinished.
+    ``complete=False``: not every record has to be landed; ``recovered=False``: a batch may be unfinished. More
+    arguments are those of ``check_bucket``.
     """
 
-    def compare(topic: str, *, complete: bool = True, recovered: bool = True) -> BucketSummary:
+    def compare(topic: str, **how: Any) -> BucketSummary:
         source = read_source(KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers}), topic)
-        return check_bucket(
-            store,
-            topics_dir="topics",
-            pipeline=PIPELINE,
-            topic=topic,
-            source=source,
-            recovered=recovered,
-            complete=complete,
-        )
+        given = {"topics_dir": "topics", "pipeline": PIPELINE, "recovered": True, "complete": True, **how}
+        return check_bucket(store, topic=topic, source=source, **given)
 
     return compare

@@ -17,18 +17,17 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
-from airflow_provider_kafka_s3.kafka.source import KafkaSource
-from airflow_provider_kafka_s3.testing.invariants import check_bucket, read_source
 from dev.fault_proxy import FaultProxy
 from dev.faults import Answer
 from dev.kafka_broker import Message
 from dev.schema_registry import SchemaRegistry
 from dev.spark_cluster import WORKER_PYTHON, SparkCluster
-from tests.airflow.conftest import PIPELINE, SECRET_KEY
+from tests.airflow.conftest import SECRET_KEY
 from tests.conftest import PASSWORD
+from tests.landed_rows import normal
 from tests.spark.avro_orders import COUNT, rows, send_orders
 from tests.spark.probes import command_lines
-from tests.spark.registry_values import key_of, normal, send_messages
+from tests.spark.registry_values import key_of, send_messages
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.s3 import S3Store
@@ -310,26 +309,22 @@ def land_decoded(land: Callable[..., TaskRun], registry: SchemaRegistry) -> Call
 
 
 def test_executors_decode_avro_and_write_parquet_with_the_oldest_libraries(
-    land_decoded: Callable[..., None], registry: SchemaRegistry, kafka_broker: KafkaBroker, store: S3Store
+    land_decoded: Callable[..., None],
+    registry: SchemaRegistry,
+    kafka_broker: KafkaBroker,
+    check: Callable[..., BucketSummary],
 ) -> None:
     """Every value is landed once or set aside, and the executors themselves read the registry with its password."""
     orders = send_orders(kafka_broker, registry)
     land_decoded(orders.topic, format="parquet", value_converter="avro")
-    checked = check_bucket(
-        store,
-        topics_dir="topics",
-        pipeline=PIPELINE,
-        topic=orders.topic,
-        source=read_source(KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers}), orders.topic),
-        decoder=rows,
-        as_written=orders.decode,
-        complete=True,
-    )
-    assert checked.records == COUNT
+    assert check(orders.topic, decoder=rows, as_written=orders.decode).records == COUNT
 
 
 def test_executors_decode_protobuf_and_json_schema_and_write_envelopes_with_the_oldest_libraries(
-    land_decoded: Callable[..., None], registry: SchemaRegistry, kafka_broker: KafkaBroker, store: S3Store
+    land_decoded: Callable[..., None],
+    registry: SchemaRegistry,
+    kafka_broker: KafkaBroker,
+    check: Callable[..., BucketSummary],
 ) -> None:
     """Keys, values, headers and a null value of each record, as Avro, which the executors encode."""
     sent = send_messages(kafka_broker, registry, whole=True)
@@ -347,16 +342,7 @@ def test_executors_decode_protobuf_and_json_schema_and_write_envelopes_with_the_
         envelopes.extend(found)
         return [None if row["value"] is None else normal(row["value"]) for row in found]
 
-    checked = check_bucket(
-        store,
-        topics_dir="topics",
-        pipeline=PIPELINE,
-        topic=sent.topic,
-        source=read_source(KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers}), sent.topic),
-        decoder=values,
-        as_written=sent.decode,
-        complete=True,
-    )
+    checked = check(sent.topic, decoder=values, as_written=sent.decode)
     assert (checked.records, len(envelopes)) == (sent.count, sent.count - len(sent.bad))
     for row in envelopes:
         number = 2 * row["offset"] + row["partition"]

@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA, WHOLE_RECORD_SCHEMA, binary_array, int64_array
 from airflow_provider_kafka_s3.batch.encode import OpenObject, write_slice
 from airflow_provider_kafka_s3.config import (
+    MIB,
     AvroContainer,
     AvroConverter,
     Csv,
@@ -46,8 +47,6 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.config.formats import Format
 from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE
-from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.schemas.avro import arrow_type, parse_schema
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import Part
@@ -55,6 +54,7 @@ from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from tests.benchmark.measure import peak_memory
 from tests.benchmark.orders_as import COLUMNS, JSON_SCHEMA, PROTOBUF, OrderMessage, as_message, as_row, newer
+from tests.plans import data_plan, slices_of
 from tests.spark.pipeline import ROOT
 
 BATCH: Final = 10_000
@@ -143,6 +143,8 @@ _NUMBERS: Final = {
     "name": "Numbers",
     "fields": [{"name": "values", "type": {"type": "array", "items": "int"}}],
 }
+
+_MANY: Final = [{**SCHEMA, "name": f"Order{n}"} for n in range(100)]
 
 Batches = list[pa.RecordBatch]
 Case = Callable[[int], int]
@@ -294,21 +296,8 @@ def _land(
     layout: Layout, batches: Iterable[pa.RecordBatch], registry: SimulatedRegistry, open_object: OpenObject
 ) -> int:
     """Write a slice as a worker does; the bytes of its objects."""
-    slice_ = Slice(id=0, partition=0, start=0, end=10**9)
-    plan = Plan(
-        batch=1,
-        type="data",
-        topic="orders",
-        topic_id="",
-        generation=0,
-        run="run",
-        tail=True,
-        isolation="read_committed",
-        slices=(slice_,),
-        skipped=NO_OFFSETS,
-        layout=layout,
-        layout_sha256="",
-    )
+    (slice_,) = slices_of((0, 0, 10**9))
+    plan = data_plan(layout, [slice_], topic="orders")
     rows = write_slice(plan, slice_, batches, open_object, schemas=registry)
     return sum(entry.size for entry in rows.objects)
 
@@ -476,6 +465,15 @@ def _small() -> Batches:
     return list(_repeated(_batches_of(_framed(SCHEMA, _orders(BATCH * DISTINCT))), 40))
 
 
+def _many_schemas() -> Batches:
+    """As many records as :func:`_small`; their schemas follow in turn."""
+    count = len(_MANY)
+    orders = list(_orders(BATCH * DISTINCT))
+    of_schema = [_framed(schema, orders[n::count], n + 1) for n, schema in enumerate(_MANY)]
+    values = [of_schema[n % count][n // count] for n in range(len(orders))]
+    return list(_repeated(_batches_of(values), 40))
+
+
 def _texts() -> Batches:
     return _large(_TEXT, lambda rng: {"body": rng.randbytes(MESSAGE // 2).hex()})
 
@@ -493,6 +491,8 @@ _MEMORY: Final[dict[str, tuple[Layout, Any, Callable[[], Batches]]]] = {
     "Parquet": (_layout(Parquet()), SCHEMA, _small),
     "Parquet, 8 open": (_layout(Parquet(), partitioner=Hourly()), SCHEMA, _small),
     "JSON gzip": (_layout(JsonLines(compression="gzip")), SCHEMA, _small),
+    "Avro, 100 schemas": (_layout(AvroContainer()), _MANY, _many_schemas),
+    "Parquet, 100 schemas": (_layout(Parquet(row_group_bytes=2 * MIB)), _MANY, _many_schemas),
     "Avro, texts of 1 MB": (_layout(AvroContainer()), _TEXT, _texts),
     "Avro, arrays of 1 MB": (_layout(AvroContainer()), _NUMBERS, _numbers),
     "Parquet, texts of 1 MB": (_layout(Parquet()), _TEXT, _texts),
@@ -514,7 +514,8 @@ def _memory() -> float:
     """The peak memory of a case in megabytes; its batches come from standard input, one at a time."""
     layout, schema, _ = _MEMORY[sys.argv[2]]
     with UploadPool(cast("DurableStore", _Nowhere()), part_size=layout.part_size) as pool:
-        _land(layout, pa.ipc.open_stream(sys.stdin.buffer), _registry(schema), pool.open)
+        schemas = schema if isinstance(schema, list) else [schema]
+        _land(layout, pa.ipc.open_stream(sys.stdin.buffer), _registry(*schemas), pool.open)
     return round(peak_memory() / _MEGABYTE)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -12,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fastavro
-import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_kafka_s3.batch.pinned_schemas import PinnedSchemas
@@ -48,6 +45,7 @@ from dev.certificates import Authority
 from dev.ports import listens
 from dev.schema_registry import SchemaRegistry
 from dev.waiting import wait_until
+from tests.landed_rows import rows
 
 ROOT = Path(__file__).parents[2]
 STARTER = """
@@ -160,20 +158,11 @@ def test_json_with_schemas_of_a_registry_is_landed(registry: SchemaRegistry, rec
     (batch,) = pipeline.land(RunRequest(run="a", offsets="incremental", layout=layout, starting="earliest")).batches
     assert (batch.records, batch.dead_letters) == (2, 1)
     objects = {info.key: stored.body for info in store.list("topics/orders/") if (stored := store.get(info.key))}
-    landed = [row for key, body in objects.items() if "_dead" not in key for row in rows_of(key, body)]
+    landed = [row for key, body in objects.items() if "_dead" not in key for row in rows(key, body)]
     assert sorted(landed, key=len) == [documents[1], documents[0]]
     (letters,) = (body for key, body in objects.items() if "_dead" in key)
     reason = f"schema {schemas[2]} of the registry cannot be used: its part 'a' has no type"
     assert reason in json.loads(letters)["reason"]
-
-
-def rows_of(key: str, body: bytes) -> list[Any]:
-    """The records of an object."""
-    if key.endswith(".avro"):
-        return list(fastavro.reader(io.BytesIO(body)))
-    if key.endswith(".parquet"):
-        return pq.read_table(io.BytesIO(body)).to_pylist()
-    return [json.loads(line) for line in body.splitlines()]
 
 
 def test_the_latest_version_of_a_subject_is_the_last_that_was_registered(registry: SchemaRegistry) -> None:

@@ -11,10 +11,11 @@ from airflow_provider_kafka_s3.config import Layout, RawBytes
 from airflow_provider_kafka_s3.documents.codec import Document, encode
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry, SliceResult
 from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
-from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.owner import Owner
-from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
+from tests.plans import data_plan, slices_of
 
 __all__ = ["RECORD", "batch_of", "checksum_of", "documents_of", "marker_of"]
 
@@ -42,19 +43,8 @@ def batch_of(
     """
     layout = layout or Layout(format=RawBytes())
     ((partition, ((start, end),)),) = claim.items()
-    plan = Plan(
-        batch=number,
-        type="data",
-        topic=topic,
-        topic_id=topic_id,
-        generation=0,
-        run=f"run {number}",
-        tail=True,
-        isolation="read_committed",
-        slices=(Slice(id=0, partition=partition, start=start, end=end),),
-        skipped=NO_OFFSETS,
-        layout=layout,
-        layout_sha256="",
+    plan = data_plan(
+        layout, slices_of((partition, start, end)), batch=number, topic=topic, topic_id=topic_id, run=f"run {number}"
     )
     entries, bodies = [], []
     for i in range(objects):

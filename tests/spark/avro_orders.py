@@ -12,10 +12,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 import fastavro
-import pyarrow.parquet as pq
 
 from dev.kafka_broker import KafkaBroker, Message
 from dev.schema_registry import SchemaRegistry
+from tests import landed_rows
+from tests.landed_rows import MILLISECOND
 
 __all__ = ["BAD", "COUNT", "SUBJECT", "V1", "V2", "Orders", "normal", "order", "rows", "send_orders"]
 
@@ -98,29 +99,13 @@ def send_orders(broker: KafkaBroker, registry: SchemaRegistry) -> Orders:
 
 
 def normal(row: Any) -> bytes:
-    """A row with plain numbers in the place of times and decimals, as JSON."""
-    return json.dumps(_plain(row), sort_keys=True).encode()
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {name: _plain(field) for name, field in value.items()}
-        case dt.datetime():
-            return round((value - _EPOCH) / dt.timedelta(milliseconds=1))
-        case dt.date():
-            return (value - _EPOCH.date()).days
-        case Decimal():
-            return int(value.scaleb(2))
-    return value
+    """A row in the form that all readers share; times of these orders are in milliseconds."""
+    return landed_rows.normal(row, MILLISECOND)
 
 
 def rows(key: str, body: bytes) -> list[bytes]:
     """The records of an object, in their normal form."""
-    if key.endswith(".avro"):
-        return [normal(row) for row in fastavro.reader(io.BytesIO(body))]
-    if key.endswith(".parquet"):
-        found = pq.read_table(io.BytesIO(body)).to_pylist()
-        return [normal(row | {"counts": dict(row["counts"])} if "counts" in row else row) for row in found]
-    decoded = [json.loads(line) for line in body.splitlines()]
-    return [normal(row | {"price": int.from_bytes(base64.b64decode(row["price"]), signed=True)}) for row in decoded]
+    found = landed_rows.rows(key, body)
+    if not key.endswith((".avro", ".parquet")):
+        found = [row | {"price": int.from_bytes(base64.b64decode(row["price"]), signed=True)} for row in found]
+    return [normal(row) for row in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ def spark() -> Iterator[SparkSession]:
     """A session with two cores that tries a task four times."""
     from pyspark.sql import SparkSession
 
+    # Connections to the JVM are closed when the process ends. By then pytest has closed the stream of Airflow's log.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     # The JVM starts the Python workers, and takes their interpreter from the environment.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

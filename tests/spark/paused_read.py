@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.config import MIB, JsonLines, Layout
 from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
-from airflow_provider_kafka_s3.testing.invariants import SourceRecords, check_bucket
+from airflow_provider_kafka_s3.testing.invariants import SourceRecords
 from dev.kafka_broker import Message
 from tests.spark.pipeline import Pipeline
 from tests.spark.probes import Gate, suspended_workers
@@ -43,15 +43,7 @@ def values(sent: Iterable[Message]) -> Counter[bytes]:
 
 def check(pipeline: Pipeline, topic: str, source: SourceRecords, *, complete: bool = True) -> None:
     """Every record of the source is in the bucket once, or recorded as lost, and nothing is open or owed."""
-    check_bucket(
-        pipeline.store.store,
-        topics_dir="topics",
-        pipeline=pipeline.name,
-        topic=topic,
-        source=source,
-        recovered=True,
-        complete=complete,
-    )
+    pipeline.check(topic, source=source, recovered=True, complete=complete)
 
 
 @contextlib.contextmanager

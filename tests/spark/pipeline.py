@@ -37,6 +37,7 @@ from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, To
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.submit.job_script import job_script
+from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, read_source
 from dev.airflow_home import SPARK_JARS
 
 if TYPE_CHECKING:
@@ -215,6 +216,15 @@ class Pipeline:
         """Lines of all visible data objects of a topic (of all topics), and how often each is there."""
         keys = [key for key in self.data_keys() if f"/{topic}" in f"/{key}"]
         return Counter(line for key in keys for line in self.body(key).splitlines())
+
+    def check(self, topic: str, **how: Any) -> BucketSummary:
+        """Every record of a topic is in exactly one object; ``how`` has arguments of ``check_bucket``."""
+        if "source" not in how:
+            how["source"] = read_source(self.source, topic)
+        return check_bucket(
+            self.store.store,
+            **{"topics_dir": self.layout.topics_dir, "pipeline": self.name, "topic": topic, "complete": True, **how},
+        )
 
 
 def land_together(spark: SparkSession, topics: Mapping[Pipeline, str], run: str = "run") -> None:

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-import io
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import fastavro
-import pyarrow.parquet as pq
 from google.protobuf import descriptor_pb2
 
 from dev.kafka_broker import KafkaBroker, Message
 from dev.schema_registry import SchemaRegistry
+from tests import landed_rows
+from tests.landed_rows import normal
 from tests.protobuf_values import classes, expected, text_of
 
-__all__ = ["RegistryValues", "key_of", "normal", "rows", "send_documents", "send_messages"]
+__all__ = ["RegistryValues", "key_of", "rows", "send_documents", "send_messages"]
 
 UNKNOWN_ID: Final = 2**31 - 1
 
 _F: Any = descriptor_pb2.FieldDescriptorProto
-_EPOCH: Final = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -297,30 +293,6 @@ def _sent(
     return RegistryValues(topic, converter, len(values), places, decode)
 
 
-def normal(row: Any) -> bytes:
-    """A row with plain numbers in the place of times, and base64 in the place of bytes, as JSON."""
-    return json.dumps(_plain(row), sort_keys=True).encode()
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {name: _plain(field) for name, field in value.items()}
-        case list():
-            return [_plain(item) for item in value]
-        case bytes():
-            return base64.b64encode(value).decode()
-        case dt.datetime():
-            return round((value - _EPOCH) / dt.timedelta(microseconds=1))
-        case dt.date():
-            return (value - _EPOCH.date()).days
-    return value
-
-
 def rows(key: str, body: bytes) -> list[bytes]:
     """The records of an object, in their normal form."""
-    if key.endswith(".avro"):
-        return [normal(row) for row in fastavro.reader(io.BytesIO(body))]
-    if key.endswith(".parquet"):
-        return [normal(row) for row in pq.read_table(io.BytesIO(body)).to_pylist(maps_as_pydicts="strict")]
-    return [normal(json.loads(line)) for line in body.splitlines()]
+    return [normal(row) for row in landed_rows.rows(key, body)]

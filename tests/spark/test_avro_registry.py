@@ -18,7 +18,6 @@ from airflow_provider_kafka_s3.config import AvroContainer, AvroConverter, JsonL
 from airflow_provider_kafka_s3.documents.pinned_schema import decode_pinned_schema
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import RetryPolicy
-from airflow_provider_kafka_s3.testing.invariants import check_bucket, read_source
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
 from dev.schema_registry import SchemaRegistry
@@ -82,17 +81,7 @@ def dead_letters(pipeline: Pipeline) -> list[dict[str, Any]]:
 @pytest.mark.newest_spark
 def test_every_value_is_landed_once_or_set_aside(landed: Pipeline, orders: Orders) -> None:
     """Read back by fastavro, pyarrow and json, and compared with Kafka; each dead letter has its reason."""
-    checked = check_bucket(
-        landed.store.store,
-        topics_dir="topics",
-        pipeline=landed.name,
-        topic=orders.topic,
-        source=read_source(landed.source, orders.topic),
-        decoder=rows,
-        as_written=orders.decode,
-        complete=True,
-    )
-    assert checked.records == COUNT
+    assert landed.check(orders.topic, decoder=rows, as_written=orders.decode).records == COUNT
     letters = dead_letters(landed)
     assert [base64.b64decode(letter["key"]) for letter in letters] == [b"%d" % number for number in BAD]
     assert all(words in letter["reason"] for words, letter in zip(BAD.values(), letters, strict=True)), letters

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
-import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_kafka_s3.config import (
@@ -27,10 +26,10 @@ from airflow_provider_kafka_s3.config import (
     parse_converter,
 )
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
-from airflow_provider_kafka_s3.testing.invariants import check_bucket, read_source
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import S3Server
 from dev.schema_registry import SchemaRegistry
+from tests.landed_rows import rows
 from tests.spark.pipeline import Pipeline, land_together
 
 if TYPE_CHECKING:
@@ -168,15 +167,6 @@ def landed(
         case.pipeline.close()
 
 
-def rows(key: str, body: bytes) -> list[Any]:
-    """The rows of an object, as its reader returns them."""
-    if key.endswith(".avro"):
-        return list(fastavro.reader(io.BytesIO(body)))
-    if key.endswith(".parquet"):
-        return pq.read_table(io.BytesIO(body)).to_pylist()
-    return [json.loads(line) for line in body.splitlines()]
-
-
 def restored(row: dict[str, Any], topic: str, schemas: Schemas) -> Record:
     """The record of a row of an envelope."""
     assert (row["topic"], row["partition"]) == (topic, 0)
@@ -205,20 +195,11 @@ def test_each_record_can_be_restored_from_its_envelope(
     pipeline, topic, records = landed[case].pipeline, landed[case].topic, landed[case].records
 
     def envelopes(key: str, body: bytes) -> list[Record]:
-        plain = pipeline.body(key) if key.endswith(".gz") else body
-        return [restored(row, topic, schemas) for row in rows(key, plain)]
+        return [restored(row, topic, schemas) for row in rows(key, body)]
 
     found = [record for item in pipeline.bodies(f"topics/{topic}/").items() for record in envelopes(*item)]
     assert sorted(found) == records
-    checked = check_bucket(
-        pipeline.store.store,
-        topics_dir="topics",
-        pipeline=pipeline.name,
-        topic=topic,
-        source=read_source(pipeline.source, topic),
-        decoder=lambda key, body: [value for _, _, _, value, _ in envelopes(key, body)],
-        complete=True,
-    )
+    checked = pipeline.check(topic, decoder=lambda key, body: [value for _, _, _, value, _ in envelopes(key, body)])
     assert checked.records == COUNT
 
 
@@ -245,7 +226,7 @@ def test_keys_and_headers_are_beside_the_values_of_the_same_records(landed: Mapp
     """Row by row; keys and headers of tombstones are in a folder of their own, without an object of values."""
     case = landed["siblings", "json"]
     pipeline, topic = case.pipeline, case.topic
-    bodies = {key.removeprefix(f"topics/{topic}/"): key for key in pipeline.data_keys(f"topics/{topic}/")}
+    bodies = {key.removeprefix(f"topics/{topic}/"): body for key, body in pipeline.bodies(f"topics/{topic}/").items()}
     kinds = (".json.gz", ".keys.zstd.parquet", ".headers.avro")
     stems = {name.removesuffix(kind) for name in bodies for kind in kinds if name.endswith(kind)}
     # Of 24 records, 18 have values: objects of 10 records are closed by number, tombstones included.
@@ -253,8 +234,7 @@ def test_keys_and_headers_are_beside_the_values_of_the_same_records(landed: Mapp
     numbers = []
     for stem in sorted(stems):
         values, keys, headers = (
-            rows(bodies[stem + kind], pipeline.body(bodies[stem + kind])) if stem + kind in bodies else None
-            for kind in kinds
+            rows(stem + kind, bodies[stem + kind]) if stem + kind in bodies else None for kind in kinds
         )
         assert keys is not None
         assert headers is not None
@@ -263,16 +243,10 @@ def test_keys_and_headers_are_beside_the_values_of_the_same_records(landed: Mapp
         assert values == (None if stem.startswith("tombstone/") else [{"n": n} for n in ids])
         numbers += ids
     assert sorted(numbers) == list(range(COUNT))
-    checked = check_bucket(
-        pipeline.store.store,
-        topics_dir="topics",
-        pipeline=pipeline.name,
-        topic=topic,
-        source=read_source(pipeline.source, topic),
+    checked = pipeline.check(
+        topic,
         decoder=lambda key, body: [
-            b'{"n":%d}' % row["n"] if key.endswith(".json.gz") else b""
-            for row in rows(key, pipeline.body(key) if key.endswith(".gz") else body)
+            b'{"n":%d}' % row["n"] if key.endswith(".json.gz") else b"" for row in rows(key, body)
         ],
-        complete=True,
     )
     assert checked.records == COUNT - COUNT // 4

@@ -14,12 +14,13 @@ import pytest
 
 from airflow_provider_kafka_s3.config import AvroContainer, JsonLines, Layout, Parquet, parse_converter
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
-from airflow_provider_kafka_s3.testing.invariants import check_bucket, read_source
+from airflow_provider_kafka_s3.testing.invariants import read_source
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
 from dev.schema_registry import SchemaRegistry
+from tests.landed_rows import normal
 from tests.spark.pipeline import Pipeline, land_together
-from tests.spark.registry_values import RegistryValues, normal, rows, send_documents, send_messages
+from tests.spark.registry_values import RegistryValues, rows, send_documents, send_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,17 +70,7 @@ def landed(
 def test_every_value_is_landed_once_or_set_aside(landed: Landed, case: tuple[str, str]) -> None:
     """Read by fastavro, pyarrow and json, and compared with Kafka; each dead letter has its reason."""
     pipeline, sent = landed[case]
-    checked = check_bucket(
-        pipeline.store.store,
-        topics_dir="topics",
-        pipeline=pipeline.name,
-        topic=sent.topic,
-        source=read_source(pipeline.source, sent.topic),
-        decoder=rows,
-        as_written=sent.decode,
-        complete=True,
-    )
-    assert checked.records == sent.count
+    assert pipeline.check(sent.topic, decoder=rows, as_written=sent.decode).records == sent.count
     letters = pipeline.bodies(f"topics/{sent.topic}/_dead_letters/").values()
     found = [json.loads(line) for body in letters for line in body.splitlines()]
     reasons = {(letter["partition"], letter["offset"]): letter["reason"] for letter in found}

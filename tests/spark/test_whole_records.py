@@ -12,7 +12,6 @@ import pytest
 
 from airflow_provider_kafka_s3.config import Daily, JsonLines, Layout, Limits, Rotation
 from airflow_provider_kafka_s3.spark.packing import PIECE_BYTES
-from airflow_provider_kafka_s3.testing.invariants import check_bucket, read_source
 from dev.kafka_broker import KafkaBroker, Message
 from tests.spark.pipeline import MakePipeline, Pipeline
 
@@ -144,15 +143,7 @@ def test_invalid_records_become_dead_letters_with_all_that_kafka_has_of_them(
     assert [{name: letter[name] for name in expected[0]} for letter in found] == expected
     (batch,) = result.batches
     assert (batch.records, batch.dead_letters) == (COUNT - COUNT // 3, COUNT // 3)
-    checked = check_bucket(
-        pipeline.store.store,
-        topics_dir="topics",
-        pipeline=pipeline.name,
-        topic=topic,
-        source=read_source(pipeline.source, topic),
-        complete=True,
-    )
-    assert checked.records == COUNT
+    assert pipeline.check(topic).records == COUNT
 
 
 def test_a_topic_with_dead_letters_and_one_without_are_read_by_one_job(

@@ -21,9 +21,9 @@ __all__ = ["Topic"]
 class Topic:
     """One topic of a simulated cluster, and its bucket."""
 
-    def __init__(self, layout: Layout, partitions: int = 1) -> None:
+    def __init__(self, layout: Layout, partitions: int = 1, *, records_per_poll: int = 3) -> None:
         self.registry = SimulatedRegistry()
-        self.kafka = SimulatedKafka(records_per_poll=3)
+        self.kafka = SimulatedKafka(records_per_poll=records_per_poll)
         self.kafka.create_topic("orders", partitions)
         self.bucket = MemoryStore()
         self.layout = layout
@@ -62,6 +62,12 @@ class Topic:
     def land(self, run: str = "a", **settings: Any) -> TopicResult:
         """Run to the end."""
         return self.pipeline.land(self.request(run, **settings))
+
+    def restore(self, *keys: str) -> None:
+        """Delete objects, and write them again from Kafka."""
+        for key in keys:
+            self.bucket.delete(key)
+        self.pipeline.run(self.request("b", action="restore")).advance()
 
     def objects(self) -> dict[str, bytes]:
         """Data objects and dead letters."""

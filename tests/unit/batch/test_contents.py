@@ -92,7 +92,7 @@ def restored(key: str, body: bytes) -> list[tuple[Any, ...]]:
 def test_a_record_can_be_restored_from_its_envelope(record_format: Any) -> None:
     """Key, value, headers, place and time, nulls and any bytes included; a rerun gives the same bytes."""
     layout = Layout(topics_dir="lake", format=record_format, value_converter=BytesConverter(), content=Envelope())
-    topic, again = Topic(layout), Topic(layout)
+    topic, again = Topic(layout), Topic(layout, records_per_poll=7)
     for each in (topic, again):
         fill(each)
     topic.land()
@@ -100,7 +100,6 @@ def test_a_record_can_be_restored_from_its_envelope(record_format: Any) -> None:
     assert restored(key, body) == [
         ("orders", 0, offset, k, v, t, headers) for offset, (k, v, t, headers) in enumerate(RECORDS)
     ]
-    again.kafka._records_per_poll = 7
     again.land()
     assert again.objects() == topic.objects()
     assert topic.pipeline.land(topic.request("again")).batches == ()
@@ -142,8 +141,7 @@ def test_null_values_share_the_object_of_the_schema_before_them() -> None:
     )
     bodies = []
     for per_poll in (1, 3, 100):
-        topic = Topic(layout)
-        topic.kafka._records_per_poll = per_poll
+        topic = Topic(layout, records_per_poll=per_poll)
         first, second = (topic.registry.register(json.dumps(schema)) for schema in (V1, V2))
         topic.append(None, key=b"early")
         append(topic, first, V1, order(1), order(2))
@@ -171,7 +169,7 @@ def test_keys_and_values_of_one_schema_have_its_type_before_the_first_of_them(
         topics_dir="lake", format=record_format, value_converter=converter, key_converter=converter, content=Envelope()
     )
     value = json.dumps({"id": 1, "at": 5, **{f["name"]: DOCUMENT[f["name"]] for f in MORE}}).encode()
-    filled, empty = Topic(layout), Topic(layout)
+    filled, empty = Topic(layout), Topic(layout, records_per_poll=7)
     for each, some in ((filled, value), (empty, None)):
         each.append(None, None, None, None)
         each.append(some, key=some)
@@ -336,10 +334,7 @@ def test_lost_objects_beside_others_are_written_again() -> None:
         topic.append(value, key=b"k", headers=[("h", b"v")])
     topic.land()
     before = topic.objects()
-    for key in before:
-        if ".keys." in key or "tombstone" in key:
-            topic.bucket.delete(key)
-    topic.pipeline.run(topic.request("b", action="restore")).advance()
+    topic.restore(*(key for key in before if ".keys." in key or "tombstone" in key))
     assert topic.objects() == before
     topic.check()
 

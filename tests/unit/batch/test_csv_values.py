@@ -33,8 +33,7 @@ NOTES = ["", "NULL", "a,b;c", 'say "no"', "1\n2\r\n3", "é\t|"]
 
 def landed(record_format: Csv, schema: Any, *values: Any, per_poll: int = 3, **more: Any) -> Topic:
     """A topic of Avro values, landed by one run."""
-    topic = Topic(layout(record_format, **more))
-    topic.kafka._records_per_poll = per_poll
+    topic = Topic(layout(record_format, **more), records_per_poll=per_poll)
     append(topic, topic.registry.register(json.dumps(schema)), schema, *values)
     topic.land()
     return topic

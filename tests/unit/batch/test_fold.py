@@ -13,8 +13,9 @@ from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker, fold
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.documents.plan import Plan, cut_slices, layout_digest
+from airflow_provider_kafka_s3.documents.plan import Plan, cut_slices
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
+from tests.plans import data_plan, reset_plan
 
 LAYOUT = Layout(format=JsonLines())
 
@@ -23,20 +24,7 @@ Fate = Literal["commit", "debt", "lost"]
 
 def plan(batch: int, read: Offsets, skipped: Offsets = NO_OFFSETS, *, tail: bool = True) -> Plan:
     """A plan for data of generation 0."""
-    return Plan(
-        batch=batch,
-        type="data",
-        topic="t",
-        topic_id="id",
-        generation=0,
-        run="r",
-        tail=tail,
-        isolation="read_committed",
-        slices=cut_slices(read, max_records=3),
-        skipped=skipped,
-        layout=LAYOUT,
-        layout_sha256=layout_digest(LAYOUT),
-    )
+    return data_plan(LAYOUT, cut_slices(read, max_records=3), batch=batch, skipped=skipped, tail=tail, run="r")
 
 
 def decision(batch: int, fate: Fate) -> Manifest:
@@ -83,21 +71,7 @@ def test_a_batch_abandoned_as_lost_is_covered_and_lost() -> None:
 
 def test_a_reset_closes_the_generation() -> None:
     """Coverage moves to the history, the new incarnation starts at 0."""
-    reset = Plan(
-        batch=2,
-        type="reset",
-        topic="t",
-        topic_id="id",
-        generation=0,
-        run="operator:me",
-        tail=False,
-        isolation="read_committed",
-        slices=(),
-        skipped=NO_OFFSETS,
-        layout=None,
-        layout_sha256="",
-        new_topic_id="new",
-    )
+    reset = reset_plan(batch=2, run="operator:me")
     before = fold(empty_marker(), plan(1, READ, SKIPPED), decision(1, "commit"))
     after = fold(before, reset, Manifest(batch=2, plan_sha256="", status="reset", run="operator:me"))
     assert (after.generation, after.topic_id, after.covered, after.start) == (1, "new", NO_OFFSETS, {})

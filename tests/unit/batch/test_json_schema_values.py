@@ -65,9 +65,9 @@ FULL: Final[dict[str, Any]] = {"first-name": "ü", "price": 1.5, "to": {"city": 
                                "more": {"k": 1}, "unknown": [1]}  # fmt: skip
 
 
-def landed(record_format: Any) -> tuple[bytes, Topic]:
+def landed(record_format: Any, *, records_per_poll: int = 3) -> tuple[bytes, Topic]:
     """The object of two orders."""
-    topic = Topic(layout(record_format))
+    topic = Topic(layout(record_format), records_per_poll=records_per_poll)
     schema = topic.registry.register(json.dumps(ORDER), type="JSON", references=[REFERENCE])
     topic.append(topic.registry.frame(schema, order(1, **FULL)), topic.registry.frame(schema, order(2)))
     topic.land()
@@ -130,16 +130,11 @@ def test_json_lines_are_those_of_kafka_connect() -> None:
 def test_a_rerun_in_other_batches_and_without_the_registry_gives_the_same_objects(record_format: Any) -> None:
     """The schemas and what they refer to are pinned."""
     body, topic = landed(record_format)
-    again = Topic(layout(record_format))
-    again.kafka._records_per_poll = 1
-    schema = again.registry.register(json.dumps(ORDER), type="JSON", references=[REFERENCE])
-    again.append(again.registry.frame(schema, order(1, **FULL)), again.registry.frame(schema, order(2)))
-    again.land()
-    assert list(again.objects().values()) == [body]
+    assert landed(record_format, records_per_poll=1)[0] == body
+    before = topic.objects()
     topic.registry._schemas.clear()
-    topic.bucket.delete(next(iter(topic.objects())))
-    topic.pipeline.run(topic.request("b", action="restore")).advance()
-    assert list(topic.objects().values()) == [body]
+    topic.restore(*before)
+    assert topic.objects() == before
 
 
 def test_what_does_not_have_its_schema_becomes_a_dead_letter() -> None:

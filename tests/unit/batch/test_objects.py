@@ -30,14 +30,14 @@ from airflow_provider_kafka_s3.config import (
     Upload,
 )
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
-from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError, SparkJobError, UploadRefused
 from airflow_provider_kafka_s3.layout.zones import zone_database_version
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
+from tests.plans import data_plan, reset_plan, slices_of
 
 DAY = 86_400_000
 HOURLY = Layout(format=JsonLines(), partitioner=Hourly())
@@ -46,20 +46,7 @@ PART = 5 * MIB
 
 def plan_of(layout: Layout, *slices: tuple[int, int, int], generation: int = 0) -> Plan:
     """A plan of ``(partition, start, end)``."""
-    return Plan(
-        batch=7,
-        type="data",
-        topic="flights",
-        topic_id="topic-id",
-        generation=generation,
-        run="run",
-        tail=True,
-        isolation="read_committed",
-        slices=tuple(Slice(id=i, partition=p, start=a, end=b) for i, (p, a, b) in enumerate(slices)),
-        skipped=NO_OFFSETS,
-        layout=layout,
-        layout_sha256=layout_digest(layout),
-    )
+    return data_plan(layout, slices_of(*slices), batch=7, topic="flights", topic_id="topic-id", generation=generation)
 
 
 def batch_of(rows: Sequence[tuple[int, int, bytes | None]]) -> pa.RecordBatch:
@@ -255,21 +242,7 @@ def test_a_layout_without_local_time_accepts_any_time_zone_database(partitioner:
 
 def test_a_reset_has_no_objects() -> None:
     """A plan without a layout cannot be written."""
-    reset = Plan(
-        batch=7,
-        type="reset",
-        topic="flights",
-        topic_id="a",
-        generation=0,
-        run="run",
-        tail=False,
-        isolation="read_committed",
-        slices=(),
-        skipped=NO_OFFSETS,
-        layout=None,
-        layout_sha256="",
-        new_topic_id="b",
-    )
+    reset = reset_plan(batch=7, topic="flights")
     with pytest.raises(ConfigurationError, match=r"batch 7 .* reset"):
         write_slice(reset, Slice(id=0, partition=0, start=0, end=1), [], lambda *_: pytest.fail("nothing to open"))
 

@@ -24,8 +24,9 @@ from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.documents.plan import Plan, cut_slices, fair_share, layout_digest
+from airflow_provider_kafka_s3.documents.plan import Plan, cut_slices, fair_share
 from airflow_provider_kafka_s3.exceptions import DataLossError
+from tests.plans import data_plan
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "planning.json").read_text())["cases"]
 LAYOUT = Layout(format=JsonLines())
@@ -38,20 +39,7 @@ def offsets(*ranges: tuple[int, int], partition: int = 0) -> Offsets:
 
 def plan(batch: int, read: Offsets, *, tail: bool = True) -> Plan:
     """An open plan."""
-    return Plan(
-        batch=batch,
-        type="data",
-        topic="t",
-        topic_id="id",
-        generation=0,
-        run="r",
-        tail=tail,
-        isolation="read_committed",
-        slices=cut_slices(read, max_records=100),
-        skipped=NO_OFFSETS,
-        layout=LAYOUT,
-        layout_sha256=layout_digest(LAYOUT),
-    )
+    return data_plan(LAYOUT, cut_slices(read, max_records=100), batch=batch, tail=tail, run="r")
 
 
 def view(

@@ -61,9 +61,9 @@ def layout(record_format: Any, **more: Any) -> Layout:
     return Layout(topics_dir="lake", format=record_format, **{"value_converter": ProtobufConverter(), **more})
 
 
-def landed(record_format: Any, **more: Any) -> tuple[bytes, Topic]:
+def landed(record_format: Any, *, records_per_poll: int = 3, **more: Any) -> tuple[bytes, Topic]:
     """The object of two orders."""
-    topic = Topic(layout(record_format, **more))
+    topic = Topic(layout(record_format, **more), records_per_poll=records_per_poll)
     schema = topic.registry.register(ORDER, type="PROTOBUF", references=[PLACE])
     topic.append(topic.registry.frame(schema, b"\0" + FULL), topic.registry.frame(schema, b"\2\0"))
     topic.land()
@@ -130,16 +130,11 @@ def test_json_lines_are_those_of_kafka_connect() -> None:
 def test_a_rerun_in_other_batches_and_without_the_registry_gives_the_same_objects(record_format: Any) -> None:
     """The schemas and what they refer to are pinned."""
     body, topic = landed(record_format)
-    again = Topic(layout(record_format))
-    again.kafka._records_per_poll = 1
-    schema = again.registry.register(ORDER, type="PROTOBUF", references=[PLACE])
-    again.append(again.registry.frame(schema, b"\0" + FULL), again.registry.frame(schema, b"\0"))
-    again.land()
-    assert list(again.objects().values()) == [body]
+    assert landed(record_format, records_per_poll=1)[0] == body
+    before = topic.objects()
     topic.registry._schemas.clear()
-    topic.bucket.delete(next(iter(topic.objects())))
-    topic.pipeline.run(topic.request("b", action="restore")).advance()
-    assert list(topic.objects().values()) == [body]
+    topic.restore(*before)
+    assert topic.objects() == before
 
 
 FAULTS: Final = [
@@ -155,8 +150,7 @@ FAULTS: Final = [
 @pytest.mark.parametrize("records_per_poll", [1, 2, 100])
 def test_dead_letters_do_not_depend_on_the_batches_that_are_read(records_per_poll: int) -> None:
     """What does not have its message is set aside with a reason that is the same beside any other records."""
-    topic = Topic(layout(Parquet(), errors="dead_letter"))
-    topic.kafka._records_per_poll = records_per_poll
+    topic = Topic(layout(Parquet(), errors="dead_letter"), records_per_poll=records_per_poll)
     schema = topic.registry.register(ORDER, type="PROTOBUF", references=[PLACE])
     frame = topic.registry.frame
     twice = b"\0\x4a\x01a\x4a\x01b"

@@ -313,8 +313,7 @@ def test_a_lost_object_is_written_again_with_the_same_bytes(record_format: Any) 
     before = topic.objects()
     assert len(before) == 4
     topic.registry._schemas.clear()
-    topic.bucket.delete([*before][1])
-    topic.pipeline.run(topic.request("b", action="restore")).advance()
+    topic.restore([*before][1])
     assert topic.objects() == before
 
 
@@ -540,8 +539,7 @@ def test_objects_with_the_name_of_a_schema_are_found_again(affix: Any) -> None:
     assert len(before) == 3
     topic.land()
     assert topic.objects() == before
-    topic.bucket.delete(next(key for key in before if "acme.S" in key))
-    topic.pipeline.run(topic.request("b", action="restore")).advance()
+    topic.restore(next(key for key in before if "acme.S" in key))
     assert topic.objects() == before
 
     def values_in(key: str, body: bytes) -> list[bytes]:

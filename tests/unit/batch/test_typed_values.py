@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from airflow_provider_kafka_s3.config import (
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.registry.schemas import SchemaReference
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
+from tests import landed_rows
+from tests.landed_rows import MILLISECOND, plain
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.batch.written_slice import written_slice
 
@@ -74,17 +77,12 @@ def append(topic: Topic, schema_id: int, schema: Any, *values: Any, **more: Any)
 
 def rows(key: str, body: bytes) -> list[Any]:
     """The records of an object, with plain numbers in the place of times."""
-    if key.endswith(".avro"):
-        found: list[Any] = list(fastavro.reader(io.BytesIO(body)))
-    elif key.endswith(".parquet"):
-        found = pq.read_table(io.BytesIO(body)).to_pylist()
-    else:
-        return [json.loads(line) for line in body.splitlines()]
+    found = landed_rows.rows(key, body)
     return [{name: _plain(value) for name, value in row.items()} if isinstance(row, dict) else row for row in found]
 
 
 def _plain(value: Any) -> Any:
-    return round(value.timestamp() * 1000) if hasattr(value, "timestamp") else value
+    return plain(value, MILLISECOND) if isinstance(value, datetime) else value
 
 
 def values_of(topic: Topic, first: int, last: int) -> list[dict[str, Any]]:
@@ -101,9 +99,8 @@ def test_values_are_landed_as_they_were_written(record_format: Any) -> None:
     append(topic, schema_id, V1, *(order(n) for n in range(20)))
     topic.land()
     assert values_of(topic, 0, 19) == [order(n) for n in range(20)]
-    again = Topic(layout(record_format))
+    again = Topic(layout(record_format), records_per_poll=7)
     assert again.registry.register(json.dumps(V1)) == schema_id
-    again.kafka._records_per_poll = 7
     append(again, schema_id, V1, *(order(n) for n in range(20)))
     again.land()
     assert again.objects() == topic.objects()

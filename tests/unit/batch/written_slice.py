@@ -14,11 +14,10 @@ from airflow_provider_kafka_s3.arrays import WHOLE_RECORD_SCHEMA
 from airflow_provider_kafka_s3.batch.encode import write_slice
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.manifest import SliceResult
-from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 from airflow_provider_kafka_s3.storage.port import Part
 from airflow_provider_kafka_s3.storage.uploads import FinishedUpload
+from tests.plans import data_plan, slices_of
 
 __all__ = ["WrittenSlice", "written_slice"]
 
@@ -94,21 +93,8 @@ def written_slice(
     schema = WHOLE_RECORD_SCHEMA.set(2, pa.field("value", pa.large_binary())) if large else WHOLE_RECORD_SCHEMA
     whole = pa.RecordBatch.from_pydict({k: list(v) for k, v in columns.items()}, schema=schema)
     edges = sorted({0, count, *(cut for cut in cuts if cut < count)})
-    slice_ = Slice(id=0, partition=0, start=first, end=first + count)
-    plan = Plan(
-        batch=1,
-        type="data",
-        topic=topic,
-        topic_id="",
-        generation=0,
-        run="run",
-        tail=True,
-        isolation="read_committed",
-        slices=(slice_,),
-        skipped=NO_OFFSETS,
-        layout=layout,
-        layout_sha256=layout_digest(layout),
-    )
+    (slice_,) = slices_of((0, first, first + count))
+    plan = data_plan(layout, [slice_], topic=topic)
     sinks: dict[str, _Sink] = {}
 
     def open_object(key: str, metadata: Mapping[str, str]) -> _Sink:

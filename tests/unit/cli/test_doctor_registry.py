@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any, Final
 
+import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch.request import RunRequest
@@ -13,12 +15,18 @@ from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.main import parser
 from airflow_provider_kafka_s3.cli.registry_checks import check_registry
 from airflow_provider_kafka_s3.config import (
+    AvroContainer,
     AvroConverter,
+    Converter,
+    Csv,
     Envelope,
+    Format,
     JsonLines,
     JsonSchemaConverter,
     Layout,
+    Parquet,
     ProtobufConverter,
+    SiblingObjects,
 )
 from airflow_provider_kafka_s3.config.converters import needs_registry
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
@@ -153,6 +161,74 @@ def test_a_schema_of_another_type_than_the_converter_is_an_error(
     land(world, Layout(**{**{n: getattr(layout, n) for n in layout.__struct_fields__}, "errors": "dead_letter"}))
     level, text = findings(*REGISTRY)[f"subject {TOPIC}-value"]
     assert (level, f"the type {kind}" in text, needed in text) == ("error", True, True)
+
+
+TREE: Final = (
+    '{"type": "record", "name": "Tree", "fields": [{"name": "of", "type": {"type": "array", "items": "Tree"}}]}'
+)
+EMPTY: Final = '{"type": "record", "name": "Empty", "fields": []}'
+
+
+def schema_layout(record_format: Format, converter: Converter, **more: Any) -> Layout:
+    """Of values of a registry."""
+    return Layout(topics_dir=TOPICS_DIR, format=record_format, value_converter=converter, **more)
+
+
+@pytest.mark.parametrize(
+    ("layout", "kind", "text", "reason"),
+    [
+        (schema_layout(Parquet(), AvroConverter()), "AVRO", TREE, "schema 9 is recursive"),
+        (schema_layout(JsonLines(), AvroConverter()), "AVRO", TREE, "schema 9 is recursive"),
+        (schema_layout(AvroContainer(), AvroConverter(), content=Envelope()), "AVRO", TREE, "schema 9 is recursive"),
+        (schema_layout(Parquet(), AvroConverter()), "AVRO", EMPTY, "the record 'Empty' without fields, which Parquet"),
+        (schema_layout(AvroContainer(), AvroConverter()), "AVRO", '"x"', "schema 9 of the registry cannot be used: "),
+        (
+            schema_layout(Csv(), AvroConverter()),
+            "AVRO",
+            '{"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": "int"}}]}',
+            "schema 9: ",
+        ),
+        (
+            schema_layout(Parquet(), ProtobufConverter()),
+            "PROTOBUF",
+            "message Tree { repeated Tree of = 1; }",
+            "message Tree of schema 9 cannot be landed: ",
+        ),
+        (
+            schema_layout(JsonLines(), JsonSchemaConverter()),
+            "JSON",
+            '{"type": "object", "properties": {"a": {"$ref": "#"}}}',
+            "schema 9 of the registry cannot be used: ",
+        ),
+        (
+            Layout(
+                topics_dir=TOPICS_DIR,
+                format=JsonLines(),
+                key_converter=AvroConverter(),
+                content=SiblingObjects(keys=Parquet()),
+            ),
+            "AVRO",
+            TREE,
+            "schema 9 is recursive",
+        ),
+    ],
+)
+def test_a_schema_that_the_layout_cannot_land_is_an_error(
+    world: World, registry: Registry, layout: Layout, kind: str, text: str, reason: str
+) -> None:
+    """Before a record has it, with the reason; the same schema is fine where the format can hold it."""
+    part = "value" if needs_registry(layout.value_converter) else "key"
+    registry.add(9, text, f"{TOPIC}-{part}", schemaType=kind)
+    land(world, msgspec.structs.replace(layout, errors="dead_letter"), key=b"\0\0\0\0\1\2")
+    level, found = findings(*REGISTRY)[f"subject {TOPIC}-{part}"]
+    assert (level, "cannot be landed by the layout" in found, reason in found) == ("error", True, True), found
+
+
+def test_a_recursive_schema_is_fine_for_avro_files(world: World, registry: Registry) -> None:
+    """They hold the datums as they are."""
+    registry.add(9, TREE, f"{TOPIC}-value")
+    land(world, schema_layout(AvroContainer(), AvroConverter()))
+    assert findings(*REGISTRY)[f"subject {TOPIC}-value"][0] == "ok"
 
 
 def test_the_schema_of_keys_is_checked_where_keys_have_one(world: World, registry: Registry) -> None:

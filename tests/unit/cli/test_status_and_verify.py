@@ -25,12 +25,12 @@ def test_status_has_landed_offsets_and_lag(world: World) -> None:
     assert [(b["batch"], b["state"], b["records"], b["size"]) for b in topic["last"]] == [(1, "committed", 6, 12)]
 
 
-def test_status_counts_tombstones_and_dead_letters(world: World) -> None:
+def test_status_counts_tombstones_ignored_values_and_dead_letters(world: World) -> None:
     """As columns only where there are any, and always in JSON."""
 
-    def counts() -> list[tuple[int, int, int]]:
+    def counts() -> list[tuple[int, ...]]:
         (topic,) = world.on_topic("status", "--json").data["topics"]
-        return [(b["records"], b["tombstones"], b["dead_letters"]) for b in topic["last"]]
+        return [(b["records"], b["tombstones"], b["ignored"], b["dead_letters"]) for b in topic["last"]]
 
     world.run("first", layout=JSON)
     text = world.on_topic("status").out
@@ -42,8 +42,11 @@ def test_status_counts_tombstones_and_dead_letters(world: World) -> None:
         world.kafka.append(TOPIC, 0, value, key=b"k")
     world.run("second", layout=layout)
     text = world.on_topic("status").out
-    assert ("tombstones" in text, "dead letters" in text) == (True, True)
-    assert sorted(counts()) == [(3, 2, 1), (6, 0, 0)]
+    assert ("tombstones" in text, "ignored" in text, "dead letters" in text) == (True, False, True)
+    world.kafka.append(TOPIC, 0, None)
+    world.run("third", layout=Layout(topics_dir=TOPICS_DIR, format=JsonLines(on_null="ignore")))
+    assert "ignored" in world.on_topic("status").out
+    assert sorted(counts()) == [(0, 0, 1, 0), (3, 2, 0, 1), (6, 0, 0, 0)]
 
 
 def test_status_has_open_batches_and_their_planners(world: World) -> None:

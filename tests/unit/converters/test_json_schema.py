@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.converters.json_schema import JsonSchemaRegistryConverter
 from airflow_provider_kafka_s3.converters.port import TypedValues
 from airflow_provider_kafka_s3.formats.json_values import encode_json
-from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
+from tests.unit.converters import converted
 
 ORDER: Final = {
     "title": "Order",
@@ -47,17 +45,8 @@ ORDER: Final = {
 
 
 def convert(converter: JsonSchemaRegistryConverter, *values: bytes, large: bool = False) -> TypedValues:
-    """Convert values; every row is in one place, and columns and datums are valid and equal."""
-    typed = converter.convert(pa.array(values, pa.large_binary() if large else pa.binary()), decode=True)
-    rows = sorted([int(row) for group in typed.groups for row in group.rows] + [i.row for i in typed.invalid])
-    assert rows == list(range(len(values)))
-    for group in typed.groups:
-        assert group.values is not None
-        group.values.validate(full=True)
-        decoded = AvroDecoder(parse_schema(converter.schemas[group.schema].text)).decode(group.datums())
-        assert not decoded.bad.any()
-        assert repr(without_names(decoded.values.to_pylist())) == repr(without_names(group.values.to_pylist()))
-    return typed
+    """See :func:`~tests.unit.converters.converted.convert`."""
+    return converted.convert(converter, *values, large=large, comparable=lambda array: without_names(array.to_pylist()))
 
 
 def without_names(value: Any) -> Any:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.converters.port import TypedValues
 from airflow_provider_kafka_s3.converters.protobuf import ProtobufRegistryConverter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.registry.schemas import SchemaReference
-from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from airflow_provider_kafka_s3.schemas.protobuf import Mapping
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from tests.avro_values import column_values
 from tests.protobuf_values import mutated
+from tests.unit.converters.converted import convert
 
 SHOP: Final = """
     syntax = "proto3";
@@ -40,20 +38,6 @@ def shop() -> tuple[SimulatedRegistry, int]:
     """A registry with a schema."""
     registry = SimulatedRegistry()
     return registry, registry.register(SHOP, type="PROTOBUF", references=[PLACE])
-
-
-def convert(converter: ProtobufRegistryConverter, *values: bytes, large: bool = False) -> TypedValues:
-    """Convert values; every row is in one place, and columns and datums are valid and equal."""
-    typed = converter.convert(pa.array(values, pa.large_binary() if large else pa.binary()), decode=True)
-    rows = sorted([int(row) for group in typed.groups for row in group.rows] + [i.row for i in typed.invalid])
-    assert rows == list(range(len(values)))
-    for group in typed.groups:
-        assert group.values is not None
-        group.values.validate(full=True)
-        decoded = AvroDecoder(parse_schema(converter.schemas[group.schema].text)).decode(group.datums())
-        assert not decoded.bad.any()
-        assert repr(column_values(decoded.values)) == repr(column_values(group.values))
-    return typed
 
 
 def values_of(typed: TypedValues, converter: ProtobufRegistryConverter) -> dict[int, Any]:

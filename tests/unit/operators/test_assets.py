@@ -30,7 +30,7 @@ def test_the_event_of_an_outlet_has_counts_and_offsets_of_the_window(topics: Ben
     extra = json.loads(json.dumps(topics.outlet_events[lake].extra))
     for counts in (extra["landed"], *(t["landed"] for t in extra["topics"].values()), *extra["topics"].values()):
         assert (counts.pop("size") > 0) == (counts["records"] > 0)
-    nothing = {"batches": 0, "records": 0, "tombstones": 0, "dead_letters": 0, "objects": 0}
+    nothing = {"batches": 0, "records": 0, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 0}
     assert extra == {
         "bucket": "lake",
         "pipeline": "orders-to-lake",
@@ -41,15 +41,16 @@ def test_the_event_of_an_outlet_has_counts_and_offsets_of_the_window(topics: Ben
             "end": "2013-01-02T00:00:00+00:00",
         },
         "status": "ok",
-        "landed": {"batches": 2, "records": 3, "tombstones": 0, "dead_letters": 0, "objects": 2},
+        "landed": {"batches": 2, "records": 3, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 2},
         "topics": {
             "clicks": {
                 "status": "ok",
                 "records": 1,
                 "tombstones": 0,
+                "ignored": 0,
                 "dead_letters": 0,
                 "objects": 1,
-                "landed": {"batches": 1, "records": 1, "tombstones": 0, "dead_letters": 0, "objects": 1},
+                "landed": {"batches": 1, "records": 1, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 1},
                 "batches": [1],
                 "offsets": {"0": [[0, 1]]},
                 "skipped": {},
@@ -58,9 +59,10 @@ def test_the_event_of_an_outlet_has_counts_and_offsets_of_the_window(topics: Ben
                 "status": "ok",
                 "records": 2,
                 "tombstones": 0,
+                "ignored": 0,
                 "dead_letters": 0,
                 "objects": 1,
-                "landed": {"batches": 1, "records": 2, "tombstones": 0, "dead_letters": 0, "objects": 1},
+                "landed": {"batches": 1, "records": 2, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 1},
                 "batches": [1],
                 "offsets": {"0": [[0, 2]]},
                 "skipped": {},
@@ -69,6 +71,7 @@ def test_the_event_of_an_outlet_has_counts_and_offsets_of_the_window(topics: Ben
                 "status": "empty",
                 "records": 0,
                 "tombstones": 0,
+                "ignored": 0,
                 "dead_letters": 0,
                 "objects": 0,
                 "landed": nothing,
@@ -86,7 +89,15 @@ def test_the_event_of_a_run_that_leaves_every_topic_out_is_empty(topics: Bench) 
     topics.run(topics.task(outlets=[lake]), conf={"kafka_s3": {"offsets": {"orders": {}}}})
     extra = topics.outlet_events[lake].extra
     assert (extra["status"], extra["pipeline"], extra["topics"]) == ("empty", "orders-to-lake", {})
-    assert extra["landed"] == {"batches": 0, "records": 0, "tombstones": 0, "dead_letters": 0, "objects": 0, "size": 0}
+    assert extra["landed"] == {
+        "batches": 0,
+        "records": 0,
+        "tombstones": 0,
+        "ignored": 0,
+        "dead_letters": 0,
+        "objects": 0,
+        "size": 0,
+    }
 
 
 def test_the_offsets_of_several_batches_are_one_range(topics: Bench) -> None:

@@ -128,29 +128,35 @@ def test_the_last_line_is_a_summary_of_the_run(orders: Bench, caplog: pytest.Log
     assert restored.endswith("; 1 object of these written again from Kafka")
 
 
-def test_the_summary_has_tombstones_and_dead_letters_if_there_are_any(
+def test_the_summary_has_tombstones_ignored_values_and_dead_letters_if_there_are_any(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """They are in XCom as well, where they are also 0."""
     bench.kafka.create_topic("orders")
     task = bench.task(format={"kind": "json", "on_null": "write"}, content={"kind": "siblings"}, errors="dead_letter")
+    ignoring = bench.task(format={"kind": "json", "on_null": "ignore"}, errors="dead_letter")
 
-    def landed(run_id: str, *values: bytes | None) -> tuple[str, tuple[int, int, int]]:
+    def landed(run_id: str, *values: bytes | None, by: Any = task) -> tuple[str, tuple[int, ...]]:
         for value in values:
             bench.kafka.append("orders", 0, value, JANUARY_1, key=b"k")
-        returned = bench.run(task, run_id=run_id)
+        returned = bench.run(by, run_id=run_id)
         (batch,) = returned["topics"]["orders"]["batches"]
-        topic, names = returned["topics"]["orders"], ("records", "tombstones", "dead_letters")
+        topic, names = returned["topics"]["orders"], ("records", "tombstones", "ignored", "dead_letters")
         counts = tuple(batch[name] for name in names)
         for other in (returned, returned["landed"], topic, topic["landed"]):
             assert tuple(other[name] for name in names) == counts
         return logged(caplog)[-1].partition("landed")[2], counts
 
-    assert landed("r1", b"1") == ("", (1, 0, 0))
-    assert landed("r2", b"1", None) == ("; 1 tombstone among the records", (2, 1, 0))
+    assert landed("r1", b"1") == ("", (1, 0, 0, 0))
+    assert landed("r2", b"1", None) == ("; 1 tombstone among the records", (2, 1, 0, 0))
     assert landed("r3", b"{", None, None) == (
         "; 2 tombstones among the records; 1 dead letter below _dead_letters",
-        (2, 2, 1),
+        (2, 2, 0, 1),
+    )
+    assert landed("r4", None, b"1", by=ignoring) == ("; 1 null value ignored", (1, 0, 1, 0))
+    assert landed("r5", None, b"{", None, by=ignoring) == (
+        "; 2 null values ignored; 1 dead letter below _dead_letters",
+        (0, 0, 2, 1),
     )
 
 

@@ -38,15 +38,16 @@ def test_a_line_has_slices_records_bytes_rate_and_the_time_left() -> None:
     )
 
 
-def test_a_committed_batch_has_counts_of_tombstones_and_dead_letters_if_there_are_any() -> None:
+def test_a_committed_batch_has_counts_of_tombstones_ignored_values_and_dead_letters_if_there_are_any() -> None:
     """Most pipelines have none."""
 
     def line(**counts: int) -> str:
-        result = SliceResult(id=0, records=5, ignored=0, next_offset=9, **counts)
+        result = SliceResult(**{"id": 0, "records": 5, "ignored": 0, "next_offset": 9, **counts})
         return counts_line(Manifest(batch=1, plan_sha256="", status="commit", run="r", slices=(result,)))
 
     assert line() == "0 objects, 5 records, 0 bytes"
     assert line(tombstones=2) == "0 objects, 5 records, 2 tombstones, 0 bytes"
+    assert line(ignored=1) == "0 objects, 5 records, 1 ignored null values, 0 bytes"
     assert line(tombstones=2, dead_letters=3) == "0 objects, 5 records, 2 tombstones, 3 dead letters, 0 bytes"
 
 

@@ -12,29 +12,16 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import JsonLines, Layout
-from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.spark.frames import slice_frame, slice_ranks
+from tests.plans import data_plan, slices_of
 
 LAYOUT = Layout(format=JsonLines())
 
 
 def plan_of(topic: str, slices: list[tuple[int, int, int]], isolation: Isolation = "read_committed") -> Plan:
     """A plan of ``(partition, start, end)``."""
-    return Plan(
-        batch=1,
-        type="data",
-        topic=topic,
-        topic_id="id",
-        generation=0,
-        run="run",
-        tail=True,
-        isolation=isolation,
-        slices=tuple(Slice(id=i, partition=p, start=a, end=b) for i, (p, a, b) in enumerate(slices)),
-        skipped=NO_OFFSETS,
-        layout=LAYOUT,
-        layout_sha256=layout_digest(LAYOUT),
-    )
+    return data_plan(LAYOUT, slices_of(*slices), topic=topic, isolation=isolation)
 
 
 def test_the_kth_slices_of_all_partitions_share_a_frame() -> None:
