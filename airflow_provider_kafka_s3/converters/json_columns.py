@@ -8,14 +8,13 @@ from array import array
 from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, validity_buffer
+from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, validity_buffer
 from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.json_scalar import (
     INTEGER_LOGICAL,
@@ -47,8 +46,6 @@ __all__ = ["Column", "Structs", "is_plain"]
 _NULL: Final = Primitive("null")
 _DIGITS: Final = re.compile(rb"(-?)([0-9]{1,60})(?:\.([0-9]{1,60}))?")
 _REFUSED_NAME: Final = re.compile(r'[\x00-\x1f"\\]')
-
-_Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Structs:
@@ -251,7 +248,7 @@ class Column(ABC):
         """
 
     def _made(
-        self, count: int, buffers: Sequence[pa.Buffer], valid: _Bools | None, children: list[Array] | None = None
+        self, count: int, buffers: Sequence[pa.Buffer], valid: Bools | None, children: list[Array] | None = None
     ) -> Array:
         bits = None
         if valid is not None and self._nullable:
@@ -259,13 +256,13 @@ class Column(ABC):
         return cast("Array", pa.Array.from_buffers(self.type, count, cast("Any", [bits, *buffers]), children=children))
 
 
-def _valid(values: list[Any]) -> _Bools | None:
+def _valid(values: list[Any]) -> Bools | None:
     """Which values are not None; None: all."""
     present = bytes([value is not None for value in values])
     return None if all(present) else np.frombuffer(present, np.bool_)
 
 
-def _filled(values: list[Any], filling: Any) -> tuple[list[Any], _Bools | None]:
+def _filled(values: list[Any], filling: Any) -> tuple[list[Any], Bools | None]:
     """Values with ``filling`` for None, and which were not None."""
     valid = _valid(values)
     if valid is None:

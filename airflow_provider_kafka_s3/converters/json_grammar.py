@@ -6,10 +6,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, bounds, contents
+from airflow_provider_kafka_s3.arrays import Array, Bools, bounds, contents
 from airflow_provider_kafka_s3.converters.json_scalar import DEEPEST
 
 __all__ = ["are_lines", "are_utf8", "begin_and_end", "deep_rows"]
@@ -19,7 +18,7 @@ _SPACE: Final = 0x20
 _DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
-def _members(characters: bytes) -> npt.NDArray[np.bool_]:
+def _members(characters: bytes) -> Bools:
     table = np.zeros(256, np.bool_)
     table[list(characters)] = True
     return table

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_kafka_s3.arrays import (
     Array,
+    Bools,
     Int64Array,
     binary_array,
     bounds,
@@ -63,11 +64,10 @@ _WORD: Final = 16
 _GRAMMAR: Final = msgspec.json.Decoder(msgspec.Raw)
 _NEAR: Final = 512
 
-_Bools: TypeAlias = npt.NDArray[np.bool_]
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
-def _members(characters: bytes) -> _Bools:
+def _members(characters: bytes) -> Bools:
     table = np.zeros(256, np.bool_)
     table[list(characters)] = True
     return table
@@ -223,7 +223,7 @@ class _Block:
         """A document."""
         return self.data[self.starts[row] : self.ends[row]].tobytes()
 
-    def has(self, texts: _FixedTexts, at: Int64Array) -> _Bools:
+    def has(self, texts: _FixedTexts, at: Int64Array) -> Bools:
         """Whether all texts are at their positions.
 
         Args:
@@ -241,7 +241,7 @@ class _Block:
             found[start : start + _NEAR] = np.bitwise_or.reduce(halves, axis=1) == 0
         return found
 
-    def take(self, kind: pa.DataType, starts: Int64Array, ends: Int64Array, valid: _Bools | None) -> Array:
+    def take(self, kind: pa.DataType, starts: Int64Array, ends: Int64Array, valid: Bools | None) -> Array:
         """The texts between positions as binary or string; null where ``valid`` is False."""
         count = len(starts)
         if valid is not None:
@@ -281,31 +281,31 @@ class _Spans:
         """Lengths in bytes."""
         return self.ends - self.starts
 
-    def are_strings(self) -> _Bools:
+    def are_strings(self) -> Bools:
         """Whether each text is one string."""
-        return cast("_Bools", (self.first == _QUOTE) & (self.closes == self.ends - 1))
+        return cast("Bools", (self.first == _QUOTE) & (self.closes == self.ends - 1))
 
-    def are_null(self) -> _Bools:
+    def are_null(self) -> Bools:
         """Whether each text is null."""
         return self.are(b"null")
 
-    def are(self, literal: bytes) -> _Bools:
+    def are(self, literal: bytes) -> Bools:
         """Whether each text is the literal."""
-        equal = cast("_Bools", (self.first == literal[0]) & (self.lengths == len(literal)))
+        equal = cast("Bools", (self.first == literal[0]) & (self.lengths == len(literal)))
         rows = np.flatnonzero(equal)
         letters = self.block.data[self.starts[rows][:, None] + np.arange(len(literal))]
         equal[rows] = (letters == np.frombuffer(literal, np.uint8)).all(axis=1)
         return equal
 
-    def are_numbers(self) -> _Bools:
+    def are_numbers(self) -> Bools:
         """Whether each text is a number, if it has no exponent and a parser of numbers accepts it."""
         data = self.block.data
         at = self.starts + (self.first == _MINUS)
         first = data[at]
         long_zero = (first == _ZERO) & _AFTER_LONG_ZERO[data[at + 1]]
-        return cast("_Bools", _DIGIT[first] & _DIGIT[data[self.ends - 1]] & ~long_zero)
+        return cast("Bools", _DIGIT[first] & _DIGIT[data[self.ends - 1]] & ~long_zero)
 
-    def take(self, kind: pa.DataType, valid: _Bools, *, quoted: bool = False) -> Array:
+    def take(self, kind: pa.DataType, valid: Bools, *, quoted: bool = False) -> Array:
         """The texts, without their quotes if they are quoted; null where ``valid`` is False."""
         shorter = 1 if quoted else 0
         starts = self.starts + shorter
@@ -316,7 +316,7 @@ class _Reader(ABC):
     """Makes the column of a field."""
 
     @abstractmethod
-    def read(self, spans: _Spans) -> tuple[Array | None, _Bools] | None:
+    def read(self, spans: _Spans) -> tuple[Array | None, Bools] | None:
         """Make it.
 
         Returns:
@@ -328,7 +328,7 @@ class _Reader(ABC):
 class _Ignored(_Reader):
     """A field that the schema does not have. That its text is one value shows that the next field is where it seems."""
 
-    def read(self, spans: _Spans) -> tuple[Array | None, _Bools] | None:
+    def read(self, spans: _Spans) -> tuple[Array | None, Bools] | None:
         strings = spans.are_strings()
         if strings.all():
             return None, strings
@@ -344,7 +344,7 @@ class _Objects(_Reader):
         self._decode = msgspec.json.Decoder(structs.type_of_field(part)).decode_lines
         self._column = structs.column_of_field(part, kind, nullable=nullable)
 
-    def read(self, spans: _Spans) -> tuple[Array | None, _Bools] | None:
+    def read(self, spans: _Spans) -> tuple[Array | None, Bools] | None:
         count = len(spans.starts)
         texts = spans.block.take(pa.binary(), spans.starts, spans.ends, None)
         if not begin_and_end(texts):
@@ -369,7 +369,7 @@ class _Scalar(_Reader):
         self._type = kind
         self._nullable = nullable
 
-    def read(self, spans: _Spans) -> tuple[Array | None, _Bools] | None:
+    def read(self, spans: _Spans) -> tuple[Array | None, Bools] | None:
         valid = self._candidates(spans)
         try:
             column, good = self._convert(spans, valid)
@@ -380,14 +380,14 @@ class _Scalar(_Reader):
         return column, good
 
     @abstractmethod
-    def _candidates(self, spans: _Spans) -> _Bools:
+    def _candidates(self, spans: _Spans) -> Bools:
         """Which texts may be values."""
 
     @abstractmethod
-    def _convert(self, spans: _Spans, valid: _Bools) -> tuple[Array, _Bools]:
+    def _convert(self, spans: _Spans, valid: Bools) -> tuple[Array, Bools]:
         """The column, and which of the candidates are values; ArrowInvalid if a candidate cannot be converted."""
 
-    def _made(self, values: npt.NDArray[Any], valid: _Bools) -> Array:
+    def _made(self, values: npt.NDArray[Any], valid: Bools) -> Array:
         bits = None if valid.all() or not self._nullable else validity_buffer(valid)
         return cast("Array", pa.Array.from_buffers(self._type, len(valid), [bits, pa.py_buffer(values.data)]))
 
@@ -401,10 +401,10 @@ class _Texts(_Scalar):
         if symbols is not None:
             self._symbols = binary_array([s.encode() for s in symbols], large=False).cast(pa.string())
 
-    def _candidates(self, spans: _Spans) -> _Bools:
+    def _candidates(self, spans: _Spans) -> Bools:
         return spans.are_strings()
 
-    def _convert(self, spans: _Spans, valid: _Bools) -> tuple[Array, _Bools]:
+    def _convert(self, spans: _Spans, valid: Bools) -> tuple[Array, Bools]:
         column = spans.take(self._type, valid, quoted=True)
         if self._symbols is not None:
             valid = _true_rows(pc.is_in(column, value_set=self._symbols)) & valid
@@ -415,10 +415,10 @@ class _Texts(_Scalar):
 
 
 class _Booleans(_Scalar):
-    def _candidates(self, spans: _Spans) -> _Bools:
+    def _candidates(self, spans: _Spans) -> Bools:
         return spans.are(b"true") | spans.are(b"false")
 
-    def _convert(self, spans: _Spans, valid: _Bools) -> tuple[Array, _Bools]:
+    def _convert(self, spans: _Spans, valid: Bools) -> tuple[Array, Bools]:
         return self._made(np.packbits(spans.first == ord("t"), bitorder="little"), valid), valid
 
 
@@ -427,10 +427,10 @@ class _Number(_Scalar):
 
     _usual = _members(b"0123456789-.")
 
-    def _candidates(self, spans: _Spans) -> _Bools:
+    def _candidates(self, spans: _Spans) -> Bools:
         return spans.are_numbers()
 
-    def _texts(self, spans: _Spans, valid: _Bools) -> tuple[Array, _Bools]:
+    def _texts(self, spans: _Spans, valid: Bools) -> tuple[Array, Bools]:
         """The texts, and which of the candidates they are: those that are numbers of JSON."""
         texts = spans.take(pa.string(), valid)
         usual = self._usual[np.frombuffer(contents(texts), np.uint8)]
@@ -455,7 +455,7 @@ class _Integers(_Number):
         self._width = np.int32 if node.name == "int" else np.int64
         self._bounds = integer_bounds(node)
 
-    def _convert(self, spans: _Spans, valid: _Bools) -> tuple[Array, _Bools]:
+    def _convert(self, spans: _Spans, valid: Bools) -> tuple[Array, Bools]:
         texts, valid = self._texts(spans, valid)
         numbers = _numbers(texts.cast(pa.int64()), np.dtype(np.int64), valid)
         least, most = self._bounds
@@ -475,7 +475,7 @@ class _Floats(_Number):
         super().__init__(kind, nullable=nullable)
         self._single = node.name == "float"
 
-    def _convert(self, spans: _Spans, valid: _Bools) -> tuple[Array, _Bools]:
+    def _convert(self, spans: _Spans, valid: Bools) -> tuple[Array, Bools]:
         texts, valid = self._texts(spans, valid)
         numbers = _numbers(texts.cast(pa.float64()), np.dtype(np.float64), valid)
         most = LARGEST_FLOAT if self._single else np.finfo(np.float64).max
@@ -501,13 +501,13 @@ class _Times(_Scalar):
         self._read = pa.timestamp("us", "UTC") if self._zone else pa.timestamp("us")
         self._micros = _DAY_US if self._is_date else {"ms": 1000, "us": 1}[cast("Any", kind).unit]
 
-    def _candidates(self, spans: _Spans) -> _Bools:
+    def _candidates(self, spans: _Spans) -> Bools:
         good = spans.are_strings() & np.isin(spans.lengths, self._lengths)
         if self._zone:
             good &= spans.block.data[spans.ends - 2] == ord("Z")
         return good
 
-    def _convert(self, spans: _Spans, valid: _Bools) -> tuple[Array, _Bools]:
+    def _convert(self, spans: _Spans, valid: Bools) -> tuple[Array, Bools]:
         texts = spans.take(pa.string(), valid, quoted=True)
         micros = _numbers(texts.cast(self._read), np.dtype(np.int64), valid)
         times = micros // self._micros if self._micros > 1 else micros
@@ -523,7 +523,7 @@ _YEAR_ONE_US: Final = -62_135_596_800_000_000
 class _Decimals(_Number):
     """Decimals of 128 bits that are numbers."""
 
-    def _convert(self, spans: _Spans, valid: _Bools) -> tuple[Array, _Bools]:
+    def _convert(self, spans: _Spans, valid: Bools) -> tuple[Array, Bools]:
         texts, valid = self._texts(spans, valid)
         bits, data = texts.cast(self._type).buffers()
         buffers = [bits if self._nullable else None, data]
@@ -533,12 +533,12 @@ class _Decimals(_Number):
 class _DecimalTexts(_Decimals):
     """Decimals of 128 bits that are the texts of numbers."""
 
-    def _candidates(self, spans: _Spans) -> _Bools:
+    def _candidates(self, spans: _Spans) -> Bools:
         long_enough = spans.are_strings() & (spans.lengths > len('""'))
         inner = _Spans(spans.block, spans.starts + long_enough, spans.ends - long_enough, spans.closes)
         return long_enough & inner.are_numbers()
 
-    def _texts(self, spans: _Spans, valid: _Bools) -> tuple[Array, _Bools]:
+    def _texts(self, spans: _Spans, valid: Bools) -> tuple[Array, Bools]:
         inner = _Spans(spans.block, spans.starts + valid, spans.ends - valid, spans.closes)
         return super()._texts(inner, valid)
 
@@ -550,14 +550,14 @@ class _Either(_Reader):
         self._numbers = numbers
         self._texts = texts
 
-    def read(self, spans: _Spans) -> tuple[Array | None, _Bools] | None:
+    def read(self, spans: _Spans) -> tuple[Array | None, Bools] | None:
         first = spans.first
         present = np.flatnonzero(first != ord("n"))
         is_text = len(present) and first[present[0]] == _QUOTE
         return (self._texts if is_text else self._numbers).read(spans)
 
 
-def _numbers(column: Array, kind: np.dtype[Any], valid: _Bools) -> npt.NDArray[Any]:
+def _numbers(column: Array, kind: np.dtype[Any], valid: Bools) -> npt.NDArray[Any]:
     """The numbers of a column; 0 where they are not valid."""
     if not valid.any():
         return np.zeros(len(column), kind)
@@ -567,7 +567,7 @@ def _numbers(column: Array, kind: np.dtype[Any], valid: _Bools) -> npt.NDArray[A
     return numbers if valid.all() else np.where(valid, numbers, kind.type(0))
 
 
-def _true_rows(column: Array) -> _Bools:
+def _true_rows(column: Array) -> Bools:
     """Which values of a boolean column without nulls are true."""
     bits = np.frombuffer(memoryview(cast("pa.Buffer", column.buffers()[1])), np.uint8)
     return np.unpackbits(bits, bitorder="little")[column.offset : column.offset + len(column)].astype(np.bool_)
