@@ -54,15 +54,18 @@ from airflow_provider_kafka_s3.schemas.avro import (
 __all__ = ["ShapeDecoder"]
 
 _MOST_SHAPES: Final = 4
-"""Shapes of a block that are looked at."""
+"""Shapes of a batch that are looked for."""
 _LONGEST_PAUSE: Final = 64
+"""Batches that are not looked at after many that were of other shapes."""
 
 _SPACE: Final = 0x20
 _QUOTE, _COLON, _BACKSLASH = b'":\\'
 _TOKENS: Final = re.compile(rb'"[^"]*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
 _WORD: Final = 16
+"""Bytes that are compared at once."""
 _GRAMMAR: Final = msgspec.json.Decoder(msgspec.Raw)
 _NEAR: Final = 512
+"""Documents that are compared at once."""
 
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -124,16 +127,24 @@ class ShapeDecoder:
         if not are_utf8(chosen):
             return None
         block = _Block(chosen)
+        if block.broken.any():  # what is behind an odd quote looks like the inside of a string
+            rows = rows[~block.broken]
+            if len(rows) < self.fewest:
+                return None
+            chosen = values.take(int64_array(rows))
+            block = _Block(chosen)
         parts: list[tuple[Int64Array, Array]] = []
         left = np.arange(len(chosen))
         for _ in range(_MOST_SHAPES):
             if len(left) < self.fewest:
                 break
             shape = self._shapes.of(block.text(int(left[0])), self._node, self._type)
-            if shape is None or (part := shape.decode(block, left)) is None or len(part[0]) == 0:
-                break
-            parts.append(part)
-            left = np.setdiff1d(left, part[0], assume_unique=True)
+            part = None if shape is None else shape.decode(block, left)
+            if part is None or len(part[0]) == 0:
+                left = left[1:]
+            else:
+                parts.append(part)
+                left = np.setdiff1d(left, part[0], assume_unique=True)
         if not parts:
             return None
         if len(parts) == 1:
@@ -197,6 +208,7 @@ class _Block:
     Attributes:
         starts: of the documents.
         ends: of the documents.
+        broken: whether each document has an odd number of quotes.
         key_closes: last quotes of all keys.
         next_closes: last quotes of the strings behind all keys, which may be their values.
         first_keys: number, among the keys, of the first key of each document.
@@ -212,7 +224,9 @@ class _Block:
         # A word begins at each byte.
         self._words = np.ndarray((size + 1,), np.dtype((np.void, _WORD)), self.data, strides=(1,))
         self.starts, self.ends = at[:-1], at[1:]
-        closes = np.flatnonzero(self.data == _QUOTE)[1::2]
+        quotes = np.flatnonzero(self.data == _QUOTE)
+        self.broken = cast("Bools", np.diff(np.searchsorted(quotes, at)) % 2 == 1)
+        closes = quotes[1::2]
         keys = np.flatnonzero(self.data[closes + 1] == _COLON)
         self.key_closes = closes[keys]
         self.next_closes = closes[np.minimum(keys + 1, len(closes) - 1)]

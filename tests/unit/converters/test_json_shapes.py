@@ -170,6 +170,8 @@ def test_documents_of_other_shapes_are_decoded_as_well() -> None:
     valid = [row for row in rows if row is None or row.isascii() or "ü".encode() in row]
     taken, _ = decoded(ORDER, valid)
     assert taken >= 2 * len(others) - 2
+    taken, _ = decoded(ORDER, [b'{"id":"}', text(order())[1:], *valid])
+    assert taken >= 2 * len(others) - 2
 
 
 @pytest.mark.parametrize(
