@@ -62,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     s3.add_argument(
         "--upload",
         metavar="JSON",
-        help="what is written is stored like this: encryption, acl, storage_class of the operator's upload "
+        help="the operator's upload, for what is written: encryption, acl, storage_class, on_tag_error "
         "[KAFKA_S3_UPLOAD]",
     )
     kafka = parser.add_argument_group("Kafka (one of these, for commands that need it)")
