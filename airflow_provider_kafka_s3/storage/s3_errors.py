@@ -81,6 +81,11 @@ _ADVICE: Final = {
     "TemporaryRedirect": "the bucket is in another region or at another endpoint: set region and endpoint_url",
 }
 
+_PROXY_LOGIN: Final = 407
+_PROXY_ADVICE: Final = (
+    "the proxy refuses the login: correct user and password in proxies of the AWS connection's config_kwargs"
+)
+
 _QUERY = re.compile(r"\?[^\s\"'<>]+")
 _ACCESS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 _LONGEST_QUOTE: Final = 300
@@ -127,6 +132,8 @@ def _from_response(error: Any, kind: RequestKind, what: str) -> KafkaS3Error:
     # The response to HEAD has no body; botocore uses its status as the code.
     code, status = str(described.get("Code", "")), int(error.response["ResponseMetadata"].get("HTTPStatusCode", 0))
     message = f"{status} {code}: {_redact(str(described.get('Message', '')))} ({what})"
+    if status == _PROXY_LOGIN:
+        return AccessDeniedError(f"{message}; {_PROXY_ADVICE}")
     if code in _DENIED:
         return _terminal(code, status, message, what)
     response = _store_response(code, status, kind, message)
@@ -201,6 +208,8 @@ def _from_client_error(error: Exception, what: str) -> KafkaS3Error:
     from botocore import exceptions as b
 
     message = f"{_quote(error)} ({what})"
+    if isinstance(error, b.ProxyConnectionError) and f" {_PROXY_LOGIN} " in str(error.kwargs.get("error")):
+        return AccessDeniedError(f"{message}; {_PROXY_ADVICE}")
     if isinstance(error, b.EndpointConnectionError | b.ConnectTimeoutError | b.ProxyConnectionError):
         # Nothing was sent, so nothing can have been applied.
         return TransientError(f"{message}; check the endpoint's address and that it is running")

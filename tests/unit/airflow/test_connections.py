@@ -14,8 +14,12 @@ import pytest
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
+from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Secrets
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+from dev.forward_proxy import ForwardProxy
+from dev.role_sessions import RoleSessions
+from dev.s3_server import ThreadedS3Server
 from tests.unit.operators.conftest import CANARY, SECRETS
 
 
@@ -366,6 +370,40 @@ def test_a_refused_role_is_terminal_and_an_unreachable_one_is_not(monkeypatch: p
         _assumed(monkeypatch, failing(error))
         with pytest.raises(expected, match="aws_x"):
             s3_access("aws_x")
+
+
+def test_a_role_is_assumed_again_as_airflow_s_hook_assumed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By HTTP, and through the proxy: the external id, the name and the length of the session are in both requests."""
+    from airflow_provider_kafka_s3.airflow.connections import s3_access
+
+    gates: list[RoleSessions] = []
+
+    def middleware(application: Any) -> RoleSessions:
+        gates.append(RoleSessions(application, trusted=["AKIABASE"]))
+        return gates[0]
+
+    server = ThreadedS3Server(buckets=["of-partners"], middleware=middleware)
+    with server, ForwardProxy(user="me", password="p@ss-word") as proxy:
+        given = {"ExternalId": "partner-7", "RoleSessionName": "landing", "DurationSeconds": 900}
+        extra = {
+            "region_name": "us-east-1",
+            "role_arn": ROLE,
+            "assume_role_kwargs": given,
+            "service_config": {
+                "s3": {"endpoint_url": server.endpoint},
+                "sts": {"endpoint_url": server.endpoint},
+            },
+            "config_kwargs": {"proxies": {"http": proxy.address.replace("://", "://me:p%40ss-word@")}},
+        }
+        aws = {"conn_type": "aws", "login": "AKIABASE", "password": "p" * 20, "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps(aws))
+        access = s3_access("aws_x")
+        gates[0].end_all()
+        store = open_bucket("of-partners", access.settings, access.credentials)
+        assert store.create("document", b"x") == b"x"
+        requests = [{name: form[name] for name in given} for form in gates[0].given]
+        assert requests == [{name: str(value) for name, value in given.items()}] * 2
+        assert proxy.seen.count(("POST", f"{server.endpoint}/")) == 2
 
 
 def test_secrets_of_connections_are_masked(monkeypatch: pytest.MonkeyPatch, connections: None) -> None:

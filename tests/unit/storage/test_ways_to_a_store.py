@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.config import Upload
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TransientError
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, TransientError
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Secrets
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
@@ -54,7 +54,9 @@ def test_requests_pass_a_proxy_with_a_login(proxy: ForwardProxy) -> None:
         ours = [method for method, url in proxy.seen if url.startswith(f"{server.endpoint}/proxied/")]
         assert ours == ["PUT", "POST", "PUT", "POST", "GET"]
         wrong = S3Settings(endpoint_url=server.endpoint, **through(proxy, "canary-password"))
-        with pytest.raises(KafkaS3Error, match="407") as caught:
+        with pytest.raises(
+            AccessDeniedError, match=r"407.*the proxy refuses the login: correct user and pass"
+        ) as caught:
             S3Store(make_client(wrong, ANY), "proxied", wrong).put_new("second", b"x")
         assert "canary" not in str(caught.value)
 
@@ -68,6 +70,12 @@ def test_requests_over_tls_pass_a_proxy_as_a_tunnel(proxy: ForwardProxy, authori
         store.put_new("document", b"x")
         assert store.head("document") is not None
         assert ("CONNECT", server.endpoint.removeprefix("https://")) in proxy.seen
+        wrong = S3Settings(
+            endpoint_url=server.endpoint, ca_bundle=str(authority.certificate), **through(proxy, "canary-password")
+        )
+        with pytest.raises(AccessDeniedError, match=r"the proxy refuses the login: correct user") as caught:
+            S3Store(make_client(wrong, ANY), "tunnelled", wrong).head("document")
+        assert "canary" not in str(caught.value)
 
 
 def test_a_proxy_that_does_not_answer_is_a_transient_error() -> None:
