@@ -96,7 +96,14 @@ class TopicPipeline:
         self.source = source
         schemas = PinnedSchemas(store, self.log.prefix, registry or NoRegistry())
         build = build or object_builder(store, upload, schemas)
-        self.committer = Committer(self.log, source, build, schemas=schemas, parallel=parallel)
+        self.committer = Committer(
+            self.log,
+            source,
+            build,
+            schemas=schemas,
+            parallel=parallel,
+            on_tag_error=(upload or Upload()).on_tag_error,
+        )
         self._sleep = sleep
         self._monotonic = monotonic
         self._now = now

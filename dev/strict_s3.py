@@ -1,8 +1,8 @@
 """moto's S3 with the checks of a real store: atomic requests, verified bodies and keys, correct responses.
 
 moto checks a condition and writes afterwards, without a lock, so two writers can win one create-only PUT. It stores
-corrupt bytes, accepts keys that S3 refuses, fails on an upload that was aborted, and returns 2010 as the start of every
-upload. :class:`StrictS3` wraps moto's own application and corrects this.
+corrupt bytes, accepts keys that S3 refuses, fails on an upload that was aborted, returns 2010 as the start of every
+upload, and ignores customer keys. :class:`StrictS3` wraps moto's own application and corrects this.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from isal import isal_zlib
 from werkzeug import Response
+
+from dev.customer_keys import CustomerKeys
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -41,17 +43,25 @@ class StrictS3:
         self._moto: WSGIApplication = DomainDispatcherApplication(create_backend_app)
         self._lock = threading.Lock()
         self._initiated: dict[bytes, bytes] = {}
+        self._keys = CustomerKeys()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request; ``wsgi.input`` must hold the whole body."""
         with self._lock:
             refusal = self._refusal(environ)
             if refusal is None:
-                answer = self._moto(environ, start_response)
+                answer = self._applied(environ, start_response)
                 return self._with_times(answer) if environ["QUERY_STRING"].startswith("uploads") else answer
         status, code, message = refusal
         body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>'
         return Response(body, status, mimetype="application/xml")(environ, start_response)
+
+    def _applied(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Let moto apply a request, and remember the customer key of a write."""
+        response = Response.from_app(self._moto, environ, buffered=True)
+        if response.status_code == 200:
+            self._keys.applied(environ, response.get_data())
+        return response(environ, start_response)
 
     def create_bucket(self, name: str) -> None:
         """Make a bucket without a request."""
@@ -80,6 +90,8 @@ class StrictS3:
         bucket_name, _, key = path.lstrip(b"/").partition(b"/")
         if len(key) > MAX_KEY_BYTES:
             return 400, "KeyTooLongError", "Your key is too long"
+        if refusal := self._keys.refusal(environ):
+            return refusal
         if environ["REQUEST_METHOD"] not in ("PUT", "POST"):
             return None
         if not _digests_match(environ):

@@ -43,6 +43,7 @@ class VersityGateway(ServerProcess):
         secret_access_key: str = "test",
         tls: Certificate | None = None,
         folder: Path | None = None,
+        domain: str | None = None,
     ) -> None:
         """Describe a server.
 
@@ -51,10 +52,12 @@ class VersityGateway(ServerProcess):
             secret_access_key: of the only user.
             tls: the server's certificate; None: plain HTTP.
             folder: folder of the objects; None: a temporary one, in memory where that is possible.
+            domain: below which a bucket is a host (virtual addressing); None: addresses are paths.
         """
         self.endpoint = ""
         self._login = ["--access", access_key_id, "--secret", secret_access_key]
         self._tls = [] if tls is None else ["--cert", str(tls.certificate), "--key", str(tls.key)]
+        self._domain = [] if domain is None else ["--virtual-domain", domain]
         self._given = folder
         self._own: tempfile.TemporaryDirectory[str] | None = None
         self._log: IO[bytes] | None = None
@@ -67,8 +70,9 @@ class VersityGateway(ServerProcess):
         folder = self._given or Path(self._own.name if self._own else "")
         (port,) = free_ports(1)
         self._log = log = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the server does not get ready
+        options = [*self._login, *self._tls, *self._domain]
         self._process = subprocess.Popen(
-            [str(BINARY), *self._login, *self._tls, "--port", f"{HOST}:{port}", "-q", "posix", str(folder.resolve())],
+            [str(BINARY), *options, "--port", f"{HOST}:{port}", "-q", "posix", str(folder.resolve())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

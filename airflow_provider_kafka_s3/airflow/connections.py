@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook  # noqa: TID253 - light, and loaded
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
-from airflow_provider_kafka_s3.messages import or_nearest
+from airflow_provider_kafka_s3.messages import either, few, or_nearest
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
-from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Credentials
+from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Credentials, S3Secrets
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from airflow_provider_kafka_s3.submit.target import SparkTarget
 
@@ -59,6 +59,21 @@ _ARGUMENTS_TO_ADD: Final = {
     "spark_conn_id": "--conn-type spark --conn-host 'local[2]'",
 }
 """Arguments of ``airflow connections add`` for an example connection, by the parameter that names the connection."""
+
+_CUSTOMER_KEYS: Final = ("sse_customer_key", "sse_customer_earlier_keys")
+"""Names in the extra of a connection to S3 that hold keys of SSE-C."""
+
+_USED_CONFIG: Final = {
+    "connect_timeout",
+    "max_pool_connections",
+    "proxies",
+    "read_timeout",
+    "retries",
+    "s3",
+    "s3.addressing_style",
+    "s3.use_accelerate_endpoint",
+}
+"""Names in ``config_kwargs`` of a connection to S3 that are used, or whose purpose this package has settings for."""
 
 _REGISTRY_EXTRA: Final = ("urls", "bearer_token", "ca", "certificate", "key", "key_password", "timeout")
 """Names in the extra of a connection to a schema registry."""
@@ -136,14 +151,74 @@ def s3_access(conn_id: str | None) -> S3Access:
         "ca_bundle": verify if isinstance(verify, str) else None,
     }
     settings.update({name: float(config[name]) for name in ("connect_timeout", "read_timeout") if config.get(name)})
-    ignored = sorted(
-        {*config, *(f"s3.{name}" for name in config.get("s3") or {})}
-        - {"s3", "s3.addressing_style", "connect_timeout", "read_timeout", "retries", "max_pool_connections"}
-    )
+    where = f"aws_conn_id={conn_id!r}"
+    given, secrets = _proxy(where, config.get("proxies"), settings["endpoint_url"])
+    secrets |= _customer_keys(where, aws.extra_config)
+    settings["proxy"] = given
+    settings["accelerate"] = _accelerate(where, (config.get("s3") or {}).get("use_accelerate_endpoint", False))
+    ignored = sorted({*config, *(f"s3.{name}" for name in config.get("s3") or {})} - _USED_CONFIG)
     if ignored:
         log.warning("connection %s: these config_kwargs are not used for S3: %s", conn_id, ", ".join(ignored))
     explicit = aws.aws_access_key_id or aws.role_arn or aws.profile_name or aws.assume_role_method
-    return S3Access(S3Settings(**settings), _credentials(conn_id, hook) if explicit else None)
+    try:
+        found = S3Settings(**settings, secrets=S3Secrets(**secrets))
+    except ConfigurationError as e:
+        raise ConfigurationError(f"{where}: {e}") from None
+    return S3Access(found, _credentials(conn_id, hook) if explicit else None)
+
+
+def _accelerate(where: str, given: object) -> bool:
+    if not isinstance(given, bool):
+        raise ConfigurationError(f"{where}: use_accelerate_endpoint={given!r} of config_kwargs must be true or false")
+    return given
+
+
+def _proxy(where: str, proxies: object, endpoint: str | None) -> tuple[str | None, dict[str, Any]]:
+    """The address of the proxy of config_kwargs without its login, and its login, which is masked from here on."""
+    if not proxies:
+        return None, {}
+    if not isinstance(proxies, dict) or not all(isinstance(url, str) for url in proxies.values()):
+        # The value is not quoted: it may contain a password.
+        raise ConfigurationError(
+            f'{where}: proxies of config_kwargs must be an object such as {{"https": "http://user:password@proxy:3128"}}'
+        )
+    if unknown := sorted(proxies.keys() - {"http", "https"}):
+        raise ConfigurationError(
+            f"{where}: proxies of config_kwargs has {few(unknown)}; it may have 'http' and 'https'"
+        )
+    scheme = "http" if (endpoint or "").startswith("http://") else "https"
+    if scheme not in proxies:
+        return None, {}
+    url = proxies[scheme] if "://" in proxies[scheme] else f"http://{proxies[scheme]}"
+    login, at, rest = url.partition("://")[2].rpartition("@")
+    address = f"{url.partition('://')[0]}://{rest}"
+    if not at:
+        return address, {}
+    user, _, password = login.partition(":")
+    secrets = {"proxy_user": urllib.parse.unquote(user), "proxy_password": urllib.parse.unquote(password)}
+    for secret in {password, secrets["proxy_password"]}:
+        if secret:
+            _mask(secret)
+    return address, secrets
+
+
+def _customer_keys(where: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of SSE-C in the extra, which are masked from here on."""
+    for name in extra:
+        if name not in _CUSTOMER_KEYS and name.startswith("sse_"):
+            known = or_nearest(name, _CUSTOMER_KEYS, f"it may have {either(_CUSTOMER_KEYS)}")
+            raise ConfigurationError(f"{where}: the extra has no {name!r}{known}")
+    key, earlier = (extra.get(name) for name in _CUSTOMER_KEYS)
+    earlier = [] if earlier is None else [earlier] if isinstance(earlier, str) else earlier
+    # Neither is quoted: they are secrets.
+    if not isinstance(key, str | None):
+        raise ConfigurationError(f"{where}: sse_customer_key of the extra must be text, the base64 of 32 bytes")
+    if not isinstance(earlier, list) or not all(isinstance(one, str) for one in earlier):
+        raise ConfigurationError(f"{where}: sse_customer_earlier_keys of the extra must be a list of texts")
+    for secret in (key, *earlier):
+        if secret:
+            _mask(secret)
+    return {"customer_key": key or None, "earlier_customer_keys": tuple(earlier)}
 
 
 def registry_access(conn_id: str) -> RegistrySettings:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from airflow_provider_kafka_s3.airflow import compat, connections, parameters
+from airflow_provider_kafka_s3.config import stored_options
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef
@@ -82,7 +83,7 @@ class RunContext:
             kafka=self.kafka,
             kafka_overrides=settings.kafka_options,
             bucket=self.bucket,
-            s3=self.access.settings,
+            s3=self.access.settings.for_upload(settings.upload),
             credentials=self.access.credentials,
             retry=settings.request_retry,
             upload=settings.upload,
@@ -98,7 +99,8 @@ class RunContext:
         """Replace the credentials for the store: those of a role may expire during a Spark job."""
         if access != self.access:
             self.access = access
-            self.store.store = s3_bucket.open_bucket(self.bucket, access.settings, access.credentials).store
+            stored = access.settings.for_upload(self.settings.upload)
+            self.store.store = s3_bucket.open_bucket(self.bucket, stored, access.credentials).store
 
 
 def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) -> RunContext:
@@ -125,19 +127,20 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     kafka = connections.kafka_config(settings.kafka_conn_id)
     connections.mask_options(settings.kafka_options)
     access = connections.s3_access(settings.aws_conn_id)
+    stored = access.settings.for_upload(settings.upload)
     topics = parameters.parse_topics(settings.topics)
     pipeline = keys.validate_pipeline(settings.pipeline)
     bucket = parameters.require_bucket(settings.bucket)
     topics_dir = parameters.require_topics_dir(settings.topics_dir)
     layout = parameters.usable_layout(
-        parameters.require_layout(settings.layout(topics_dir, zone_database_version())), topics
+        parameters.require_layout(settings.layout(topics_dir, zone_database_version(), stored.encryption_name)), topics
     )
     window_of = {topic: resolved.of_topic(topic) for topic in topics}
     # Settings that Spark does not accept are refused before anything is planned.
     spark_options(kafka, isolation=settings.isolation, overrides=settings.kafka_options)
     retrier = Retrier(settings.request_retry)
     source = KafkaSource(kafka, retrier=retrier)
-    store = s3_bucket.open_bucket(bucket, access.settings, access.credentials, retrier=retrier)
+    store = s3_bucket.open_bucket(bucket, stored, access.credentials, retrier=retrier)
     starting = parameters.parse_starting_offsets(settings.starting_offsets)
     registry = None if settings.registry_conn_id is None else connections.registry_access(settings.registry_conn_id)
     connection_options = _connection_options(settings)
@@ -176,7 +179,10 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
 
 def _connection_options(settings: RunSettings) -> tuple[str, ...]:
     """Options with which ``kafka-s3`` uses the connections of a task."""
-    return connections.connection_options(settings.kafka_conn_id, settings.aws_conn_id, settings.registry_conn_id)
+    return (
+        *connections.connection_options(settings.kafka_conn_id, settings.aws_conn_id, settings.registry_conn_id),
+        *stored_options(settings.upload),
+    )
 
 
 def _task_has_ended(ti: Any) -> TaskHasEnded:

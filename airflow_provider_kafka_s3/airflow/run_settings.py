@@ -70,12 +70,13 @@ class RunSettings:
     aws_conn_id: str | None
     registry_conn_id: str | None
 
-    def layout(self, topics_dir: str, zone_database: str = "") -> Layout:
+    def layout(self, topics_dir: str, zone_database: str = "", encryption: str = "") -> Layout:
         """The layout of the objects.
 
         Args:
             topics_dir: prefix of all keys, rendered.
             zone_database: release of the time zone database, which is known when the task runs.
+            encryption: of the store, likewise.
         """
         return Layout(
             topics_dir=topics_dir,
@@ -91,6 +92,8 @@ class RunSettings:
             on_bad_timestamp=self.on_bad_timestamp,
             zone_database=zone_database,
             schema_compatibility=self.schema_compatibility,
+            tags=self.upload.object_tags,
+            encryption=encryption,
         )
 
     def request(

@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import BatchObjects
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, batch_loss
 from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.config import OnTagError
 from airflow_provider_kafka_s3.documents.manifest import Manifest, SliceRows
 from airflow_provider_kafka_s3.documents.marker import fold
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -43,6 +44,7 @@ class Committer:
         *,
         schemas: SchemaSource | None = None,
         parallel: Parallel = in_threads,
+        on_tag_error: OnTagError = "fail",
     ) -> None:
         """Commit batches of one topic.
 
@@ -52,13 +54,14 @@ class Committer:
             build: builds objects again from records.
             schemas: of values, by id; None: layouts need none.
             parallel: runs requests for several objects at once.
+            on_tag_error: for an object whose tags the store refuses.
         """
         self.log = topic_log
         self.source = source
         self.store = topic_log.store
         self.schemas = schemas
         self.parallel = parallel
-        self.objects = BatchObjects(topic_log, source, build, parallel=parallel)
+        self.objects = BatchObjects(topic_log, source, build, parallel=parallel, on_tag_error=on_tag_error)
 
     # -- decide -------------------------------------------------------------------------------------------------------
 

@@ -365,21 +365,28 @@ def object_builder(
     """
     how = upload or Upload()
 
-    def uploads(part_size: int) -> UploadPool:
-        return UploadPool(store, part_size=part_size, threads=how.threads, memory=how.memory, spill_dir=how.spill_dir)
+    def uploads(layout: Layout) -> UploadPool:
+        return UploadPool(
+            store,
+            part_size=layout.part_size,
+            threads=how.threads,
+            memory=how.memory,
+            spill_dir=how.spill_dir,
+            tags=layout.tags.own_tags,
+        )
 
     def build(
         plan: Plan, slice_: Slice, keys: Collection[str], records: Iterator[pa.RecordBatch]
     ) -> dict[str, _Rebuilt]:
-        part_size = _layout(plan).part_size
+        layout = _layout(plan)
         built: dict[str, _Rebuilt] = {}
 
         def begin(key: str) -> _ObjectStats | None:
             if key not in keys:
                 return None
             # The file has no name, so it cannot outlive the process.
-            file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=part_size, dir=how.spill_dir))  # noqa: SIM115
-            rebuilt = built[key] = _Rebuilt(store, key, file, part_size, lambda: uploads(part_size))
+            file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=layout.part_size, dir=how.spill_dir))  # noqa: SIM115
+            rebuilt = built[key] = _Rebuilt(store, key, file, layout, lambda: uploads(layout))
             weakref.finalize(rebuilt, file.close)
             rebuilt.stats = _ObjectStats(plan.topic_id, slice_.partition, rebuilt.write, file.flush)
             return rebuilt.stats
@@ -402,7 +409,7 @@ class _Rebuilt:
     store: DurableStore
     key: str
     file: BinaryIO
-    part_size: int
+    layout: Layout
     uploads: Callable[[], UploadPool]
     checksum: int = 0
     stats: _ObjectStats = field(init=False)
@@ -429,10 +436,10 @@ class _Rebuilt:
 
     def put(self, metadata: dict[str, str]) -> None:
         """Store the object unless its key exists."""
-        small = self.size <= self.part_size
+        small = self.size <= self.layout.part_size
         self.file.seek(0)
         if small:
-            self.store.create_object(self.key, self.file.read(), metadata)
+            self.store.create_object(self.key, self.file.read(), metadata, self.layout.tags.own_tags)
             return
         with self.uploads() as pool:
             try:

@@ -57,7 +57,7 @@ def execute_plan(
         records = committer.source.read(
             plan.topic, s.partition, s.start, s.end, plan.isolation, whole=layout.whole_records
         )
-        with UploadPool(store, part_size=layout.part_size) as pool:
+        with UploadPool(store, part_size=layout.part_size, tags=layout.tags.own_tags) as pool:
             try:
                 done.append(
                     write_slice(

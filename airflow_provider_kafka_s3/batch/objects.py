@@ -12,6 +12,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, CRC32_METADATA, matches
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, Lost, rebuild
 from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.config import OnTagError
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import (
@@ -56,7 +57,15 @@ class _Unanswered:
 class BatchObjects:
     """The objects of the decided batches of one topic."""
 
-    def __init__(self, topic_log: TopicLog, source: Source, build: BuildObjects, *, parallel: Parallel) -> None:
+    def __init__(
+        self,
+        topic_log: TopicLog,
+        source: Source,
+        build: BuildObjects,
+        *,
+        parallel: Parallel,
+        on_tag_error: OnTagError = "fail",
+    ) -> None:
         """Handle the objects of one topic.
 
         Args:
@@ -64,12 +73,14 @@ class BatchObjects:
             source: used to read the records of expired uploads again.
             build: builds objects again from records.
             parallel: runs requests for several objects at once.
+            on_tag_error: for an object whose tags the store refuses.
         """
         self.log = topic_log
         self.store = topic_log.store
         self.parallel = parallel
         self._source = source
         self._build = build
+        self._on_tag_error = on_tag_error
 
     def complete(
         self, plan: Plan, decision: Manifest, *, accepting: bool = False
@@ -147,7 +158,10 @@ class BatchObjects:
     def _make_visible(self, plan: Plan, entry: ObjectEntry) -> _Upload | _Unanswered | KafkaS3Error:
         """Complete an upload, or return the error: one object does not block the others."""
         try:
-            return self._complete(plan, entry)
+            result = self._complete(plan, entry)
+            if result == "visible":
+                self._tag(plan, entry)
+            return result
         except KafkaS3Error as e:
             return e
 
@@ -203,6 +217,29 @@ class BatchObjects:
                 f"was not changed. Move it away and run again: {self.store.url(entry.key)}"
             )
         return True
+
+    def _tag(self, plan: Plan, entry: ObjectEntry) -> None:
+        """Tag a visible object with its offsets; again after a crash, since only then the batch is resolved.
+
+        The end of an object is unknown when its upload begins, and an upload takes no tags later.
+
+        Raises:
+            KafkaS3Error: the store refuses the tags, and this is not ignored, or gave no usable answer.
+        """
+        if plan.layout is None or not plan.layout.tags.offsets:
+            return
+        tags = plan.layout.tags.of(entry.min_offset, entry.max_offset, entry.records)
+        try:
+            self.store.put_tags(entry.key, tags)
+        except (AccessDeniedError, ConfigurationError) as e:
+            if self._on_tag_error == "ignore":
+                log.warning("an object stays without the tags of its offsets: %s", e)
+                return
+            e.add_note(
+                f"the objects of batch {plan.batch} are visible, and the next run tags them: allow "
+                f"s3:PutObjectTagging, or set upload={{'on_tag_error': 'ignore'}}"
+            )
+            raise
 
     def _abort(self, entry: ObjectEntry) -> bool:
         """See :meth:`abort`."""
@@ -312,6 +349,7 @@ class BatchObjects:
                 return False
             built.put(metadata)
             if self.is_intact(plan, entry):
+                self._tag(plan, entry)
                 return True
             self.store.retrier.pause(attempt)
         raise UnknownOutcomeError(

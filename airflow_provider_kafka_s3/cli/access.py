@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffset, TopicView
 from airflow_provider_kafka_s3.cli.stored_connections import read_connection
+from airflow_provider_kafka_s3.config import Upload, parse_upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.layout import keys
@@ -41,6 +42,7 @@ _ENVIRONMENT: Final = {
     "kafka_config": "KAFKA_S3_KAFKA_CONFIG",
     "bootstrap_server": "KAFKA_S3_BOOTSTRAP_SERVER",
     "registry_conn_id": "KAFKA_S3_REGISTRY_CONN_ID",
+    "upload": "KAFKA_S3_UPLOAD",
 }
 _S3_OPTIONS: Final = ("endpoint_url", "region", "ca_bundle", "addressing_style")
 _KAFKA_WAYS: Final = ("kafka_conn_id", "kafka_config", "bootstrap_server")
@@ -56,6 +58,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     s3.add_argument("--ca-bundle", metavar="FILE", help="PEM file of trusted certificate authorities")
     s3.add_argument(
         "--addressing-style", choices=("auto", "path", "virtual"), help="where URLs contain the bucket's name"
+    )
+    s3.add_argument(
+        "--upload",
+        metavar="JSON",
+        help="the operator's upload, for what is written: encryption, acl, storage_class, on_tag_error "
+        "[KAFKA_S3_UPLOAD]",
     )
     kafka = parser.add_argument_group("Kafka (one of these, for commands that need it)")
     kafka.add_argument(
@@ -110,14 +118,30 @@ class Access:
             from airflow_provider_kafka_s3.airflow import connections
 
             access = read_connection(connection, connections.s3_access, "aws_conn_id")
-            return access.settings, access.credentials
+            return access.settings.for_upload(self.upload), access.credentials
         settings = S3Settings(
             endpoint_url=self._option("endpoint_url"),
             region=self.arguments.region,
             ca_bundle=self.arguments.ca_bundle,
             addressing_style=self.arguments.addressing_style or "auto",
         )
-        return settings, None
+        return settings.for_upload(self.upload), None
+
+    @cached_property
+    def upload(self) -> Upload:
+        """What objects and documents are stored with."""
+        given = self._option("upload")
+        if given is None:
+            return Upload()
+        try:
+            fields = json.loads(given)
+        except ValueError:
+            fields = None
+        if not isinstance(fields, dict):
+            raise ConfigurationError(
+                f'--upload {given}: it is not a JSON object of settings, such as {{"encryption": "kms"}}'
+            )
+        return parse_upload(fields)
 
     @cached_property
     def client(self) -> S3Client:
@@ -173,7 +197,15 @@ class Access:
     @property
     def options(self) -> tuple[str, ...]:
         """The given options for the bucket and Kafka, for the commands in error messages."""
-        names = ("kafka_conn_id", "kafka_config", "bootstrap_server", "aws_conn_id", "registry_conn_id", *_S3_OPTIONS)
+        names = (
+            "kafka_conn_id",
+            "kafka_config",
+            "bootstrap_server",
+            "aws_conn_id",
+            "registry_conn_id",
+            "upload",
+            *_S3_OPTIONS,
+        )
         return tuple(
             word
             for name in names
@@ -217,6 +249,7 @@ class Access:
             pipeline=pipeline,
             topic=topic,
             connection_options=self.options,
+            upload=self.upload,
             registry=self.registry,
         )
 

@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.storage.s3_errors import translate
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.batch.log import TopicLog
     from airflow_provider_kafka_s3.cli.access import Access
-    from airflow_provider_kafka_s3.config import Layout
+    from airflow_provider_kafka_s3.config import Layout, ObjectTags
     from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 __all__ = ["check_store", "clock_finding", "latest_layout", "lifecycle_findings"]
@@ -46,7 +46,7 @@ def check_store(access: Access) -> list[Finding]:
         found.append(Finding("conditional writes", "unknown", "not checked in a dry run"))
     else:
         found += guarded("conditional writes", lambda: _conditions(store, keys.probe_key(topics_dir)))
-        found += guarded("uploads", lambda: _uploads(store, keys.probe_key(topics_dir)))
+        found += guarded("uploads", lambda: _uploads(store, keys.probe_key(topics_dir), access.upload.object_tags))
     found += guarded("clock", lambda: _clock(access))
     found += guarded("lifecycle", lambda: _lifecycle(access))
     found += guarded("names", lambda: _names(access))
@@ -72,9 +72,13 @@ def _conditions(store: DurableStore, key: str) -> Iterator[Finding]:
     yield good("conditional writes", "If-None-Match and If-Match are honoured on PUT")
 
 
-def _uploads(store: DurableStore, key: str) -> Iterator[Finding]:
-    upload = store.create_upload(key)
+def _uploads(store: DurableStore, key: str, tags: ObjectTags) -> Iterator[Finding]:
+    # With metadata it is an upload like that of an object: with its access control list, storage class and tags.
+    upload = store.create_upload(key, {}, tags.own_tags)
     try:
+        if tags.offsets:
+            store.put_tags(key, tags.of(0, 0, 1))
+            yield good("tags", "objects can be tagged with their offsets")
         part = store.upload_part(key, upload, 1, _PROBE)
         if not store.upload_exists(key, upload):
             yield Finding(

@@ -46,8 +46,18 @@ from airflow_provider_kafka_s3.config.partitioners import (
     TimePattern,
     parse_partitioner,
 )
-from airflow_provider_kafka_s3.config.runs import Limits, Upload, Window
+from airflow_provider_kafka_s3.config.runs import Limits, Upload, Window, parse_upload, stored_options
 from airflow_provider_kafka_s3.config.sizes import KIB, MAX_PARTS, MIB, MIN_PART_SIZE
+from airflow_provider_kafka_s3.config.stored import (
+    CannedAcl,
+    Encryption,
+    ObjectTags,
+    OnTagError,
+    SseCustomer,
+    SseKms,
+    SseS3,
+    StorageClass,
+)
 
 __all__ = [
     "KIB",
@@ -60,6 +70,7 @@ __all__ = [
     "ByPartition",
     "ByTime",
     "BytesConverter",
+    "CannedAcl",
     "Compatibility",
     "CompressionName",
     "Content",
@@ -68,6 +79,7 @@ __all__ = [
     "CsvSeparator",
     "Daily",
     "DecimalFormat",
+    "Encryption",
     "Envelope",
     "Format",
     "Hourly",
@@ -77,8 +89,10 @@ __all__ = [
     "Layout",
     "Limits",
     "Naming",
+    "ObjectTags",
     "OnError",
     "OnNull",
+    "OnTagError",
     "Parquet",
     "ParquetCompression",
     "PartSize",
@@ -88,6 +102,10 @@ __all__ = [
     "Rotation",
     "SchemaAffix",
     "SiblingObjects",
+    "SseCustomer",
+    "SseKms",
+    "SseS3",
+    "StorageClass",
     "StringConverter",
     "TimePattern",
     "Upload",
@@ -99,4 +117,6 @@ __all__ = [
     "parse_converter",
     "parse_format",
     "parse_partitioner",
+    "parse_upload",
+    "stored_options",
 ]

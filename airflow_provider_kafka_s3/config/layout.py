@@ -26,6 +26,7 @@ from airflow_provider_kafka_s3.config.converters import (
 from airflow_provider_kafka_s3.config.formats import AvroContainer, Csv, Format, JsonLines, Parquet, RawBytes
 from airflow_provider_kafka_s3.config.partitioners import ByPartition, ByTime, Partitioner
 from airflow_provider_kafka_s3.config.sizes import MAX_PART_SIZE, MAX_PARTS, MIB, MIN_PART_SIZE
+from airflow_provider_kafka_s3.config.stored import ObjectTags
 from airflow_provider_kafka_s3.config.values import Value, reject_control_characters, require
 from airflow_provider_kafka_s3.messages import either
 
@@ -152,6 +153,8 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             objects of the Kafka partition; with ``BACKWARD``, ``FORWARD`` and ``FULL`` it is projected to the schema of
             the object where versions and schemas allow it, and closes them otherwise, as in Kafka Connect. None: each
             schema has an open object of its own, and nothing is projected.
+        tags: of the objects.
+        encryption: of the store, at the time of the plan: a kind, and the id or the digest of the key; information.
     """
 
     topics_dir: str = "topics"
@@ -167,6 +170,8 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     on_bad_timestamp: str = "fail"
     zone_database: str = ""
     schema_compatibility: Compatibility | None = None
+    tags: ObjectTags = ObjectTags()
+    encryption: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

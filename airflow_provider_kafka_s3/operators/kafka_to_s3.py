@@ -41,6 +41,7 @@ from airflow_provider_kafka_s3.config import (
     parse_converter,
     parse_format,
     parse_partitioner,
+    parse_upload,
 )
 from airflow_provider_kafka_s3.config.values import Value, make_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error
@@ -141,9 +142,9 @@ class KafkaToS3Operator(SparkSubmitOperator):
             None: each schema has an open object of its own. See ``docs/formats.md``.
         limits: maximum size of a run, a batch and a Spark task: :class:`~airflow_provider_kafka_s3.config.Limits` or a
             mapping of its fields.
-        upload: threads, memory and part size of uploads in a Spark task:
-            :class:`~airflow_provider_kafka_s3.config.Upload` or a mapping of its fields, such as
-            ``{"threads": 4, "memory": 268435456, "spill_dir": "/mnt/fast"}``.
+        upload: threads, memory and part size of uploads in a Spark task, and encryption, access control list, storage
+            class and tags of objects: :class:`~airflow_provider_kafka_s3.config.Upload` or a mapping of its fields,
+            such as ``{"threads": 4, "memory": 268435456, "encryption": "kms", "offset_tags": True}``.
         window: limits of windows of time: :class:`~airflow_provider_kafka_s3.config.Window` or a mapping of its fields.
         on_empty: if there is nothing to do for any topic, the task ends as a ``"success"``, or is skipped (``"skip"``).
         errors: for a record that cannot be written: ``"fail"`` names it, and nothing of its batch is landed;
@@ -265,7 +266,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.naming = make_value("naming", (Naming,), naming)
         self.schema_compatibility = schema_compatibility
         self.limits = make_value("limits", (Limits,), limits)
-        self.upload = make_value("upload", (Upload,), upload)
+        self.upload = parse_upload(upload)
         self.window = make_value("window", (Window,), window)
         self.on_empty = on_empty
         self.errors = errors

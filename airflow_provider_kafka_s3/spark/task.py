@@ -138,7 +138,8 @@ class SliceTask:
         records = self._packing.records(batches)
         if isinstance(plan.layout.partitioner, ByTime):
             records = _faithful(records, plan.topic, slice_)
-        store = DurableStore(S3Store(_client(self._s3, self._credentials), self._bucket), Retrier(self._retry))
+        client = _client(self._s3, self._credentials)
+        store = DurableStore(S3Store(client, self._bucket, self._s3), Retrier(self._retry))
         schemas = self._schemas(topic, store) if plan.layout.needs_registry else None
         with UploadPool(
             store,
@@ -146,6 +147,7 @@ class SliceTask:
             threads=self._upload.threads,
             memory=self._upload.memory,
             spill_dir=self._upload.spill_dir,
+            tags=plan.layout.tags.own_tags,
         ) as pool:
             try:
                 rows = write_slice(

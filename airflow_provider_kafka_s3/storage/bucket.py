@@ -17,8 +17,8 @@ def open_bucket(
 
     Args:
         bucket: name of the bucket.
-        settings: of the S3 server.
+        settings: of the S3 server, and of what objects are stored with.
         credentials: for it; None: boto3's own chain.
         retrier: repeats requests; None: with the default policy.
     """
-    return DurableStore(S3Store(make_client(settings, credentials), bucket), retrier or Retrier())
+    return DurableStore(S3Store(make_client(settings, credentials), bucket, settings), retrier or Retrier())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import ipaddress
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from airflow_provider_kafka_s3.config import CannedAcl, Encryption, SseCustomer, SseKms, StorageClass, Upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.storage.credentials import RoleSession, S3Credentials
+from airflow_provider_kafka_s3.storage.credentials import RoleSession, S3Credentials, S3Secrets
+from airflow_provider_kafka_s3.storage.customer_keys import customer_key_digest, require_customer_key
 from airflow_provider_kafka_s3.version import __version__
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ _EXPIRED: Final = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequire
 
 
 class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Endpoint and connection settings of a store. It contains no secrets, so it may be logged and sent to executors.
+    """How a store is reached, and what objects are stored with. The repr shows no secrets.
 
     Attributes:
         endpoint_url: address of an S3-compatible store; None: from the environment, or else AWS.
@@ -34,6 +37,12 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         connect_timeout: seconds to wait for a connection.
         read_timeout: seconds to wait for the next bytes of a response.
         max_connections: of a client, and so the number of requests at the same time; more requests wait.
+        proxy: address of an HTTP proxy for all requests, without a login; None: from the environment.
+        accelerate: use the endpoints of S3 Transfer Acceleration.
+        encryption: by the store; None: with the customer key if there is one, else as the bucket is configured.
+        acl: canned access control list of objects; None: none is sent.
+        storage_class: of objects; None: that of the bucket.
+        secrets: customer keys, and the login of the proxy.
     """
 
     endpoint_url: str | None = None
@@ -44,6 +53,12 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     connect_timeout: float = 10.0
     read_timeout: float = 60.0
     max_connections: int = 64
+    proxy: str | None = None
+    accelerate: bool = False
+    encryption: Encryption | None = None
+    acl: CannedAcl | None = None
+    storage_class: StorageClass | None = None
+    secrets: S3Secrets = S3Secrets()
 
     def __post_init__(self) -> None:
         if self.endpoint_url is not None:
@@ -57,6 +72,96 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for name in ("connect_timeout", "read_timeout", "max_connections"):
             if getattr(self, name) <= 0:
                 raise ConfigurationError(f"{name}={getattr(self, name)} must be positive")
+        self._check_proxy()
+        self._check_acceleration()
+        self._check_encryption()
+
+    def _check_proxy(self) -> None:
+        if self.proxy is not None:
+            address = urlsplit(self.proxy)
+            if address.username is not None or address.password is not None:
+                raise ConfigurationError("the address of the proxy contains a login, which belongs into secrets")
+            if address.scheme not in ("http", "https") or not address.hostname:
+                raise ConfigurationError(f"proxy={self.proxy!r} must begin with http:// or https:// and name a host")
+
+    def _check_acceleration(self) -> None:
+        if not self.accelerate:
+            return
+        if self.endpoint_url is not None:
+            raise ConfigurationError(
+                f"use_accelerate_endpoint is AWS's own, and endpoint_url={self.endpoint_url!r} is another address; "
+                f"remove one of them"
+            )
+        if self.addressing_style == "path":
+            raise ConfigurationError(
+                "use_accelerate_endpoint needs the bucket in the name of the host; remove addressing_style='path'"
+            )
+
+    def _check_encryption(self) -> None:
+        keys = self.secrets
+        if keys.customer_key is not None:
+            require_customer_key("sse_customer_key", keys.customer_key)
+        for key in keys.earlier_customer_keys:
+            require_customer_key("a key of sse_customer_earlier_keys", key)
+        if isinstance(self.encryption, SseCustomer) and keys.customer_key is None:
+            raise ConfigurationError(
+                "encryption='customer' needs a key: put sse_customer_key, the base64 of 32 bytes, into the extra of "
+                "the AWS connection"
+            )
+        has_keys = keys.customer_key is not None or keys.earlier_customer_keys
+        if has_keys and self.endpoint_url is not None and not _is_private(self.endpoint_url):
+            raise ConfigurationError(
+                f"sse_customer_key would be sent unencrypted to endpoint_url={self.endpoint_url!r}; use https://"
+            )
+
+    @property
+    def effective_encryption(self) -> Encryption | None:
+        """The encryption, with its default."""
+        return self.encryption or (None if self.secrets.customer_key is None else SseCustomer())
+
+    @property
+    def encryption_name(self) -> str:
+        """The encryption in one line, with the id or the digest of the key; empty: as the bucket is configured."""
+        match self.effective_encryption:
+            case None:
+                return ""
+            case SseCustomer():
+                assert self.secrets.customer_key is not None
+                return f"customer {customer_key_digest(self.secrets.customer_key)}"
+            case SseKms(key_id=None):
+                return "kms"
+            case SseKms(key_id=key_id):
+                return f"kms {key_id}"
+            case _:
+                return "s3"
+
+    def for_upload(self, upload: Upload) -> S3Settings:
+        """The settings of a pipeline that stores objects like this.
+
+        Raises:
+            ConfigurationError: they do not go together.
+        """
+        try:
+            return msgspec.structs.replace(
+                self,
+                encryption=upload.encryption or self.encryption,
+                acl=upload.acl or self.acl,
+                storage_class=upload.storage_class or self.storage_class,
+            )
+        except ConfigurationError as e:
+            raise ConfigurationError(f"upload: {e}") from None
+
+
+def _is_private(endpoint: str) -> bool:
+    """Whether nobody on the way can read a request: TLS, or this machine."""
+    address = urlsplit(endpoint)
+    host = address.hostname or ""
+    if address.scheme == "https" or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def make_client(settings: S3Settings, credentials: S3Credentials | None = None) -> S3Client:
@@ -85,7 +190,11 @@ def make_client(settings: S3Settings, credentials: S3Credentials | None = None) 
             credentials if session is None else session,
             max_pool_connections=settings.max_connections,
             retries={"mode": "standard", "total_max_attempts": 1},
-            s3={"addressing_style": settings.addressing_style, "payload_signing_enabled": False},
+            s3={
+                "addressing_style": settings.addressing_style,
+                "payload_signing_enabled": False,
+                **({"use_accelerate_endpoint": True} if settings.accelerate else {}),
+            },
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
@@ -117,6 +226,7 @@ def _client(
         read_timeout=settings.read_timeout,
         tcp_keepalive=True,
         user_agent_extra=f"airflow-provider-kafka-s3/{__version__}",
+        proxies=_proxies(settings),
         **configured,
     )
     # Not boto3's default session, which is not safe for several threads.
@@ -140,6 +250,17 @@ def _client(
         config=config,
         **given,
     )
+
+
+def _proxies(settings: S3Settings) -> dict[str, str] | None:
+    """The proxy with its login, for all addresses; None: botocore uses that of the environment."""
+    if settings.proxy is None:
+        return None
+    user, password = settings.secrets.proxy_user, settings.secrets.proxy_password
+    login = "" if user is None else f"{quote(user, safe='')}:{quote(password or '', safe='')}@"
+    scheme, _, rest = settings.proxy.partition("://")
+    address = f"{scheme}://{login}{rest}"
+    return {"http": address, "https": address}
 
 
 class _RoleSessionProvider:

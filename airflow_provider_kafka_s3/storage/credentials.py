@@ -19,7 +19,7 @@ import msgspec
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, KafkaS3Error, TransientError
 
-__all__ = ["AssumedRole", "RoleSession", "S3Credentials"]
+__all__ = ["AssumedRole", "RoleSession", "S3Credentials", "S3Secrets"]
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,27 @@ class S3Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return "S3Credentials(REDACTED)"
+
+    __str__ = __repr__
+
+
+class S3Secrets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Secrets of a store beside the credentials; the repr shows none.
+
+    Attributes:
+        customer_key: key of objects that are encrypted with one of their owner (SSE-C): 32 bytes, as base64.
+        earlier_customer_keys: to read objects that were encrypted with them.
+        proxy_user: login at the proxy.
+        proxy_password: of this user.
+    """
+
+    customer_key: str | None = None
+    earlier_customer_keys: tuple[str, ...] = ()
+    proxy_user: str | None = None
+    proxy_password: str | None = None
+
+    def __repr__(self) -> str:
+        return "S3Secrets(REDACTED)"
 
     __str__ = __repr__
 

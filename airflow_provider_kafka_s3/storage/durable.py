@@ -104,7 +104,9 @@ class DurableStore:
 
         return self.retrier.call(attempt, what=f"PUT {self.url(key)} (create only)")
 
-    def create_object(self, key: str, body: bytes, metadata: Mapping[str, str]) -> None:
+    def create_object(
+        self, key: str, body: bytes, metadata: Mapping[str, str], tags: Mapping[str, str] | None = None
+    ) -> None:
         """Create an object unless its key exists; only a HEAD request shows which object is there then.
 
         Like :meth:`create`, without reading the stored object, which may be any object of any size.
@@ -115,7 +117,7 @@ class DurableStore:
 
         def attempt() -> None:
             try:
-                self.store.put_new(key, body, metadata=metadata)
+                self.store.put_new(key, body, metadata=metadata, tags=tags)
             except (PreconditionFailed, ConditionalConflict) as response:
                 if self.store.head(key) is None:
                     raise UnknownOutcomeError(
@@ -147,10 +149,17 @@ class DurableStore:
 
         return self.retrier.call(attempt, what=f"PUT {self.url(key)} (if match)")
 
-    def create_upload(self, key: str, metadata: Mapping[str, str] | None = None) -> str:
+    def put_tags(self, key: str, tags: Mapping[str, str]) -> bool:
+        """Replace all tags of an object; False if it does not exist."""
+        return self.retrier.call(lambda: self.store.put_tags(key, tags), what=f"PutObjectTagging {self.url(key)}")
+
+    def create_upload(
+        self, key: str, metadata: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
+    ) -> str:
         """Begin a multipart upload and return its ID. A lost response leaves a pending upload to the lifecycle rule."""
         return self.retrier.call(
-            lambda: self.store.create_upload(key, metadata=metadata), what=f"CreateMultipartUpload {self.url(key)}"
+            lambda: self.store.create_upload(key, metadata=metadata, tags=tags),
+            what=f"CreateMultipartUpload {self.url(key)}",
         )
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:

@@ -38,6 +38,7 @@ _MAX_METADATA_BYTES: Final = 2_048
 class _Upload:
     key: str
     metadata: Mapping[str, str]
+    tags: Mapping[str, str]
     initiated: float
     parts: dict[int, tuple[Part, bytes]] = field(default_factory=dict)
 
@@ -57,6 +58,7 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._objects: dict[str, StoredObject] = {}
         self._modified: dict[str, float] = {}
+        self._tags: dict[str, Mapping[str, str]] = {}
         self._uploads: dict[str, _Upload] = {}
         self._upload_count = 0
 
@@ -89,13 +91,20 @@ class MemoryStore:
             found = sorted((key, stored) for key, stored in self._objects.items() if key.startswith(prefix))
         return iter([ObjectInfo(key, len(stored.body), stored.etag) for key, stored in found])
 
-    def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> str:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         checked = _checked_metadata(metadata)
         with self._lock:
             self._require_absent(key)
-            return self._put(key, body, f'"{_md5(body).hexdigest()}"', checked)
+            return self._put(key, body, f'"{_md5(body).hexdigest()}"', checked, tags or {})
 
     def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
@@ -105,16 +114,30 @@ class MemoryStore:
             if stored is None or stored.etag != etag:
                 found = "no object" if stored is None else f"ETag {stored.etag}"
                 raise PreconditionFailed(f"PUT {self.url(key)}: expected ETag {etag}, found {found}")
-            return self._put(key, body, f'"{_md5(body).hexdigest()}"', {})
+            return self._put(key, body, f'"{_md5(body).hexdigest()}"', {}, {})
 
-    def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
+    def put_tags(self, key: str, tags: Mapping[str, str]) -> bool:
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
+        with self._lock:
+            if key not in self._objects:
+                return False
+            self._tags[key] = dict(tags)
+        return True
+
+    def tags(self, key: str) -> Mapping[str, str]:
+        """The tags of an object, as a user of the bucket can read them."""
+        return self._tags.get(key, {})
+
+    def create_upload(
+        self, key: str, *, metadata: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
+    ) -> str:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         checked = _checked_metadata(metadata)
         with self._lock:
             self._upload_count += 1
             upload_id = f"upload-{self._upload_count:08d}"
-            self._uploads[upload_id] = _Upload(key, checked, self._clock())
+            self._uploads[upload_id] = _Upload(key, checked, dict(tags or {}), self._clock())
         return upload_id
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
@@ -136,7 +159,7 @@ class MemoryStore:
             self._require_absent(key)
             digests = b"".join(bytes.fromhex(part.etag.strip('"')) for part in parts)
             etag = f'"{_md5(digests).hexdigest()}-{len(parts)}"'
-            self._put(key, b"".join(bodies), etag, upload.metadata)
+            self._put(key, b"".join(bodies), etag, upload.metadata, upload.tags)
             del self._uploads[upload_id]
 
     def abort_upload(self, key: str, upload_id: str) -> None:
@@ -164,8 +187,9 @@ class MemoryStore:
         with self._lock:
             other._objects = dict(self._objects)
             other._modified = dict(self._modified)
+            other._tags = dict(self._tags)
             other._uploads = {
-                i: _Upload(u.key, u.metadata, u.initiated, dict(u.parts)) for i, u in self._uploads.items()
+                i: _Upload(u.key, u.metadata, u.tags, u.initiated, dict(u.parts)) for i, u in self._uploads.items()
             }
             other._upload_count = self._upload_count
         return other
@@ -174,15 +198,17 @@ class MemoryStore:
         """Delete an object, as a user of the bucket may; the protocol never does. No error if the key is missing."""
         with self._lock:
             self._objects.pop(key, None)
+            self._tags.pop(key, None)
 
     def expire_uploads(self) -> None:
         """Abort every pending upload, as a lifecycle rule does."""
         with self._lock:
             self._uploads.clear()
 
-    def _put(self, key: str, body: bytes, etag: str, metadata: Mapping[str, str]) -> str:
+    def _put(self, key: str, body: bytes, etag: str, metadata: Mapping[str, str], tags: Mapping[str, str]) -> str:
         # Entries are replaced, never modified, so readers need no lock.
         self._modified[key] = self._clock()
+        self._tags[key] = dict(tags)
         self._objects[key] = StoredObject(key, bytes(body), etag, metadata)
         return etag
 

@@ -150,16 +150,39 @@ class ObjectStore(Protocol):
         """Objects below a prefix in the order of their keys, without metadata. The protocol bases no decision on it."""
         ...
 
-    def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
-        """PUT If-None-Match: ``*``. Returns the ETag; raises PreconditionFailed if the key exists."""
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> str:
+        """PUT If-None-Match: ``*``. Returns the ETag; raises PreconditionFailed if the key exists.
+
+        Args:
+            key: of the object.
+            body: its bytes.
+            metadata: of a data object; None: it is a control document, without the storage class of data objects.
+            tags: of a data object.
+        """
         ...
 
     def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
         """PUT If-Match. Returns the new ETag; raises PreconditionFailed if the key is absent or has another ETag."""
         ...
 
-    def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
-        """CreateMultipartUpload. Returns the upload ID; the object is not visible until the upload is completed."""
+    def put_tags(self, key: str, tags: Mapping[str, str]) -> bool:
+        """PutObjectTagging: replace all tags of an object; False if it does not exist."""
+        ...
+
+    def create_upload(
+        self, key: str, *, metadata: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
+    ) -> str:
+        """CreateMultipartUpload. Returns the upload ID; the object is not visible until the upload is completed.
+
+        Metadata and tags are as in :meth:`put_new`.
+        """
         ...
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:

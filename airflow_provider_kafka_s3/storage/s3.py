@@ -12,11 +12,13 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from isal import isal_zlib
 
 from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
     KafkaS3Error,
     KeyAbsent,
     RangeBeyondEnd,
@@ -34,7 +36,8 @@ from airflow_provider_kafka_s3.storage.port import (
     check_key,
     refuse_whole,
 )
-from airflow_provider_kafka_s3.storage.s3_errors import RequestKind, translate
+from airflow_provider_kafka_s3.storage.s3_errors import RequestKind, may_be_wrong_key, translate
+from airflow_provider_kafka_s3.storage.write_settings import WriteSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -45,6 +48,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_DEFAULTS: Final = S3Settings()
+
 
 class S3Store:
     """One bucket of an S3 store, as an :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`.
@@ -52,10 +57,25 @@ class S3Store:
     Any number of threads may share it. A request waits while all connections of the client are in use.
     """
 
-    def __init__(self, client: S3Client, bucket: str) -> None:
-        """Use ``client`` (see :func:`make_client`) for ``bucket``; nothing is sent yet."""
+    def __init__(self, client: S3Client, bucket: str, settings: S3Settings = _DEFAULTS) -> None:
+        """Use a client for a bucket. Nothing is sent yet.
+
+        Args:
+            client: see :func:`make_client`.
+            bucket: name of the bucket.
+            settings: what objects are stored with.
+
+        Raises:
+            ConfigurationError: the bucket cannot be used with these settings.
+        """
+        if settings.accelerate and "." in bucket:
+            raise ConfigurationError(
+                f"use_accelerate_endpoint needs a bucket without '.' in its name, and the bucket is {bucket!r}; remove "
+                f"it from the AWS connection"
+            )
         self._client = client
         self._bucket = bucket
+        self._writes = WriteSettings(settings)
         self._lock = threading.Lock()
         # With more requests at the same time, the client would open more connections, discard them afterwards, and log
         # a warning for each.
@@ -72,10 +92,10 @@ class S3Store:
         first = start or 0
         try:
             if start is None and end is None:
-                return self._send("get", "GetObject", key, lambda: self._read(key, ChecksumMode="ENABLED"))
+                return self._read_with_keys(key, ChecksumMode="ENABLED")
             if end is None or end > first:
                 last = "" if end is None else str(end - 1)
-                return self._send("get", "GetObject", key, lambda: self._read(key, Range=f"bytes={first}-{last}"))
+                return self._read_with_keys(key, Range=f"bytes={first}-{last}")
         except KeyAbsent:
             return None
         except RangeBeyondEnd:
@@ -87,12 +107,14 @@ class S3Store:
     def head(self, key: str) -> ObjectInfo | None:
         """See the protocol. Also None if the bucket is missing: the response to HEAD is the same."""
         try:
-            response = self._send(
-                "head",
-                "HeadObject",
-                key,
-                lambda: self._client.head_object(Bucket=self._bucket, Key=key),
-                needs=("ContentLength", "ETag"),
+            response = self._with_keys(
+                lambda how: self._send(
+                    "head",
+                    "HeadObject",
+                    key,
+                    lambda: self._client.head_object(Bucket=self._bucket, Key=key, **how),
+                    needs=("ContentLength", "ETag"),
+                )
             )
         except KeyAbsent:
             return None
@@ -130,24 +152,49 @@ class S3Store:
                 following = {"StartAfter": found[-1]["Key"]}
             position = self._next_page("ListObjectsV2", prefix, position, following)
 
-    def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> str:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
-        return self._put("create", key, body, IfNoneMatch="*", Metadata=dict(metadata or {}))
+        how = self._writes.document() if metadata is None else self._writes.data(tags)
+        return self._put("create", key, body, IfNoneMatch="*", Metadata=dict(metadata or {}), **how)
 
     def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
-        return self._put("replace", key, body, IfMatch=etag)
+        return self._put("replace", key, body, IfMatch=etag, **self._writes.document())
 
-    def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
+    def put_tags(self, key: str, tags: Mapping[str, str]) -> bool:
+        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
+        given: Any = {"TagSet": [{"Key": name, "Value": value} for name, value in tags.items()]}
+        try:
+            self._send(
+                "get",
+                "PutObjectTagging",
+                key,
+                lambda: self._client.put_object_tagging(Bucket=self._bucket, Key=key, Tagging=given),
+            )
+        except KeyAbsent:
+            return False
+        return True
+
+    def create_upload(
+        self, key: str, *, metadata: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
+    ) -> str:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
+        how = self._writes.document() if metadata is None else self._writes.data(tags)
         return self._send(
             "other",
             "CreateMultipartUpload",
             key,
             # Without the algorithm AWS refuses parts with a checksum.
             lambda: self._client.create_multipart_upload(
-                Bucket=self._bucket, Key=key, Metadata=dict(metadata or {}), ChecksumAlgorithm="CRC32"
+                Bucket=self._bucket, Key=key, Metadata=dict(metadata or {}), ChecksumAlgorithm="CRC32", **how
             ),
             needs=("UploadId",),
         )["UploadId"]
@@ -168,6 +215,7 @@ class S3Store:
                 PartNumber=number,
                 Body=data,
                 ChecksumCRC32=checksum,
+                **self._writes.part,
             ),
             needs=("ETag",),
         )
@@ -197,12 +245,16 @@ class S3Store:
     def upload_exists(self, key: str, upload_id: str) -> bool:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         try:
-            self._send(
-                "part",
-                "ListParts",
-                key,
-                lambda: self._client.list_parts(Bucket=self._bucket, Key=key, UploadId=upload_id, MaxParts=1),
-                needs=("UploadId",),
+            self._with_keys(
+                lambda how: self._send(
+                    "part",
+                    "ListParts",
+                    key,
+                    lambda: self._client.list_parts(
+                        Bucket=self._bucket, Key=key, UploadId=upload_id, MaxParts=1, **how
+                    ),
+                    needs=("UploadId",),
+                )
             )
         except UploadGone:
             return False
@@ -244,19 +296,17 @@ class S3Store:
         return following
 
     def _complete(self, key: str, upload_id: str, parts: Sequence[Part], **how: Any) -> None:
-        self._send(
-            "complete",
-            "CompleteMultipartUpload",
-            key,
-            lambda: self._client.complete_multipart_upload(
-                Bucket=self._bucket,
-                Key=key,
-                UploadId=upload_id,
-                MultipartUpload={
-                    "Parts": [{"PartNumber": p.number, "ETag": p.etag, "ChecksumCRC32": p.checksum} for p in parts]
-                },
-                **how,
-            ),
+        listed: Any = {"Parts": [{"PartNumber": p.number, "ETag": p.etag, "ChecksumCRC32": p.checksum} for p in parts]}
+        # The parts have checksums, so AWS needs the key that they are encrypted with.
+        self._with_keys(
+            lambda keyed: self._send(
+                "complete",
+                "CompleteMultipartUpload",
+                key,
+                lambda: self._client.complete_multipart_upload(
+                    Bucket=self._bucket, Key=key, UploadId=upload_id, MultipartUpload=listed, **how, **keyed
+                ),
+            )
         )
 
     def _disable_conditional_complete(self) -> None:
@@ -270,10 +320,35 @@ class S3Store:
                 self.url(""),
             )
 
+    def _with_keys(self, request: Callable[[Mapping[str, Any]], T]) -> T:
+        """Send a request for what another process may have written, with another key or without one.
+
+        A store refuses a request with a wrong key, so nothing is applied, and the request may be sent again.
+        """
+        refusal: KafkaS3Error | None = None
+        for how in self._writes.any_key:
+            try:
+                return request(how)
+            except KafkaS3Error as e:
+                if len(self._writes.any_key) == 1 or not may_be_wrong_key(e):
+                    raise
+                refusal = refusal or e
+        assert refusal is not None
+        refusal.add_note(
+            f"the request was sent with each customer key of the AWS connection, and without one. The digests of the "
+            f"keys: {self._writes.keys}. If the object has another one, add that to sse_customer_earlier_keys"
+        )
+        raise refusal
+
+    def _read_with_keys(self, key: str, **how: Any) -> StoredObject:
+        return self._with_keys(
+            lambda keyed: self._send("get", "GetObject", key, lambda: self._read(key, **how, **keyed))
+        )
+
     def _read(self, key: str, **how: Any) -> StoredObject:
         response = self._client.get_object(Bucket=self._bucket, Key=key, **how)
         with contextlib.closing(response["Body"]) as stream:
-            if not how:
+            if "Range" not in how:
                 refuse_whole(self.url(key), response.get("ContentLength", 0))
             body = stream.read()
         what = f"GetObject {self.url(key)}"
@@ -311,6 +386,12 @@ class S3Store:
             error = translate(e, kind=kind, action=action, where=self.url(key))
             if error is None:
                 raise
+            keyed = self._writes.part and action in ("PutObject", "CreateMultipartUpload")
+            if keyed and isinstance(error, AccessDeniedError):
+                error.add_note(
+                    "the request has a customer key (SSE-C), which new buckets of AWS refuse: see "
+                    "BlockedEncryptionTypes of the bucket's encryption"
+                )
             raise error from e
         _require(response, needs, f"{action} {self.url(key)}")
         return response

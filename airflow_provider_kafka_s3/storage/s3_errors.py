@@ -28,7 +28,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UploadRefused,
 )
 
-__all__ = ["RequestKind", "translate"]
+__all__ = ["RequestKind", "may_be_wrong_key", "translate"]
 
 RequestKind = Literal["get", "head", "create", "replace", "part", "complete", "other"]
 """The meaning of 404, 409 and 412 depends on it."""
@@ -67,14 +67,24 @@ _DAMAGED: Final = {"BadDigest", "IncompleteBody", "XAmzContentChecksumMismatch",
 _UNKNOWN: Final = {"InternalError", "RequestTimeout"}
 _ADVICE: Final = {
     "AuthorizationHeaderMalformed": "the bucket is in another region: set the region of the connection",
+    "AccessControlListNotSupported": "the bucket does not allow access control lists: remove acl of upload",
     "IllegalLocationConstraintException": "the bucket is in another region: set the region of the connection",
     "InvalidBucketName": "correct the bucket's name",
+    "InvalidObjectState": "the object is archived (GLACIER, DEEP_ARCHIVE) and has to be restored before it is read: "
+    "`aws s3api restore-object`, or use storage_class='GLACIER_IR' of upload",
+    "InvalidStorageClass": "the store does not have this storage_class of upload",
+    "InvalidTag": "the store does not accept the tags of upload",
     "KeyTooLongError": "keys have 1,024 bytes at most: shorten topics_dir, the path format or the topic's name",
     "MetadataTooLarge": "object metadata has 2 KB at most",
     "PermanentRedirect": "the bucket is in another region or at another endpoint: set region and endpoint_url",
     "RequestTimeTooSkewed": "this machine's clock differs from the store's by more than S3 allows: set the clock",
     "TemporaryRedirect": "the bucket is in another region or at another endpoint: set region and endpoint_url",
 }
+
+_PROXY_LOGIN: Final = 407
+_PROXY_ADVICE: Final = (
+    "the proxy refuses the login: correct user and password in proxies of the AWS connection's config_kwargs"
+)
 
 _QUERY = re.compile(r"\?[^\s\"'<>]+")
 _ACCESS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
@@ -105,11 +115,25 @@ def translate(error: Exception, *, kind: RequestKind, action: str, where: str) -
     return None
 
 
+def may_be_wrong_key(error: KafkaS3Error) -> bool:
+    """Whether a store may refuse a request like this because of its customer key (SSE-C), or for the lack of one."""
+    from botocore.exceptions import ClientError
+
+    response = error.__cause__
+    if not isinstance(response, ClientError):
+        return False
+    code = str(response.response.get("Error", {}).get("Code", ""))
+    status = response.response["ResponseMetadata"].get("HTTPStatusCode", 0)
+    return code in ("400", "403", "AccessDenied", "InvalidArgument", "InvalidRequest") and status in (400, 403)
+
+
 def _from_response(error: Any, kind: RequestKind, what: str) -> KafkaS3Error:
     described = error.response.get("Error", {})
     # The response to HEAD has no body; botocore uses its status as the code.
     code, status = str(described.get("Code", "")), int(error.response["ResponseMetadata"].get("HTTPStatusCode", 0))
     message = f"{status} {code}: {_redact(str(described.get('Message', '')))} ({what})"
+    if status == _PROXY_LOGIN:
+        return AccessDeniedError(f"{message}; {_PROXY_ADVICE}")
     if code in _DENIED:
         return _terminal(code, status, message, what)
     response = _store_response(code, status, kind, message)
@@ -160,6 +184,13 @@ def _store_response(code: str, status: int, kind: RequestKind, message: str) -> 
 def _terminal(code: str, status: int, message: str, what: str) -> KafkaS3Error:
     if code in _ADVICE:
         return ConfigurationError(f"{message}; {_ADVICE[code]}")
+    if code.startswith(("KMS.", "KMSKey")):
+        return ConfigurationError(f"{message}; check key_id of encryption, and that the key of KMS is enabled")
+    if code in ("InvalidArgument", "InvalidRequest") and "encryption" in message.lower():
+        return ConfigurationError(
+            f"{message}; the object may be encrypted with a customer key: put it into the extra of the AWS connection, "
+            f"as sse_customer_key, or in the list sse_customer_earlier_keys"
+        )
     if code in _DENIED or status in (401, 403):
         return AccessDeniedError(
             f"{message}; the credentials are wrong, or lack the permission: allow the action ({what}). "
@@ -177,6 +208,8 @@ def _from_client_error(error: Exception, what: str) -> KafkaS3Error:
     from botocore import exceptions as b
 
     message = f"{_quote(error)} ({what})"
+    if isinstance(error, b.ProxyConnectionError) and f" {_PROXY_LOGIN} " in str(error.kwargs.get("error")):
+        return AccessDeniedError(f"{message}; {_PROXY_ADVICE}")
     if isinstance(error, b.EndpointConnectionError | b.ConnectTimeoutError | b.ProxyConnectionError):
         # Nothing was sent, so nothing can have been applied.
         return TransientError(f"{message}; check the endpoint's address and that it is running")

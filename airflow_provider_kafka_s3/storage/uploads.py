@@ -163,7 +163,7 @@ class ObjectUpload:
         store = self._pool.store
         with self._id_lock:  # The first part that is sent creates the upload; the others wait for it.
             if self._upload_id is None:
-                self._upload_id = store.create_upload(self.key, self._metadata)
+                self._upload_id = store.create_upload(self.key, self._metadata, self._pool.tags)
         try:
             return store.upload_part(self.key, self._upload_id, number, body)
         except UploadGone as e:
@@ -190,6 +190,7 @@ class UploadPool:
         threads: int = 2,
         memory: int = 64 * MIB,
         spill_dir: str | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> None:
         """Make a pool.
 
@@ -199,6 +200,7 @@ class UploadPool:
             threads: requests at the same time.
             memory: bytes of all open objects together in memory.
             spill_dir: folder of the temporary file; None: the system's.
+            tags: of every object.
 
         Raises:
             ConfigurationError: a number is out of range.
@@ -209,6 +211,7 @@ class UploadPool:
             raise ConfigurationError(f"threads={threads} and memory={memory} must be positive")
         self.store = store
         self.part_size = part_size
+        self.tags = dict(tags or {})
         self.spool = _SpillFile(part_size, spill_dir)
         self._memory = memory
         self._held = 0

@@ -29,7 +29,7 @@ __all__ = ["CONDITIONAL", "WRITES", "Fault", "FaultyStore", "Request", "Simulate
 T = TypeVar("T")
 
 WRITES: Final = frozenset(
-    {"put_new", "put_if_match", "create_upload", "upload_part", "complete_upload", "abort_upload"}
+    {"put_new", "put_if_match", "put_tags", "create_upload", "upload_part", "complete_upload", "abort_upload"}
 )
 """Operations that change the bucket or its uploads."""
 CONDITIONAL: Final = frozenset({"put_new", "put_if_match", "complete_upload"})
@@ -190,17 +190,30 @@ class FaultyStore:
         """See the port."""
         return self._send("list", prefix, lambda: self.store.list(prefix))
 
-    def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> str:
         """See the port."""
-        return self._send("put_new", key, lambda: self.store.put_new(key, body, metadata=metadata))
+        return self._send("put_new", key, lambda: self.store.put_new(key, body, metadata=metadata, tags=tags))
 
     def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
         """See the port."""
         return self._send("put_if_match", key, lambda: self.store.put_if_match(key, body, etag=etag))
 
-    def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
+    def put_tags(self, key: str, tags: Mapping[str, str]) -> bool:
         """See the port."""
-        return self._send("create_upload", key, lambda: self.store.create_upload(key, metadata=metadata))
+        return self._send("put_tags", key, lambda: self.store.put_tags(key, tags))
+
+    def create_upload(
+        self, key: str, *, metadata: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
+    ) -> str:
+        """See the port."""
+        return self._send("create_upload", key, lambda: self.store.create_upload(key, metadata=metadata, tags=tags))
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
         """See the port."""

@@ -283,8 +283,8 @@ class _Counted:
 class _Nowhere:
     """A store that keeps nothing, with the methods that uploads use."""
 
-    def create_upload(self, key: str, metadata: Mapping[str, str]) -> str:
-        del key, metadata
+    def create_upload(self, key: str, metadata: Mapping[str, str], tags: Mapping[str, str]) -> str:
+        del key, metadata, tags
         return "upload"
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytearray) -> Part:

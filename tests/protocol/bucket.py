@@ -73,7 +73,14 @@ class Bucket:
         found = sorted(key for key in self.objects if key.startswith(prefix))
         return iter([ObjectInfo(key, len(self.objects[key].body), self.objects[key].etag) for key in found])
 
-    def put_new(self, key: str, body: bytes, *, metadata: Mapping[str, str] | None = None) -> str:
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> str:
         if key in self.objects:
             raise PreconditionFailed(f"{key} exists")
         return self._put(key, body, metadata or {})
@@ -83,7 +90,12 @@ class Bucket:
             raise PreconditionFailed(f"{key} has not ETag {etag}")
         return self._put(key, body, {})
 
-    def create_upload(self, key: str, *, metadata: Mapping[str, str] | None = None) -> str:
+    def put_tags(self, key: str, tags: Mapping[str, str]) -> bool:
+        return key in self.objects
+
+    def create_upload(
+        self, key: str, *, metadata: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
+    ) -> str:
         number = next(self._numbers)
         upload_id = f"upload-{number:06d}"
         self.uploads[upload_id] = _Upload(key, metadata or {})

@@ -61,9 +61,9 @@ def spark_conf(**more: str) -> dict[str, str]:
     return with_job_conf(user)
 
 
-def s3_settings(endpoint: str) -> S3Settings:
+def s3_settings(endpoint: str, **more: Any) -> S3Settings:
     """Settings of a server of the tests."""
-    return S3Settings(endpoint_url=endpoint, region="us-east-1", addressing_style="path")
+    return S3Settings(**{"endpoint_url": endpoint, "region": "us-east-1", "addressing_style": "path", **more})
 
 
 @dataclass(eq=False)
@@ -78,6 +78,7 @@ class Pipeline:
         settings: more of ``RunRequest``.
         credentials: of the S3 server.
         registry: of the schemas of values; None: there is none.
+        stored: more of ``S3Settings``.
     """
 
     kafka: Mapping[str, object]
@@ -88,12 +89,14 @@ class Pipeline:
     settings: dict[str, Any] = field(default_factory=dict)
     credentials: S3Credentials = CREDENTIALS
     registry: RegistrySettings | None = None
+    stored: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.client = make_client(s3_settings(self.endpoint), self.credentials)
+        settings = s3_settings(self.endpoint, **self.stored)
+        self.client = make_client(settings, self.credentials)
         with contextlib.suppress(self.client.exceptions.BucketAlreadyOwnedByYou):
             self.client.create_bucket(Bucket=self.bucket)
-        self.store = DurableStore(S3Store(self.client, self.bucket), Retrier())
+        self.store = DurableStore(S3Store(self.client, self.bucket, settings), Retrier())
         self.source = KafkaSource(self.kafka)
 
     def close(self) -> None:
@@ -140,7 +143,7 @@ class Pipeline:
                 "kafka": dict(self.kafka),
                 "bucket": self.bucket,
                 "result_path": str(result_path),
-                "s3": s3_settings(self.endpoint),
+                "s3": s3_settings(self.endpoint, **self.stored),
                 "credentials": self.credentials,
                 "retry": RetryPolicy(base=0.05),
                 "registry": self.registry,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import time
@@ -11,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, JsonLines, Layout, RawBytes
-from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Credentials
+from airflow_provider_kafka_s3.config import MIB, JsonLines, Layout, RawBytes, Upload
+from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Credentials, S3Secrets
+from airflow_provider_kafka_s3.storage.s3 import make_client
+from dev.forward_proxy import ForwardProxy
 from dev.kafka_broker import KafkaBroker, Message
 from dev.role_sessions import RoleSessions
 from dev.s3_server import ThreadedS3Server
 from tests.conftest import CLIENT_SECRET, KEY_PASSWORD, PASSWORD, USER
-from tests.spark.pipeline import MakePipeline
+from tests.spark.pipeline import MakePipeline, s3_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,3 +122,49 @@ def test_a_task_outlives_the_session_it_began_with(
         control = [pipeline.store.get(info.key) for info in pipeline.store.list("topics/_kafka_s3/")]
         shown = caplog.text + "".join(str(found and found.body) for found in control)
         assert not any(secret in shown for secret in (BASE.secret_access_key, "secret-of-ASIA", "token-of-ASIA"))
+
+
+def test_a_job_stores_what_it_writes_with_a_customer_key_through_a_proxy(
+    spark: SparkSession,
+    kafka_broker: KafkaBroker,
+    make_topic: Callable[..., str],
+    make_pipeline: MakePipeline,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Driver and workers have the key and the login; the server refuses every read without the key."""
+    from botocore.exceptions import ClientError
+
+    topic = make_topic(2)
+    sent = [Message(b'{"n": %d}' % n, partition=n % 2, timestamp=n) for n in range(100)]
+    kafka_broker.produce(topic, sent)
+    key, password = base64.b64encode(b"canary".ljust(32, b"x")).decode(), "canary-of-the-proxy"
+    server = ThreadedS3Server(buckets=["lake-of-keys"])
+    with server, ForwardProxy(user="me", password=password) as proxy:
+        tags = Upload(tags={"team": "lake"}, offset_tags=True).object_tags
+        pipeline = make_pipeline(
+            endpoint=server.endpoint,
+            bucket="lake-of-keys",
+            layout=Layout(format=JsonLines(), tags=tags),
+            stored={
+                "proxy": proxy.address,
+                "storage_class": "STANDARD_IA",
+                "secrets": S3Secrets(customer_key=key, proxy_user="me", proxy_password=password),
+            },
+        )
+        with caplog.at_level(logging.INFO):
+            pipeline.land(spark, topic)
+        assert pipeline.lines(topic) == Counter(m.value for m in sent)
+        assert {method for method, url in proxy.seen if f"/{topic}/" in url} >= {"POST", "PUT"}
+        plain = make_client(s3_settings(server.endpoint), pipeline.credentials)
+        keys = [info.key for info in pipeline.store.list("")]
+        for name in keys:
+            with pytest.raises(ClientError, match="InvalidRequest"):
+                plain.get_object(Bucket="lake-of-keys", Key=name)
+        found = [plain.get_object_tagging(Bucket="lake-of-keys", Key=name)["TagSet"] for name in pipeline.data_keys()]
+        assert [{tag["Key"]: tag["Value"] for tag in of_object} for of_object in found] == [
+            {"team": "lake", "startOffset": "0", "endOffset": "49", "recordCount": "50"}
+        ] * 2
+        control = [pipeline.store.get(name) for name in keys if "_kafka_s3" in name]
+        shown = caplog.text + "".join(str(document and document.body) for document in control)
+        assert key not in shown
+        assert "canary" not in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 from datetime import UTC, datetime
@@ -13,8 +14,12 @@ import pytest
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
-from airflow_provider_kafka_s3.storage.credentials import AssumedRole
+from airflow_provider_kafka_s3.storage.bucket import open_bucket
+from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Secrets
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+from dev.forward_proxy import ForwardProxy
+from dev.role_sessions import RoleSessions
+from dev.s3_server import ThreadedS3Server
 from tests.unit.operators.conftest import CANARY, SECRETS
 
 
@@ -163,11 +168,105 @@ def test_settings_of_botocore_that_are_not_used_are_logged(
     """So that no setting is ignored silently."""
     from airflow_provider_kafka_s3.airflow.connections import s3_access
 
-    extra = {"config_kwargs": {"proxies": {"https": "p:1"}, "s3": {"use_accelerate_endpoint": True}}}
+    extra = {"config_kwargs": {"proxies_config": {}, "s3": {"us_east_1_regional_endpoint": "legacy"}}}
     monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps({"conn_type": "aws", "extra": extra}))
     with caplog.at_level("WARNING"):
         s3_access("aws_x")
-    assert "not used for S3: proxies, s3.use_accelerate_endpoint" in caplog.text
+    assert "not used for S3: proxies_config, s3.us_east_1_regional_endpoint" in caplog.text
+
+
+def aws_connection(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
+    """Have the connection ``aws_x``."""
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps({"conn_type": "aws", "extra": extra}))
+
+
+KEY = base64.b64encode(b"canary" + bytes(26)).decode()
+
+
+@pytest.mark.parametrize(
+    ("proxies", "endpoint", "expected"),
+    [
+        ({"https": "http://proxy:3128"}, None, ("http://proxy:3128", None, None)),
+        ({"https": "proxy:3128"}, "https://lake", ("http://proxy:3128", None, None)),
+        ({"https": "http://proxy:3128"}, "http://lake", (None, None, None)),
+        ({"http": "http://a:1", "https": "http://b:2"}, "http://lake", ("http://a:1", None, None)),
+        ({"https": "http://me:p%40ss@proxy:1"}, None, ("http://proxy:1", "me", "p@ss")),
+        ({"https": "me:p@ss-word@proxy:1"}, None, ("http://proxy:1", "me", "p@ss-word")),
+        ({}, None, (None, None, None)),
+    ],
+)
+def test_a_proxy_of_an_aws_connection_has_its_login_among_the_secrets(
+    monkeypatch: pytest.MonkeyPatch, proxies: dict[str, str], endpoint: str | None, expected: tuple[str | None, ...]
+) -> None:
+    """As botocore takes it, for the scheme of the endpoint; the password is masked as it is written and as it is."""
+    from airflow.providers.common.compat import sdk
+
+    from airflow_provider_kafka_s3.airflow.connections import s3_access
+
+    masked: set[str] = set()
+    monkeypatch.setattr(sdk, "mask_secret", masked.add, raising=False)
+    aws_connection(monkeypatch, config_kwargs={"proxies": proxies}, endpoint_url=endpoint)
+    settings = s3_access("aws_x").settings
+    assert (settings.proxy, settings.secrets.proxy_user, settings.secrets.proxy_password) == expected
+    assert "ss" not in repr(settings.proxy)
+    # Airflow masks no shorter one than five characters.
+    assert masked == {word for word in ("p%40ss", "p@ss-word") if word in str(proxies)}
+
+
+def test_acceleration_and_customer_keys_of_an_aws_connection_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys are masked in all later logs, and not in the repr."""
+    from airflow.providers.common.compat import sdk
+
+    from airflow_provider_kafka_s3.airflow.connections import s3_access
+
+    masked: set[str] = set()
+    monkeypatch.setattr(sdk, "mask_secret", masked.add, raising=False)
+    earlier = base64.b64encode(bytes(32)).decode()
+    aws_connection(
+        monkeypatch,
+        config_kwargs={"s3": {"use_accelerate_endpoint": True}},
+        sse_customer_key=KEY,
+        sse_customer_earlier_keys=[earlier],
+    )
+    access = s3_access("aws_x")
+    assert access.settings.accelerate
+    assert access.settings.secrets == S3Secrets(customer_key=KEY, earlier_customer_keys=(earlier,))
+    assert masked == {KEY, earlier}
+    assert KEY not in repr(access)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"sse_customer_key": 7}, "sse_customer_key of the extra must be text"),
+        ({"sse_customer_key": "c2VjcmV0"}, "sse_customer_key has 6 bytes; it must be the base64 of 32"),
+        ({"sse_customer_earlier_keys": {"a": 1}}, "sse_customer_earlier_keys of the extra must be a list"),
+        ({"sse_customer_keys": KEY}, "the extra has no 'sse_customer_keys'; did you mean 'sse_customer_key'"),
+        ({"sse_customer_key": KEY, "endpoint_url": "http://lake"}, "would be sent unencrypted to endpoint_url"),
+        ({"config_kwargs": {"proxies": "http://me:c2VjcmV0@p"}}, "proxies of config_kwargs must be an object such as"),
+        ({"config_kwargs": {"proxies": {"ftp": "c2VjcmV0"}}}, "proxies of config_kwargs has ftp; it may have 'http'"),
+        ({"config_kwargs": {"proxies": {"https": "socks5://me:c2VjcmV0@p"}}}, "proxy='socks5://p' must begin with"),
+        (
+            {"config_kwargs": {"s3": {"use_accelerate_endpoint": "yes"}}},
+            "use_accelerate_endpoint='yes' .*true or false",
+        ),
+        (
+            {"config_kwargs": {"s3": {"use_accelerate_endpoint": True}}, "endpoint_url": "https://lake"},
+            "endpoint_url='https://lake' is another address; remove one",
+        ),
+    ],
+)
+def test_wrong_settings_of_an_aws_connection_are_named_without_their_secrets(
+    monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any], message: str
+) -> None:
+    """With the connection."""
+    from airflow_provider_kafka_s3.airflow.connections import s3_access
+
+    aws_connection(monkeypatch, **extra)
+    with pytest.raises(ConfigurationError, match=rf"aws_conn_id='aws_x': .*{message}") as caught:
+        s3_access("aws_x")
+    assert "c2VjcmV0" not in str(caught.value)
+    assert KEY not in str(caught.value)
 
 
 ROLE = "arn:aws:iam::123456789012:role/lake"
@@ -271,6 +370,40 @@ def test_a_refused_role_is_terminal_and_an_unreachable_one_is_not(monkeypatch: p
         _assumed(monkeypatch, failing(error))
         with pytest.raises(expected, match="aws_x"):
             s3_access("aws_x")
+
+
+def test_a_role_is_assumed_again_as_airflow_s_hook_assumed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By HTTP, and through the proxy: the external id, the name and the length of the session are in both requests."""
+    from airflow_provider_kafka_s3.airflow.connections import s3_access
+
+    gates: list[RoleSessions] = []
+
+    def middleware(application: Any) -> RoleSessions:
+        gates.append(RoleSessions(application, trusted=["AKIABASE"]))
+        return gates[0]
+
+    server = ThreadedS3Server(buckets=["of-partners"], middleware=middleware)
+    with server, ForwardProxy(user="me", password="p@ss-word") as proxy:
+        given = {"ExternalId": "partner-7", "RoleSessionName": "landing", "DurationSeconds": 900}
+        extra = {
+            "region_name": "us-east-1",
+            "role_arn": ROLE,
+            "assume_role_kwargs": given,
+            "service_config": {
+                "s3": {"endpoint_url": server.endpoint},
+                "sts": {"endpoint_url": server.endpoint},
+            },
+            "config_kwargs": {"proxies": {"http": proxy.address.replace("://", "://me:p%40ss-word@")}},
+        }
+        aws = {"conn_type": "aws", "login": "AKIABASE", "password": "p" * 20, "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_AWS_X", json.dumps(aws))
+        access = s3_access("aws_x")
+        gates[0].end_all()
+        store = open_bucket("of-partners", access.settings, access.credentials)
+        assert store.create("document", b"x") == b"x"
+        requests = [{name: form[name] for name in given} for form in gates[0].given]
+        assert requests == [{name: str(value) for name, value in given.items()}] * 2
+        assert proxy.seen.count(("POST", f"{server.endpoint}/")) == 2
 
 
 def test_secrets_of_connections_are_masked(monkeypatch: pytest.MonkeyPatch, connections: None) -> None:

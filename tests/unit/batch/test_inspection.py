@@ -387,9 +387,9 @@ def test_restore_keeps_an_object_that_was_created_meanwhile(pipeline: Pipeline) 
     pipeline.bucket.delete(gone)
 
     class ConcurrentWriter(FaultyStore):
-        def put_new(self, key: str, body: bytes, *, metadata: Any = None) -> str:
+        def put_new(self, key: str, body: bytes, *, metadata: Any = None, tags: Any = None) -> str:
             self.store.put_new(key, b"mine")
-            return super().put_new(key, body, metadata=metadata)
+            return super().put_new(key, body, metadata=metadata, tags=tags)
 
     with pytest.raises(ForeignObjectError, match="another object was written there meanwhile"):
         Engine(ConcurrentWriter(pipeline.bucket), pipeline.kafka).run("new", action="restore")

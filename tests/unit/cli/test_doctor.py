@@ -221,6 +221,18 @@ def test_a_fit_store_has_no_errors_and_nothing_stays_pending(
     assert "Uploads" not in client.list_multipart_uploads(Bucket=BUCKET)
 
 
+def test_the_doctor_stores_its_probe_as_the_operator_stores_objects(
+    endpoint: str, kafka: SimulatedKafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that a missing right on a key or on tags is found before the first run."""
+    upload = {"encryption": {"kind": "kms", "key_id": "alias/lake"}, "tags": {"a": "b"}, "offset_tags": True}
+    found = doctor(endpoint, capsys, "--upload", json.dumps(upload))
+    assert [found[c][0] for c in ("conditional writes", "uploads", "tags")] == ["ok"] * 3, found
+    client: Any = make_client(S3Settings(endpoint_url=endpoint, region="us-east-1"))
+    tags = client.get_object_tagging(Bucket=BUCKET, Key="topics/_kafka_s3/_doctor/probe.json")["TagSet"]
+    assert {tag["Key"] for tag in tags} == {"a", "startOffset", "endOffset", "recordCount"}
+
+
 def test_a_topic_that_readers_skip_is_found_until_its_batches_have_a_prefix(
     kafka: SimulatedKafka, capsys: pytest.CaptureFixture[str]
 ) -> None:

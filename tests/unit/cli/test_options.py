@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from airflow_provider_kafka_s3.cli import main
 from airflow_provider_kafka_s3.documents.notation import format_offsets, parse_offsets
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaUnavailableError
-from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World
+from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World, commands_in
 
 CANARY = "canary-5b2e-secret"
 
@@ -60,6 +61,45 @@ def test_the_environment_is_used_for_options_that_are_not_given(
     world.on_topic("status", "--bootstrap-server", "mine:1", "--endpoint-url", "http://mine:2")
     assert (opened["bucket"], opened["settings"].endpoint_url) == ("lake", "http://mine:2")
     assert opened["config"] == {"bootstrap.servers": "mine:1"}
+
+
+def test_what_commands_write_is_stored_like_the_objects_of_the_operator(
+    world: World, opened: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the option, its variable, and a connection that has the customer key; commands in errors repeat it."""
+    kms = '{"encryption": {"kind": "kms", "key_id": "alias/lake"}, "acl": "private"}'
+    assert world.on_topic("status", "--upload", kms).code == 0
+    assert (opened["settings"].encryption_name, opened["settings"].acl) == ("kms alias/lake", "private")
+    monkeypatch.setenv("KAFKA_S3_UPLOAD", '{"storage_class": "STANDARD_IA"}')
+    assert world.on_topic("status").code == 0
+    assert (opened["settings"].encryption, opened["settings"].storage_class) == (None, "STANDARD_IA")
+    extra = {"sse_customer_key": base64.b64encode(bytes(32)).decode()}
+    monkeypatch.setenv("AIRFLOW_CONN_A", json.dumps({"conn_type": "aws", "extra": extra}))
+    output = world.on_topic("status", "--aws-conn-id", "a")
+    assert (output.code, opened["settings"].encryption_name[:9]) == (0, "customer ")
+    assert extra["sse_customer_key"] not in output.out + output.err
+    world.bucket.delete(next(info.key for info in world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")))
+    lost = world.on_topic("verify", "--upload", kms)
+    commands = commands_in(lost.out + lost.err)
+    assert commands
+    assert [command for command in commands if kms not in command] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("kms", "--upload kms: it is not a JSON object of settings"),
+        ("[]", "it is not a JSON object"),
+        ('{"sse": "kms"}', "upload has no 'sse'"),
+        ('{"encryption": "customer"}', "upload: encryption='customer' needs a key"),
+    ],
+)
+def test_an_upload_that_is_not_possible_is_an_error_of_usage(
+    world: World, opened: dict[str, Any], given: str, message: str
+) -> None:
+    """Exit code 2, before any request is sent."""
+    output = world.on_topic("status", "--upload", given)
+    assert (output.code, message in " ".join(output.err.split())) == (2, True), output.err
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Set
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -15,6 +16,8 @@ import pytest
 from airflow_provider_kafka_s3 import storage
 from airflow_provider_kafka_s3.batch.pinned_schemas import PinnedSchemas
 from airflow_provider_kafka_s3.cli import store_checks
+from airflow_provider_kafka_s3.config import SseKms, Upload
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error
 from airflow_provider_kafka_s3.layout.keys import control_prefix
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage import s3, uploads
@@ -27,6 +30,8 @@ from tests.documentation import ROOT
 PAGE: Final = ROOT / "docs" / "iam.md"
 PACKAGE: Final = ROOT / "airflow_provider_kafka_s3"
 LISTS_UPLOADS: Final = "s3:ListBucketMultipartUploads"
+TAGS: Final = "s3:PutObjectTagging"
+"""Needed only with tags."""
 
 
 def statements(section: str) -> list[dict[str, Any]]:
@@ -96,7 +101,7 @@ def test_the_worker_may_send_what_the_store_sends_except_to_list_uploads(rights:
     }
     assert len(listing) == 2
     assert all(name.startswith("cli/") or name.endswith("/gc.py") for name in listing), listing
-    assert policy("Airflow worker and driver") == needed(rights, requests_of_store()) - {LISTS_UPLOADS}
+    assert policy("Airflow worker and driver") == needed(rights, requests_of_store()) - {LISTS_UPLOADS, TAGS}
 
 
 def test_executors_may_send_what_an_upload_sends(rights: dict[str, str]) -> None:
@@ -141,7 +146,7 @@ def test_a_person_with_the_command_line_may_send_all_requests(rights: dict[str, 
     """Those of the store, and those that ``doctor`` sends beside it."""
     doctor = set(re.findall(r'_request\(access, "(\w+)"\)', Path(store_checks.__file__).read_text()))
     assert len(doctor) == 3
-    assert policy("A person with the command line") == needed(rights, requests_of_store() | doctor)
+    assert policy("A person with the command line") == needed(rights, requests_of_store() | doctor) - {TAGS}
 
 
 def test_the_table_lists_the_requests_of_the_code_and_no_other(rights: dict[str, str]) -> None:
@@ -149,6 +154,39 @@ def test_the_table_lists_the_requests_of_the_code_and_no_other(rights: dict[str,
     doctor = set(re.findall(r'_request\(access, "(\w+)"\)', Path(store_checks.__file__).read_text()))
     assert set(rights) == requests_of_store() | doctor
     assert "DeleteObject" not in rights
+
+
+def test_what_objects_are_stored_with_needs_the_rights_of_the_page(rights: dict[str, str]) -> None:
+    """By the headers of the writes with all settings, recorded, and by the request for tags that follows."""
+    settings = s3.S3Settings(region="eu-central-1").for_upload(
+        Upload(encryption=SseKms(key_id="alias/lake", bucket_key=True), acl="private", storage_class="STANDARD_IA")
+    )
+    client = s3.make_client(settings, s3.S3Credentials(access_key_id="a", secret_access_key="b"))
+    sent: list[set[str]] = []
+
+    def record(request: Any, **_: object) -> Any:
+        from botocore.awsrequest import AWSResponse
+
+        sent.append({name.lower() for name in request.headers})
+        return AWSResponse(request.url, 503, {}, SimpleNamespace(stream=lambda: iter(())))
+
+    client.meta.events.register("before-send.s3", record)
+    store = s3.S3Store(client, "lake", settings)
+    for write in (
+        lambda: store.put_new("object", b"x", metadata={}, tags={"a": "b"}),
+        lambda: store.create_upload("object", metadata={}, tags={"a": "b"}),
+        lambda: store.put_new("document", b"x"),
+    ):
+        with pytest.raises(KafkaS3Error):
+            write()
+    ours = {"x-amz-acl", "x-amz-tagging", "x-amz-server-side-encryption"}
+    assert [headers & ours for headers in sent] == [ours, ours, ours - {"x-amz-tagging"}]
+    text = PAGE.read_text().split("\n## What objects are stored with\n")[1].split("\n## ")[0]
+    rows = dict(re.findall(r"^\| [^|]+ \| `?([\w-]+)[^|]* \| ([^|]+) \|", text, re.MULTILINE))
+    by_header = {name: set(re.findall(r"`([\w:]+)`", granted)) for name, granted in rows.items() if "`" in granted}
+    assert set(by_header) == {*ours, "PutObjectTagging"}
+    assert by_header["PutObjectTagging"] == {rights["PutObjectTagging"]} == {TAGS}
+    assert policy("What objects are stored with") == set().union(*by_header.values())
 
 
 def test_roles_are_assumed_with_the_right_of_the_page() -> None:

@@ -136,7 +136,7 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
         (
             upload,
             {"spil_dir": "/x"},
-            "upload has no 'spil_dir'; did you mean 'spill_dir'. It has part_size, threads, memory, spill_dir$",
+            "upload has no 'spil_dir'; did you mean 'spill_dir'. It has part_size, threads, memory, spill_dir, ",
         ),
         (upload, 4, "upload=4 must be a mapping of settings"),
         (

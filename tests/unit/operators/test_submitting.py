@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.metadata
 import json
 import logging
@@ -18,11 +19,13 @@ import psutil
 import pytest
 
 from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, spark_settings
-from airflow_provider_kafka_s3.config import Limits, Upload
+from airflow_provider_kafka_s3.config import Limits, SseKms, Upload, parse_upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.spec import JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage import bucket
+from airflow_provider_kafka_s3.storage.credentials import S3Secrets
+from airflow_provider_kafka_s3.storage.customer_keys import customer_key_digest
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 from airflow_provider_kafka_s3.submit.settings import SparkSettings
@@ -239,6 +242,81 @@ def test_no_secret_is_in_the_command_the_environment_a_template_a_log_or_the_res
         "bucket": repr([orders.store.get(info.key) for info in orders.store.list("")]),
     }
     assert [place for place, text in seen.items() if CANARY in text] == []
+
+
+def test_what_objects_are_stored_with_reaches_executors_and_its_secrets_are_nowhere_else(
+    orders: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Customer keys and the login of a proxy travel in the job file, like credentials; the plan has a digest."""
+    keys = [base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]
+    extra = {
+        "endpoint_url": "https://lake:9000",
+        "config_kwargs": {"proxies": {"https": f"http://me:{CANARY}@proxy:3128"}},
+        "sse_customer_key": keys[0],
+        "sse_customer_earlier_keys": keys[1:],
+    }
+    aws = {"conn_type": "aws", "login": "AKIACANARY", "password": SECRETS["aws"], "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", json.dumps(aws))
+    upload = {
+        "encryption": "customer",
+        "acl": "bucket-owner-full-control",
+        "storage_class": "STANDARD_IA",
+        "tags": {"team": "lake"},
+        "offset_tags": True,
+    }
+    task = orders.task(upload=upload)
+    with caplog.at_level(logging.DEBUG):
+        returned = orders.run(task)
+    (spec,) = orders.spark.specs
+    assert spec.s3.secrets == S3Secrets(
+        customer_key=keys[0], earlier_customer_keys=(keys[1],), proxy_user="me", proxy_password=CANARY
+    )
+    assert (spec.s3.proxy, spec.s3.acl, spec.s3.storage_class) == (
+        "http://proxy:3128",
+        "bucket-owner-full-control",
+        "STANDARD_IA",
+    )
+    plan = orders.store.get("topics/_kafka_s3/orders-to-lake/orders/batches/0000000001.plan.json")
+    assert plan is not None
+    layout = json.loads(plan.body)["layout"]
+    assert layout["encryption"] == spec.s3.encryption_name == f"customer {customer_key_digest(keys[0])}"
+    assert layout["tags"] == {"own": [["team", "lake"]], "offsets": True}
+    assert not {"acl", "storage_class"} & layout.keys()
+    seen = {
+        "commands": repr(orders.spark.commands),
+        "environments": repr(orders.spark.environments),
+        "templates": repr([getattr(task, name) for name in task.template_fields]),
+        "log": caplog.text + "".join(capfd.readouterr()),
+        "result": json.dumps(returned),
+        "spec": repr(spec),
+        "bucket": repr([orders.store.get(info.key) for info in orders.store.list("")]),
+    }
+    assert [place for place, text in seen.items() if any(secret in text for secret in (CANARY, *keys))] == []
+
+
+def test_commands_in_errors_store_what_they_write_like_the_operator(orders: Bench) -> None:
+    """An encryption, an access list and a storage class of the upload are an option of kafka-s3."""
+    orders.run(orders.task(upload={"encryption": {"kind": "kms", "key_id": "alias/lake"}, "acl": "private"}))
+    (spec,) = orders.spark.specs
+    at = spec.connection_options.index("--upload")
+    given = json.loads(spec.connection_options[at + 1])
+    assert given == {"encryption": {"kind": "kms", "key_id": "alias/lake", "bucket_key": None}, "acl": "private"}
+    assert parse_upload(given) == Upload(encryption=SseKms(key_id="alias/lake"), acl="private")
+    orders.fill("orders", [{"n": 9}])
+    orders.run(orders.task(upload={"threads": 3, "tags": {"a": "b"}}), run_id="r2")
+    assert "--upload" not in orders.spark.specs[-1].connection_options
+
+
+def test_an_upload_that_needs_a_key_is_refused_before_anything_is_written(orders: Bench) -> None:
+    """The error names the parameter and the connection."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=r"upload: encryption='customer' needs a key: .*AWS connection"):
+        orders.run(orders.task(upload={"encryption": "customer"}))
+    assert list(orders.store.list("")) == []
 
 
 def test_a_setting_without_a_translation_for_spark_is_refused_before_anything_is_planned(

@@ -47,6 +47,30 @@ def meaning(error: Exception, kind: RequestKind = "create") -> KafkaS3Error:
 
 
 @pytest.mark.parametrize(
+    ("code", "status", "message", "advice"),
+    [
+        ("KMS.NotFoundException", 400, "", "check key_id of encryption, and that the key of KMS is enabled"),
+        ("KMS.DisabledException", 400, "", "check key_id of encryption"),
+        ("AccessControlListNotSupported", 400, "", "remove acl of upload"),
+        ("InvalidStorageClass", 400, "", "storage_class of upload"),
+        ("InvalidTag", 400, "", "tags of upload"),
+        ("InvalidObjectState", 403, "", "the object is archived"),
+        ("InvalidRequest", 400, "stored using a form of Server Side Encryption", "as sse_customer_key, or in the list"),
+        ("InvalidArgument", 400, "The encryption parameters", "sse_customer_earlier_keys"),
+        ("InvalidRequest", 400, "something else", "does not accept the request"),
+    ],
+)
+def test_a_refusal_of_what_an_object_is_stored_with_names_the_setting(
+    code: str, status: int, message: str, advice: str
+) -> None:
+    """A repetition cannot help."""
+    found = meaning(response(code, status, message))
+    assert isinstance(found, ConfigurationError)
+    assert not isinstance(found, AccessDeniedError)
+    assert advice in str(found)
+
+
+@pytest.mark.parametrize(
     ("code", "status", "kinds", "expected"),
     [
         ("NoSuchBucket", 404, ALL, BucketNotFoundError),
