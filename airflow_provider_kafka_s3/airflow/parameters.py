@@ -195,8 +195,10 @@ def parse_topics(topics: object) -> tuple[str, ...]:
 def require_layout(layout: Layout) -> Layout:
     """Return a layout if its delimiters and its pattern are valid; imports nothing heavy."""
     validate_delimiters(layout)
-    if isinstance(layout.partitioner, TimePattern):
-        compile_pattern(layout.partitioner.path_format.removesuffix(layout.naming.directory_delim))
+    match layout.partitioner:
+        case TimePattern(path_format=path_format, locale=locale, timezone=timezone):
+            pattern = path_format.removesuffix(layout.naming.directory_delim)
+            compile_pattern(pattern, locale=locale, timezone=timezone)
     return layout
 
 

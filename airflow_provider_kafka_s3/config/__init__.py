@@ -38,6 +38,7 @@ from airflow_provider_kafka_s3.config.layout import (
     SchemaAffix,
 )
 from airflow_provider_kafka_s3.config.partitioners import (
+    ROOT_LOCALE,
     ByPartition,
     ByTime,
     Daily,
@@ -64,6 +65,7 @@ __all__ = [
     "MAX_PARTS",
     "MIB",
     "MIN_PART_SIZE",
+    "ROOT_LOCALE",
     "AvroCodec",
     "AvroContainer",
     "AvroConverter",

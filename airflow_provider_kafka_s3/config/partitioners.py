@@ -13,6 +13,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 __all__ = [
     "DAY_MS",
+    "ROOT_LOCALE",
     "ByPartition",
     "ByTime",
     "Daily",
@@ -23,6 +24,8 @@ __all__ = [
     "require_timezone",
 ]
 
+ROOT_LOCALE: Final = "root"
+"""The locale of short English names, as Kafka Connect has it for a locale with a region, such as ``en-US``."""
 DAY_MS: Final = 86_400_000
 """Milliseconds of a day without a change of its zone's UTC offset."""
 _LONGEST: Final = 10_000 * 365 * DAY_MS
@@ -78,10 +81,13 @@ class TimePattern(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True,
         path_format: Joda pattern of the encoded partition, such as ``'year'=YYYY/'month'=MM``.
         duration_ms: width of one time bucket in milliseconds.
         timezone: IANA name of the zone of the times in the pattern.
+        locale: code of the language of names of months, days and zones, such as ``fr``; ``root``: short English names,
+            which Kafka Connect writes with a locale that has a region, such as ``en-US``.
     """
 
     path_format: PathFormat
     duration_ms: Duration
+    locale: Annotated[str, Meta(min_length=1, examples=["fr"])] = ROOT_LOCALE
 
 
 Partitioner: TypeAlias = ByPartition | Daily | Hourly | TimePattern

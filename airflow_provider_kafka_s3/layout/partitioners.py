@@ -78,7 +78,7 @@ def make_partitioner(layout: config.Layout) -> RecordPartitioner:
     # The delimiter stands for itself, whatever letters or quotes it holds.
     quoted = delim.replace("'", "''")
     by_day = f"'year'=YYYY'{quoted}month'=MM'{quoted}day'=dd"
-    settings = layout.partitioner
+    settings, locale = layout.partitioner, config.ROOT_LOCALE
     match settings:
         case config.ByPartition():
             return KafkaPartitioner()
@@ -87,13 +87,14 @@ def make_partitioner(layout: config.Layout) -> RecordPartitioner:
         case config.Hourly():
             text = f"{by_day}'{quoted}hour'=HH"
         case config.TimePattern():
+            locale = settings.locale
             text = settings.path_format.removesuffix(delim)
             if not text.strip():
                 raise ConfigurationError(
                     f"path_format={settings.path_format!r} is empty apart from the delimiter {delim!r}; give a pattern "
                     f"such as 'year'=YYYY/'month'=MM"
                 )
-    pattern, name = compile_pattern(text), layout.on_bad_timestamp
+    pattern, name = compile_pattern(text, locale=locale, timezone=settings.timezone), layout.on_bad_timestamp
     untimely = None if name == "fail" else pattern.without_time(name, separators=("/", delim))
     return TimePartitioner(pattern, load_zone(settings.timezone), duration_ms=settings.duration_ms, untimely=untimely)
 

@@ -1,8 +1,8 @@
 """Path patterns in the letters of Joda-Time, as in Kafka Connect's ``path.format``.
 
 They differ from those of ``java.time`` and ``strftime``: ``YYYY`` is the calendar year, ``DD`` the day of the year.
-Names of months, days and halves of the day are the short English ones whatever the number of letters, as Connect writes
-them with a locale such as ``en-US``.
+Names of months, days, halves of the day and time zones are those of a locale. Those of the root locale are the short
+English ones whatever the number of letters, as Connect writes them with a locale such as ``en-US``.
 """
 
 from __future__ import annotations
@@ -10,68 +10,156 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple, TypeAlias
 
-from airflow_provider_kafka_s3.config.partitioners import DAY_MS
+from airflow_provider_kafka_s3.config.partitioners import DAY_MS, ROOT_LOCALE
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout.locales import TimeNames, time_names, zone_names
 
 __all__ = ["HOUR_MS", "Pattern", "compile_pattern"]
 
 HOUR_MS: Final = 3_600_000
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _TWO_DIGITS: Final = 2
 _TEXT_MONTH: Final = 3
+_LONG_TEXT: Final = 4
+_ZONE_ID: Final = 3
+_NO_TIME: Final = timedelta(0)
+_LAST: Final = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
 
-_Field: TypeAlias = Callable[[datetime], str]
+_Text: TypeAlias = Callable[[datetime], str]
 
 
-def _number(get: Callable[[datetime], int]) -> Callable[[int], _Field]:
-    return lambda width: lambda t: str(get(t)).zfill(width)
+class _Field(NamedTuple):
+    """What stands for letters of a pattern.
+
+    Attributes:
+        text: of a local time.
+        longest: the longest of all texts.
+        stays_ms: milliseconds of local time for which the text certainly stays the same.
+    """
+
+    text: _Text
+    longest: str
+    stays_ms: int
 
 
-def _year(get: Callable[[datetime], int]) -> Callable[[int], _Field]:
+class _Context(NamedTuple):
+    """What names depend on."""
+
+    locale: str
+    timezone: str
+    names: TimeNames
+
+
+_Make: TypeAlias = Callable[[int, _Context], _Field]
+"""From the number of letters."""
+
+
+def _as_number(get: Callable[[datetime], int], stays_ms: int, width: int) -> _Field:
+    def text(t: datetime) -> str:
+        return str(get(t)).zfill(width)
+
+    return _Field(text, text(_LAST), stays_ms)
+
+
+def _number(get: Callable[[datetime], int], stays_ms: int) -> _Make:
+    return lambda width, _: _as_number(get, stays_ms, width)
+
+
+def _year(get: Callable[[datetime], int]) -> _Make:
     """Two letters: the last two digits; any other number of letters: the minimum number of digits."""
-    return lambda width: lambda t: str(get(t) % 100 if width == _TWO_DIGITS else get(t)).zfill(width)
+    return lambda width, _: _as_number((lambda t: get(t) % 100) if width == _TWO_DIGITS else get, DAY_MS, width)
 
 
-def _text(get: Callable[[datetime], str]) -> Callable[[int], _Field]:
-    return lambda _width: get
+def _text(get: _Text, choices: Sequence[str], stays_ms: int) -> _Field:
+    return _Field(get, max(choices, key=lambda choice: len(choice.encode())), stays_ms)
 
 
-def _month(width: int) -> _Field:
-    if width >= _TEXT_MONTH:
-        return lambda t: _MONTHS[t.month - 1]
-    return lambda t: str(t.month).zfill(width)
+def _era(_width: int, context: _Context) -> _Field:
+    era = context.names.era
+    return _text(lambda _: era, [era], DAY_MS)
 
 
-def _fraction(width: int) -> _Field:
+def _day(width: int, context: _Context) -> _Field:
+    days = context.names.days if width >= _LONG_TEXT else context.names.short_days
+    return _text(lambda t: days[t.weekday()], days, DAY_MS)
+
+
+def _month(width: int, context: _Context) -> _Field:
+    if width < _TEXT_MONTH:
+        return _as_number(lambda t: t.month, DAY_MS, width)
+    months = context.names.months if width >= _LONG_TEXT else context.names.short_months
+    return _text(lambda t: months[t.month - 1], months, DAY_MS)
+
+
+def _half(_width: int, context: _Context) -> _Field:
+    halves = context.names.halves
+    return _text(lambda t: halves[t.hour >= 12], halves, 12 * HOUR_MS)
+
+
+def _fraction(width: int, _: _Context) -> _Field:
     """Decimals of the second, truncated; zeros beyond the millisecond."""
-    return lambda t: f"{t.microsecond // 1000:03d}".ljust(width, "0")[:width]
+
+    def text(t: datetime) -> str:
+        return f"{t.microsecond // 1000:03d}".ljust(width, "0")[:width]
+
+    return _Field(text, text(_LAST), 10 ** max(0, 3 - width))
 
 
-# Letter -> (number of letters -> field, milliseconds for which its value certainly stays the same).
-_LETTERS: Final[dict[str, tuple[Callable[[int], _Field], int]]] = {
-    "G": (_text(lambda _: "CE"), DAY_MS),
-    "C": (_number(lambda t: t.year // 100), DAY_MS),
-    "Y": (_year(lambda t: t.year), DAY_MS),
-    "y": (_year(lambda t: t.year), DAY_MS),
-    "x": (_year(lambda t: t.isocalendar().year), DAY_MS),
-    "w": (_number(lambda t: t.isocalendar().week), DAY_MS),
-    "e": (_number(lambda t: t.isoweekday()), DAY_MS),
-    "E": (_text(lambda t: _DAYS[t.weekday()]), DAY_MS),
-    "D": (_number(lambda t: t.timetuple().tm_yday), DAY_MS),
-    "M": (_month, DAY_MS),
-    "d": (_number(lambda t: t.day), DAY_MS),
-    "a": (_text(lambda t: "AM" if t.hour < 12 else "PM"), 12 * HOUR_MS),
-    "K": (_number(lambda t: t.hour % 12), HOUR_MS),
-    "h": (_number(lambda t: t.hour % 12 or 12), HOUR_MS),
-    "H": (_number(lambda t: t.hour), HOUR_MS),
-    "k": (_number(lambda t: t.hour or 24), HOUR_MS),
-    "m": (_number(lambda t: t.minute), 60_000),
-    "s": (_number(lambda t: t.second), 1_000),
-    "S": (_fraction, 1),
+def _offset(width: int, context: _Context) -> _Field:
+    """The difference to UTC: ``+0100``, ``+01:00``; or, with three letters, the name of the zone in its database."""
+    if width >= _ZONE_ID:
+        zone = zone_names(context.locale, context.timezone).id
+        return _text(lambda _: zone, [zone], DAY_MS)
+    colon = ":" if width == _TWO_DIGITS else ""
+    return _text(lambda t: _hours(t, colon), [f"+00{colon}00"], 1)
+
+
+def _zone(width: int, context: _Context) -> _Field:
+    """The name of the zone in standard or in summer time; its difference to UTC if it has none."""
+    zone = zone_names(context.locale, context.timezone)
+    standard, summer = zone.long if width >= _LONG_TEXT else zone.short
+
+    def text(t: datetime) -> str:
+        name = summer if _is_summer(t, zone.summer_is_standard) else standard
+        return _hours(t, ":") if name is None else name
+
+    return _text(text, ["+00:00", standard or "", summer or ""], 1)
+
+
+def _is_summer(t: datetime, summer_is_standard: bool) -> bool:
+    return (t.utcoffset() or _NO_TIME) > _NO_TIME if summer_is_standard else t.dst() != _NO_TIME
+
+
+def _hours(t: datetime, colon: str) -> str:
+    """Hours and minutes of the difference to UTC; seconds are cut off."""
+    minutes = int((t.utcoffset() or _NO_TIME).total_seconds() / 60)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}{colon}{abs(minutes) % 60:02d}"
+
+
+_LETTERS: Final[dict[str, _Make]] = {
+    "G": _era,
+    "C": _number(lambda t: t.year // 100, DAY_MS),
+    "Y": _year(lambda t: t.year),
+    "y": _year(lambda t: t.year),
+    "x": _year(lambda t: t.isocalendar().year),
+    "w": _number(lambda t: t.isocalendar().week, DAY_MS),
+    "e": _number(lambda t: t.isoweekday(), DAY_MS),
+    "E": _day,
+    "D": _number(lambda t: t.timetuple().tm_yday, DAY_MS),
+    "M": _month,
+    "d": _number(lambda t: t.day, DAY_MS),
+    "a": _half,
+    "K": _number(lambda t: t.hour % 12, HOUR_MS),
+    "h": _number(lambda t: t.hour % 12 or 12, HOUR_MS),
+    "H": _number(lambda t: t.hour, HOUR_MS),
+    "k": _number(lambda t: t.hour or 24, HOUR_MS),
+    "m": _number(lambda t: t.minute, 60_000),
+    "s": _number(lambda t: t.second, 1_000),
+    "S": _fraction,
+    "z": _zone,
+    "Z": _offset,
 }
 
 _HINTS: Final = {
@@ -81,8 +169,6 @@ _HINTS: Final = {
     "Q": "quarters are not in Joda patterns",
     "A": "milliseconds of the second are SSS",
     "n": "milliseconds of the second are SSS",
-    "z": "the zone is not part of paths; write it as text, such as 'Europe'",
-    "Z": "the zone is not part of paths; write it as text, such as 'Europe'",
     "T": "write the text 'T' in quotes",
 }
 
@@ -122,12 +208,12 @@ class Pattern:
 
     def format(self, local: datetime) -> str:
         """The path of a local time."""
-        return "".join(f if isinstance(f, str) else f(local) for f in self._fields)
+        return "".join(f if isinstance(f, str) else f.text(local) for f in self._fields)
 
     @property
     def longest(self) -> str:
         """The longest possible path of this pattern."""
-        return self.format(datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC))
+        return "".join(f if isinstance(f, str) else f.longest for f in self._fields)
 
     def without_time(self, name: str, *, separators: Sequence[str]) -> str:
         """The path of records without a valid timestamp: folders with a time are called ``name``, or ``key=name``.
@@ -148,13 +234,19 @@ class Pattern:
         return "".join(folders)
 
 
-def compile_pattern(text: str) -> Pattern:
+def compile_pattern(text: str, *, locale: str = ROOT_LOCALE, timezone: str = "UTC") -> Pattern:
     """Compile a pattern.
 
+    Args:
+        text: the pattern.
+        locale: code of the language of names.
+        timezone: of the local times, for the letters of the zone.
+
     Raises:
-        ConfigurationError: a letter has no meaning, a quote is not closed, or it is a pattern of ``strftime``; with
-            what to write instead.
+        ConfigurationError: a letter has no meaning, a quote is not closed, or it is a pattern of ``strftime``, with
+            what to write instead; or the locale or the names of the zone are unknown.
     """
+    context = _Context(locale, timezone, time_names(locale))
     if "%" in re.sub("'[^']*'", "", text):
         raise _strftime(text)
     fields: list[str | _Field] = []
@@ -171,9 +263,9 @@ def compile_pattern(text: str) -> Pattern:
                 end += 1
             if c not in _LETTERS:
                 raise _unknown_letter(text, position)
-            make, stays = _LETTERS[c]
-            fields.append(make(end - position))
-            unit = min(unit, 10 ** max(0, 3 - (end - position)) if c == "S" else stays)
+            field = _LETTERS[c](end - position, context)
+            fields.append(field)
+            unit = min(unit, field.stays_ms)
             position = end
         else:
             fields.append(c)

@@ -19,6 +19,7 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 # Modules that run only in Airflow, on the command line or in tests.
 _EXCLUDED: Final = frozenset({"operators", "sensors", "triggers", "airflow", "submit", "cli", "testing", "spark_jobs"})
 _EXCLUDED_FILES: Final = frozenset({"get_provider_info.py"})
+_DATA: Final = "layout/*.json.gz"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -33,7 +34,7 @@ def package_zip(directory: str | Path) -> Path:
     """
     sources = [
         (path.relative_to(_PACKAGE.parent).as_posix(), path.read_bytes())
-        for path in sorted(_PACKAGE.rglob("*.py"))
+        for path in sorted([*_PACKAGE.rglob("*.py"), *_PACKAGE.glob(_DATA)])
         if path.relative_to(_PACKAGE).parts[0] not in _EXCLUDED | _EXCLUDED_FILES
     ]
     digest = hashlib.sha256()

@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.layout.patterns import DAY_MS, compile_pattern
 
 MOMENT = datetime(2015, 1, 4, 0, 5, 9, 78_000, tzinfo=UTC)  # a Sunday
 EVENING = datetime(2014, 12, 29, 23, 59, 59, 999_000, tzinfo=UTC)  # a Monday, of 2015 by weeks
-LETTERS = "GCYyxweEDMdaKhHkmsS"
+LETTERS = "GCYyxweEDMdaKhHkmsSzZ"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_letters_without_a_meaning_are_refused(letter: str) -> None:
         compile_pattern(f"YYYY/{letter}{letter}")
 
 
-@pytest.mark.parametrize(("letter", "fix"), [("u", "year is Y"), ("z", "write it as text"), ("T", "'T' in quotes")])
+@pytest.mark.parametrize(("letter", "fix"), [("u", "year is Y"), ("Q", "quarters are not"), ("T", "'T' in quotes")])
 def test_letters_of_other_notations_get_the_correction(letter: str, fix: str) -> None:
     """Letters of java.time and ISO 8601 get Joda's counterpart."""
     with pytest.raises(ConfigurationError, match=fix):
@@ -162,6 +162,9 @@ def test_open_quotes_are_refused(pattern: str) -> None:
         ("SS", 10),
         ("SSS", 1),
         ("SSSSSS", 1),
+        ("YYYY z", 1),
+        ("YYYY Z", 1),
+        ("YYYY ZZZ", DAY_MS),
     ],
 )
 def test_the_unit_of_a_pattern_is_its_finest_one(pattern: str, unit: int) -> None:
