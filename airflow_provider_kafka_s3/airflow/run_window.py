@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from airflow_provider_kafka_s3.airflow import compat
 from airflow_provider_kafka_s3.batch.request import Action
-from airflow_provider_kafka_s3.config import ByTime, Partitioner, Window
+from airflow_provider_kafka_s3.config import ByTime, Chain, Partitioner, Window
 from airflow_provider_kafka_s3.config.values import unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.layout.keys import validate_topic
@@ -351,7 +351,8 @@ def _partition_window(
     """The window of a partition: from its date, for its length. Whole days are calendar days, of 23 to 25 hours."""
     from airflow_provider_kafka_s3.layout.zones import load_zone
 
-    by_time = partitioner if isinstance(partitioner, ByTime) else None
+    links = partitioner.partitioners if isinstance(partitioner, Chain) else (partitioner,)
+    by_time = next((link for link in links if isinstance(link, ByTime)), None)
     length = settings.partition_length or (timedelta(milliseconds=by_time.duration_ms) if by_time is not None else None)
     if length is None:
         raise ConfigurationError(

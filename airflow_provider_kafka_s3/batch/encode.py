@@ -21,7 +21,7 @@ from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.dead_letters import dead_letters
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
-from airflow_provider_kafka_s3.config import KIB, MIB, ByTime, Layout, Upload
+from airflow_provider_kafka_s3.config import KIB, MIB, Layout, Upload
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
@@ -46,10 +46,6 @@ _CONVERTED_BYTES: Final = 4 * MIB
 """Bytes of values that are converted at a time: decoded values may take many times the memory of their bytes."""
 _CONVERTED_LARGE: Final = MIB
 """The same for values above 4 KiB on average, which may be arrays of many small items."""
-_REGISTER: Final = (
-    "correct the schema, or register it for the subject of the topic; or use schema_compatibility='NONE', or "
-    "errors='dead_letter' to set such records aside"
-)
 
 
 class ObjectSink(Protocol):
@@ -210,7 +206,12 @@ def _encode(
         tombstones += 0 if prepared.tombstones is None else int(prepared.tombstones.sum())
         rejected = [*prepared.rejected]
         for event in splitter.feed(
-            prepared.records, prepared.sizes, prepared.schemas, prepared.versions, prepared.tombstones
+            prepared.records,
+            prepared.sizes,
+            prepared.schemas,
+            prepared.versions,
+            prepared.tombstones,
+            fields=prepared.fields,
         ):
             if isinstance(event, LeaveOut):
                 left_out = _left_out(batch, prepared, event)
@@ -248,7 +249,7 @@ def _left_out(batch: pa.RecordBatch, prepared: PreparedParts, event: LeaveOut) -
     """A record of a batch whose schema fits no object."""
     offset = int64_values(prepared.records.column("offset"))[event.row]
     row = int(np.searchsorted(int64_values(batch.column("offset")), offset))
-    return Rejected(row, "format", event.reason, _REGISTER)
+    return Rejected(row, "format", event.reason, event.remedy)
 
 
 class _DeadLetters:
@@ -308,8 +309,8 @@ def _layout(plan: Plan) -> Layout:
 
 def _require_zone_database(plan: Plan, layout: Layout) -> None:
     """Local time may differ between releases of the database, and a plan's objects must not."""
-    partitioner, installed = layout.partitioner, zone_database_version()
-    if not isinstance(partitioner, ByTime) or partitioner.timezone == "UTC" or layout.zone_database in ("", installed):
+    partitioner, installed = layout.by_time, zone_database_version()
+    if partitioner is None or partitioner.timezone == "UTC" or layout.zone_database in ("", installed):
         return
     raise ConfigurationError(
         f"batch {plan.batch} of topic {plan.topic!r} was planned with time zone database {layout.zone_database}, and "

@@ -312,6 +312,7 @@ class TopicRun:
         largest = self.request.limits.records_per_slice
         # With many gaps or small slices, the rest is left to the next batch.
         read = first_slices(split.read, max_records=largest, most=MAX_SLICES)
+        layout = self.request.layout.at(int(self._now() * 1000))
         plan = Plan(
             batch=view.next,
             type="data",
@@ -323,8 +324,8 @@ class TopicRun:
             isolation=record.isolation,
             slices=cut_slices(read, max_records=largest),
             skipped=split.skipped,
-            layout=self.request.layout,
-            layout_sha256=layout_digest(self.request.layout),
+            layout=layout,
+            layout_sha256=layout_digest(layout),
             start=view.start_of_log,
             writer=writer_versions(),
         )

@@ -24,7 +24,19 @@ from airflow_provider_kafka_s3.config.converters import (
     needs_registry,
 )
 from airflow_provider_kafka_s3.config.formats import AvroContainer, Csv, Format, JsonLines, Parquet, RawBytes
-from airflow_provider_kafka_s3.config.partitioners import ByPartition, ByTime, Partitioner
+from airflow_provider_kafka_s3.config.partitioners import (
+    ByField,
+    ByKey,
+    ByPartition,
+    Chain,
+    ClockTime,
+    Daily,
+    FieldTime,
+    Hourly,
+    Partitioner,
+    RecordTime,
+    TimePattern,
+)
 from airflow_provider_kafka_s3.config.sizes import MAX_PART_SIZE, MAX_PARTS, MIB, MIN_PART_SIZE
 from airflow_provider_kafka_s3.config.stored import ObjectTags
 from airflow_provider_kafka_s3.config.values import Value, reject_control_characters, require
@@ -99,6 +111,13 @@ class Naming(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         schema_affix: a folder ``schema_name=NAME`` with the name of the value's schema, before (``PREFIX``) or behind
             (``SUFFIX``) the folders of the partitioner; a schema without a name, and a value without a schema, have
             ``schema_name=null``. None: no such folder.
+        kafka_connect_names: names of folders as Kafka Connect has them: values of fields as they are, ``null`` for
+            null, and times before 1970 rounded up. Values whose names would be unsafe or ambiguous are percent-encoded.
+        lowercase_paths: make the folders of partitioners lower case, for Athena; values that differ in case only share
+            a folder.
+        file_name_template: names of files without their extension, such as
+            ``{{topic}}-{{partition}}-{{start_offset}}``; None: topic, partition and offset with ``file_delim`` between
+            them.
     """
 
     directory_delim: str = "/"
@@ -108,6 +127,9 @@ class Naming(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int, Meta(ge=0, le=20, description="digits", extra={"why": "Kafka's offsets have 19 at most"})
     ] = 10
     schema_affix: SchemaAffix | None = None
+    kafka_connect_names: bool = False
+    lowercase_paths: bool = False
+    file_name_template: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -191,6 +213,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         self._check_converter("value_converter", self.value_converter, "format", self.format)
         self._check_content()
         self._check_schema_compatibility()
+        self._check_partitioner()
         self._check_on_bad_timestamp()
         limit = self.part_size * (MAX_PARTS - 1_000)
         require(
@@ -302,7 +325,63 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def whole_records(self) -> bool:
         """Whether keys and headers are read as well."""
-        return self.errors == "dead_letter" or not isinstance(self.content, ValuesOnly)
+        return (
+            self.errors == "dead_letter"
+            or not isinstance(self.content, ValuesOnly)
+            or any(isinstance(p, ByKey) for p in self.partitioners)
+        )
+
+    @property
+    def partitioners(self) -> tuple[Partitioner, ...]:
+        """The partitioner, or those of a chain."""
+        return self.partitioner.partitioners if isinstance(self.partitioner, Chain) else (self.partitioner,)
+
+    @property
+    def by_time(self) -> Daily | Hourly | TimePattern | None:
+        """The partitioner by time, if there is one."""
+        return next((p for p in self.partitioners if isinstance(p, Daily | Hourly | TimePattern)), None)
+
+    @property
+    def reads_timestamps(self) -> bool:
+        """Whether the partitioner looks at timestamps of Kafka records."""
+        return self.by_time is not None and isinstance(self.by_time.timestamp_from, RecordTime)
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """The fields of values that the partitioner looks at."""
+        names = [name for p in self.partitioners if isinstance(p, ByField) for name in p.names]
+        if self.by_time is not None and isinstance(self.by_time.timestamp_from, FieldTime):
+            names.append(self.by_time.timestamp_from.name)
+        return tuple(dict.fromkeys(names))
+
+    def at(self, now_ms: int) -> Layout:
+        """The layout of a batch that is planned now: with this time, if its partitioner has the time of the clock."""
+        if self.by_time is None or not isinstance(self.by_time.timestamp_from, ClockTime):
+            return self
+        by_time = self.by_time
+        pinned: Partitioner = structs.replace(by_time, timestamp_from=ClockTime(at_ms=now_ms))
+        if isinstance(self.partitioner, Chain):
+            links = tuple(pinned if link is by_time else link for link in self.partitioner.partitioners)
+            pinned = structs.replace(self.partitioner, partitioners=links)
+        return structs.replace(self, partitioner=pinned)
+
+    def _check_partitioner(self) -> None:
+        fields = self.field_names
+        require(
+            not fields or isinstance(self.value_converter, (JsonConverter, *_FROM_REGISTRY)),
+            f"the partitioner looks at the fields {', '.join(fields)}, and {self.value_converter!r} has values without "
+            f"fields; use value_converter='json' or one with a schema",
+        )
+        delim, kinds = self.naming.directory_delim, [type(p) for p in self.partitioners]
+        require(
+            not {ByField, ByKey}.intersection(kinds) or re.search("[%=A-Za-z0-9]", delim) is None,
+            f"directory_delim={delim!r} has characters of names, so folders of values would be ambiguous; use '/'",
+        )
+        folded = [name.lower() for name in fields] if self.naming.lowercase_paths else []
+        require(
+            len(set(folded)) == len(folded),
+            f"lowercase_paths gives two of the fields {', '.join(fields)} the same folders; rename one of them",
+        )
 
     def _check_on_bad_timestamp(self) -> None:
         name = self.on_bad_timestamp
@@ -324,6 +403,6 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             f"on_bad_timestamp={name!r}: folders named _kafka_s3 are for control objects; choose another name",
         )
         require(
-            isinstance(self.partitioner, ByTime),
+            self.by_time is not None and not isinstance(self.by_time.timestamp_from, ClockTime),
             f"on_bad_timestamp={name!r} has no effect: the partitioner looks at no timestamps. Remove it",
         )

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Int64Array, int64_array, valid_rows
 from airflow_provider_kafka_s3.config import OnNull
+from airflow_provider_kafka_s3.converters.field_values import DocumentFields, FieldValues
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, RecordFormat, Rejected, Rows
 from airflow_provider_kafka_s3.schemas.avro import Primitive
 from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion
@@ -39,6 +40,12 @@ class _Part:
             rows = slice(first, last + 1) if last - first + 1 == len(within) else within
         return self.prepared.take(rows, schema)
 
+    def of_field(self, field: FieldValues) -> FieldValues:
+        """A field of the part as that of the records."""
+        if self.rows is None:
+            return field
+        return FieldValues(self.of_rows(field.codes, len(field.values)), [*field.values, None])
+
     def of_rows(self, values: Int64Array, absent: int) -> Int64Array:
         """Numbers of the part as numbers of the records."""
         return values if self.rows is None else np.append(values, absent)[self.rows]
@@ -55,6 +62,7 @@ class PreparedParts:
         rejected: the records that cannot be written, in the order of their rows.
         schemas: what records of one object have in common, see :meth:`PartFormats.open`; None: nothing.
         tombstones: whether each record is only in the objects beside the main one; None: no record is.
+        fields: of the values, for partitioners; parallel to ``records``, and any value for a tombstone.
         versions: what ``schemas`` are the indices of, see :class:`~airflow_provider_kafka_s3.formats.port.Prepared`.
     """
 
@@ -64,6 +72,7 @@ class PreparedParts:
     rejected: Sequence[Rejected]
     schemas: Int64Array | None
     tombstones: npt.NDArray[np.bool_] | None
+    fields: Mapping[str, FieldValues]
     versions: Sequence[SchemaVersion]
     parts: Mapping[str, _Part] = field(repr=False)
     combinations: Sequence[Mapping[str, int]] | None = field(repr=False)
@@ -86,11 +95,18 @@ class PartFormats:
         main: of the object that every record has but tombstones.
         siblings: of the objects beside it, by what their names have before the extension.
         on_null: what a null value does: with ``write``, its record is only in the siblings.
+        document_fields: names of the fields that partitioners need, of values that are JSON documents.
     """
 
     def __init__(
-        self, main: RecordFormat, siblings: Mapping[str, RecordFormat] | None = None, on_null: OnNull = "fail"
+        self,
+        main: RecordFormat,
+        siblings: Mapping[str, RecordFormat] | None = None,
+        on_null: OnNull = "fail",
+        document_fields: Sequence[str] = (),
     ) -> None:
+        self._document_fields = document_fields
+        self._documents = DocumentFields([name.split(".") for name in document_fields])
         self._formats = {MAIN: main, **(siblings or {})}
         self._on_null = on_null
         self._combinations: list[dict[str, int]] | None = None
@@ -122,6 +138,7 @@ class PartFormats:
                 rejected=main.rejected,
                 schemas=main.schemas,
                 tombstones=None,
+                fields=self._fields(main.records, _Part(main)),
                 versions=main.versions,
                 parts={MAIN: _Part(main)},
                 combinations=None,
@@ -148,17 +165,25 @@ class PartFormats:
         if tombstones is not None:
             beside = next(name for name in parts if name != MAIN)
             sizes = np.where(tombstones, parts[beside].of_rows(prepared[beside].sizes, 0), sizes)
+        records = batch if len(rows) == batch.num_rows else batch.take(int64_array(rows))
         return PreparedParts(
-            records=batch if len(rows) == batch.num_rows else batch.take(int64_array(rows)),
+            records=records,
             sizes=sizes,
             ignored=0,
             rejected=[rejected[row] for row in sorted(rejected)],
             schemas=self._schemas(parts, prepared[MAIN].versions),
             tombstones=tombstones,
+            fields=self._fields(records, parts[MAIN]),
             versions=prepared[MAIN].versions if self._combinations is None else self._versions,
             parts=parts,
             combinations=self._combinations,
         )
+
+    def _fields(self, records: pa.RecordBatch, main: _Part) -> Mapping[str, FieldValues]:
+        if self._document_fields:
+            fields = self._documents.read(records.column("value"))
+            return dict(zip(self._document_fields, fields, strict=True))
+        return {name: main.of_field(values) for name, values in main.prepared.fields.items()}
 
     def _schemas(self, parts: Mapping[str, _Part], versions: Sequence[SchemaVersion]) -> Int64Array | None:
         """What records of one object have in common: the schema of the only part with schemas, or those of all."""

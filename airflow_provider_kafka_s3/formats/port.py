@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+from airflow_provider_kafka_s3.converters.field_values import FieldValues
 from airflow_provider_kafka_s3.converters.port import Stage
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion
@@ -65,6 +66,7 @@ class Prepared:
         positions: see :meth:`with_schemas`.
         versions: the schemas by index, for layouts with a ``schema_compatibility`` or a ``schema_affix``; the same list
             for all batches, to which schemas are appended.
+        fields: of the values, for partitioners; parallel to ``records``.
         projected: makes the payload of rows of any schemas, as values of one schema; None: objects have the schema of
             all their records.
     """
@@ -78,6 +80,7 @@ class Prepared:
     payloads: Mapping[int, Payload] = field(default_factory=dict)
     positions: Int64Array | None = None
     versions: Sequence[SchemaVersion] = ()
+    fields: Mapping[str, FieldValues] = field(default_factory=dict)
     projected: Callable[[Rows, int], Payload] | None = None
 
     def with_payload(self, payload: Payload) -> Prepared:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, assert_never
 
@@ -46,6 +46,13 @@ def make_formats(
     """
     content, converter = layout.content, layout.value_converter or config.BytesConverter()
     evolving = topic if layout.distinguishes_schemas and layout.has_typed_values else None
+    of_documents: Sequence[str] = ()
+    fields: dict[str, Sequence[str]] = {}
+    if isinstance(converter, config.JsonConverter) and not converter.has_schema:
+        of_documents = layout.field_names
+    else:
+        above = ("value",) if isinstance(content, config.Envelope) else ()
+        fields = {name: (*above, *name.split(".")) for name in layout.field_names}
     if isinstance(content, config.Envelope):
         envelope = EnvelopeConverter(
             _value_converter(layout.key_converter, schemas),
@@ -54,11 +61,13 @@ def make_formats(
             partition=partition,
         )
         part: Literal["value"] | None = None if layout.format.on_null == "write" else "value"
-        return PartFormats(_typed_format(layout.format, envelope, part, evolving))
-    values = make_format(layout.format, converter, schemas, topic=evolving)
+        main = _typed_format(layout.format, envelope, part, evolving, fields)
+        return PartFormats(main, document_fields=of_documents)
+    values = make_format(layout.format, converter, schemas, topic=evolving, fields=fields)
+    siblings: Mapping[str, RecordFormat] = {}
     if isinstance(content, config.SiblingObjects):
-        return PartFormats(values, _siblings(content, layout.key_converter, schemas), layout.format.on_null)
-    return PartFormats(values)
+        siblings = _siblings(content, layout.key_converter, schemas)
+    return PartFormats(values, siblings, layout.format.on_null, of_documents)
 
 
 def make_format(
@@ -68,6 +77,7 @@ def make_format(
     part: Literal["key", "value"] = "value",
     *,
     topic: str | None = None,
+    fields: Mapping[str, Sequence[str]] | None = None,
 ) -> RecordFormat:
     """The format of the values or the keys of a slice.
 
@@ -78,6 +88,7 @@ def make_format(
         part: of the records that is written.
         topic: of the records, for layouts that distinguish schemas: every object of values with schemas then has one
             schema, which values of others are projected to. None: any other layout.
+        fields: of values with a schema, that partitioners need: by name, their paths.
 
     Raises:
         ConfigurationError: the settings are refused, or schemas are missing.
@@ -88,7 +99,7 @@ def make_format(
     if isinstance(settings, config.RawBytes):
         return RawFormat(settings, part)
     values = _value_converter(converter, schemas, names_and_versions=topic is not None)
-    return _typed_format(settings, ColumnConverter(values, part), part, topic)
+    return _typed_format(settings, ColumnConverter(values, part), part, topic, fields)
 
 
 def _siblings(
@@ -135,13 +146,17 @@ def _registry(kind: str, schemas: SchemaSource | None) -> SchemaSource:
 
 
 def _typed_format(
-    settings: config.Format, converter: RecordConverter, part: Literal["key", "value"] | None, topic: str | None = None
+    settings: config.Format,
+    converter: RecordConverter,
+    part: Literal["key", "value"] | None,
+    topic: str | None = None,
+    fields: Mapping[str, Sequence[str]] | None = None,
 ) -> RecordFormat:
     # Parquet takes a tenth of a second to import.
     from airflow_provider_kafka_s3.formats.typed import TypedFormat
 
     encoding = _encoding(settings, by_schema=topic is not None)
-    return TypedFormat(converter, encoding, settings.on_null, part, topic)
+    return TypedFormat(converter, encoding, settings.on_null, part, topic, fields=fields)
 
 
 def _encoding(settings: config.Format, *, by_schema: bool = False) -> TypedEncoding:
@@ -180,7 +195,9 @@ def unusable(layout: config.Layout, part: Literal["key", "value"], schema: Regis
     value = binary_array([b"\0" + schema.id.to_bytes(4, "big") + b"\0"], large=False)
     try:
         encoding = _encoding(settings)
-        typed = converter.convert(value, decode=encoding.decode or isinstance(content, config.Envelope))
+        has_fields = part == "value" and bool(layout.field_names)
+        decode = encoding.decode or has_fields or isinstance(content, config.Envelope)
+        typed = converter.convert(value, decode=decode)
         if not converter.schemas:
             return typed.invalid[0].reason
         for _ in encoding.open("", converter.schemas[0]).close():

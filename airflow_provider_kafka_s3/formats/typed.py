@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol, cast
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, int64_array, join
 from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
+from airflow_provider_kafka_s3.converters.field_values import FieldValues, typed_field
 from airflow_provider_kafka_s3.converters.port import Invalid, RecordConverter, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.avro import AvroWriter
@@ -75,6 +76,7 @@ class TypedFormat:
         part: of the records that must not be null; None: none.
         topic: of the values, if the layout distinguishes schemas; then values are projected to the schema of their
             object.
+        fields: of the values, that partitioners need; by name, the path in what the converter decodes.
     """
 
     def __init__(
@@ -84,7 +86,10 @@ class TypedFormat:
         on_null: config.OnNull,
         part: Literal["key", "value"] | None = "value",
         topic: str | None = None,
+        *,
+        fields: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
+        self._fields = fields or {}
         self._converter = converter
         self._encoding = encoding
         self._on_null = on_null
@@ -97,7 +102,8 @@ class TypedFormat:
         """Convert and encode the records; those that cannot be converted are rejected."""
         kept = Kept(batch, None, 0, ()) if self._part is None else without_nulls(batch, self._on_null, self._part)
         count = kept.records.num_rows
-        typed, refused = self._without_invalid(self._converter.convert(kept.records, decode=self._encoding.decode))
+        decode = self._encoding.decode or bool(self._fields)
+        typed, refused = self._without_invalid(self._converter.convert(kept.records, decode=decode))
         schemas = typed.schemas(count)
         good = np.flatnonzero(schemas >= 0)
         payloads = {g.schema: self._encoding.payload(g, self._converter.schemas[g.schema]) for g in typed.groups}
@@ -114,11 +120,20 @@ class TypedFormat:
             payload=_one(payloads),
             ignored=kept.ignored,
             rejected=sorted([*kept.rejected, *rejected], key=lambda r: r.row),
+            fields={name: self._field(typed.groups, path, count).take(good) for name, path in self._fields.items()},
         )
         if self._encoding.by_schema:
             prepared = prepared.with_schemas(schemas[good], payloads, _positions(typed.groups, count)[good])
             return prepared if self._topic is None else self._projecting(prepared, typed.groups, self._topic)
         return prepared if len(payloads) <= 1 else prepared.with_payload(_in_order(typed.groups, payloads))
+
+    def _field(self, groups: Sequence[TypedGroup], path: Sequence[str], count: int) -> FieldValues:
+        """A field of all records; those in no group have any value."""
+        parts = []
+        for group in groups:
+            assert group.values is not None, "fields are those of decoded values"
+            parts.append((group.rows, typed_field(group.values, self._converter.schemas[group.schema].node, path)))
+        return FieldValues.merged(count, parts, None)
 
     def _without_invalid(self, typed: TypedValues) -> tuple[TypedValues, list[Invalid]]:
         """The values that objects can hold, and the others, by their rows in the batch."""

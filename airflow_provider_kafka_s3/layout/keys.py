@@ -69,7 +69,7 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _END_OF_FOLDER: Final = re.compile(r"[A-Za-z0-9._-]*\Z")
 _PIPELINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # Control characters, surrogates, and the two code points that XML 1.0 excludes: S3 lists keys as XML.
-_BAD_CHARACTER: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+BAD_CHARACTER: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 # Bytes below a control prefix: the longest name is runs/<run>.json.
 _CONTROL_NAME_BYTES: Final = 256
 _READABLE_RUN: Final = 120
@@ -132,7 +132,7 @@ def validate_key(key: str) -> str:
         ConfigurationError: it is longer than S3 allows, has control characters, an empty, ``.`` or ``..`` folder, or
             is in a folder of control documents.
     """
-    bad = _BAD_CHARACTER.findall(key)
+    bad = BAD_CHARACTER.findall(key)
     if bad:
         raise ConfigurationError(
             f"object key {key!r} would contain characters that cannot be listed: {bad!r}; remove them from "

@@ -2,20 +2,25 @@
 
 A time partitioner works like Kafka Connect's: a record's local time is rounded down to a multiple of the duration,
 counted from 1970 in local time, and formatted by the pattern. A bucket that would begin in the hour that daylight
-saving time skips begins after it. (Connect rounds times before 1970 up, towards zero; here they are rounded down.)
+saving time skips begins after it. Times before 1970 are rounded down too; with ``kafka_connect_names`` they are rounded
+up, towards zero, as in Connect.
 
 A record without a valid timestamp (none at all, or outside the years 1 to 9999) is an error, or is put into a partition
 of its own, in which every folder with a time has the same name: ``year=NAME/month=NAME``. So it has the same depth as
 the others, and with Hive's name for "null" (``__HIVE_DEFAULT_PARTITION__``) readers of the table find the record with
 null in the partition columns.
+
+A record without a usable field is left out: its code is :data:`REFUSED`, and the reason is beside the codes.
 """
 
 from __future__ import annotations
 
 import zoneinfo
 from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +29,32 @@ import pyarrow as pa
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, Int64Array, int64_values
 from airflow_provider_kafka_s3.config.partitioners import DAY_MS
+from airflow_provider_kafka_s3.converters.field_values import FieldValue, FieldValues, Unusable, key_values
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+from airflow_provider_kafka_s3.layout.folders import Folders
 from airflow_provider_kafka_s3.layout.patterns import Pattern, compile_pattern
+from airflow_provider_kafka_s3.layout.timestamps import milliseconds
 from airflow_provider_kafka_s3.layout.zones import load_zone
 
-__all__ = ["Codes", "KafkaPartitioner", "RecordPartitioner", "TimePartitioner", "make_partitioner"]
+__all__ = [
+    "REFUSED",
+    "Batch",
+    "ChainPartitioner",
+    "Codes",
+    "Encoded",
+    "FieldPartitioner",
+    "KafkaPartitioner",
+    "KeyPartitioner",
+    "RecordPartitioner",
+    "TimePartitioner",
+    "make_partitioner",
+]
 
 Codes: TypeAlias = npt.NDArray[np.intp]
 """Per record the index of its path."""
+
+REFUSED: Final = -1
+"""Code of a record without an encoded partition."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -40,6 +63,8 @@ _EARLIEST: Final = (datetime(1, 1, 3, tzinfo=UTC) - _EPOCH) // _MS
 _EARLIEST_BUCKET: Final = _EARLIEST - DAY_MS
 _LATEST: Final = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // _MS
 _CACHED: Final = 100_000
+_NO_TIME: Final = -(2**63)
+"""Stands for a time that a field does not have; it is before the calendar."""
 _LARGEST_PARTITION: Final = 2**31 - 1
 
 
@@ -51,6 +76,38 @@ class _Piece(NamedTuple):
     width: int
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """The encoded partitions of the records of a batch.
+
+    Attributes:
+        codes: of each record the index of its path, or :data:`REFUSED`.
+        paths: the distinct paths.
+        refused: the rows without a path, and why; the reason does not hold any content of the record.
+    """
+
+    codes: Codes
+    paths: list[str]
+    refused: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What partitioners look at.
+
+    Attributes:
+        records: of one Kafka partition, not empty; see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`.
+        topic: the Kafka topic.
+        partition: the Kafka partition.
+        fields: the fields of values that the layout names, parallel to the records.
+    """
+
+    records: pa.RecordBatch
+    topic: str
+    partition: int
+    fields: Mapping[str, FieldValues] = field(default_factory=dict)
+
+
 class RecordPartitioner(Protocol):
     """Maps records to encoded partitions, a batch at a time."""
 
@@ -59,8 +116,8 @@ class RecordPartitioner(Protocol):
         """The longest possible encoded partition."""
         ...
 
-    def encode(self, records: pa.RecordBatch, *, topic: str, partition: int) -> tuple[Codes, list[str]]:
-        """The encoded partitions of a batch (not empty): an index per record, and the distinct paths.
+    def encode(self, batch: Batch) -> Encoded:
+        """The encoded partitions of a batch.
 
         Raises:
             RecordError: a record has no encoded partition; with topic, partition, offset and what to do.
@@ -74,14 +131,45 @@ def make_partitioner(layout: config.Layout) -> RecordPartitioner:
     Raises:
         ConfigurationError: the pattern is empty or cannot be compiled, or the time zone is unknown.
     """
-    delim = layout.naming.directory_delim
+    links = [_make(layout, settings, alone=_is_alone(layout)) for settings in layout.partitioners]
+    made = [partitioner for some in links for partitioner in some]
+    return made[0] if len(made) == 1 else ChainPartitioner(made, layout.naming.directory_delim)
+
+
+def _is_alone(layout: config.Layout) -> bool:
+    """Whether an encoded partition is one folder."""
+    return len(layout.partitioners) == 1 and len(layout.field_names) <= 1 and layout.naming.schema_affix is None
+
+
+def _make(layout: config.Layout, settings: config.Partitioner, *, alone: bool) -> list[RecordPartitioner]:
+    """One partitioner for each folder, or for all folders of a time."""
+    match settings:
+        case config.ByPartition():
+            return [KafkaPartitioner()]
+        case config.ByField(names=names, missing=missing, max_value_bytes=most):
+            return [
+                FieldPartitioner(
+                    name, Folders(name, layout.naming, max_bytes=most, alone=alone), missing_is_null=missing == "null"
+                )
+                for name in names
+            ]
+        case config.ByKey(max_value_bytes=most):
+            return [KeyPartitioner(Folders("key", layout.naming, max_bytes=most, alone=alone))]
+        case config.Daily() | config.Hourly() | config.TimePattern():
+            return [_by_time(layout, settings)]
+        case config.Chain():
+            raise ConfigurationError("a chain in a chain; put its partitioners into one")
+        case _:
+            assert_never(settings)
+
+
+def _by_time(layout: config.Layout, settings: config.Daily | config.Hourly | config.TimePattern) -> TimePartitioner:
+    delim, naming = layout.naming.directory_delim, layout.naming
     # The delimiter stands for itself, whatever letters or quotes it holds.
     quoted = delim.replace("'", "''")
     by_day = f"'year'=YYYY'{quoted}month'=MM'{quoted}day'=dd"
-    settings, locale = layout.partitioner, config.ROOT_LOCALE
+    locale = config.ROOT_LOCALE
     match settings:
-        case config.ByPartition():
-            return KafkaPartitioner()
         case config.Daily():
             text = by_day
         case config.Hourly():
@@ -96,7 +184,18 @@ def make_partitioner(layout: config.Layout) -> RecordPartitioner:
                 )
     pattern, name = compile_pattern(text, locale=locale, timezone=settings.timezone), layout.on_bad_timestamp
     untimely = None if name == "fail" else pattern.without_time(name, separators=("/", delim))
-    return TimePartitioner(pattern, load_zone(settings.timezone), duration_ms=settings.duration_ms, untimely=untimely)
+    if untimely is not None and naming.lowercase_paths:
+        # The name itself is one that readers take for null.
+        untimely = name.join(part.lower() for part in untimely.split(name))
+    return TimePartitioner(
+        pattern,
+        load_zone(settings.timezone),
+        duration_ms=settings.duration_ms,
+        untimely=untimely,
+        times_from=settings.timestamp_from,
+        toward_zero=naming.kafka_connect_names,
+        lower=naming.lowercase_paths,
+    )
 
 
 class KafkaPartitioner:
@@ -107,15 +206,104 @@ class KafkaPartitioner:
         """That of the largest partition number."""
         return f"partition={_LARGEST_PARTITION}"
 
-    def encode(
-        self,
-        records: pa.RecordBatch,
-        *,
-        topic: str,  # noqa: ARG002 - the interface has it for errors
-        partition: int,
-    ) -> tuple[Codes, list[str]]:
+    def encode(self, batch: Batch) -> Encoded:
         """One encoded partition for all records of a Kafka partition."""
-        return np.zeros(records.num_rows, np.intp), [f"partition={partition}"]
+        return Encoded(np.zeros(batch.records.num_rows, np.intp), [f"partition={batch.partition}"])
+
+
+class FieldPartitioner:
+    """``name=value`` of a field.
+
+    Args:
+        name: of the field.
+        folders: of its values.
+        missing_is_null: whether a record without the field is one whose field is null.
+    """
+
+    def __init__(self, name: str, folders: Folders, *, missing_is_null: bool) -> None:
+        self._name = name
+        self._folders = folders
+        self._missing_is_null = missing_is_null
+
+    @property
+    def longest(self) -> str:
+        """That of a value that is cut."""
+        return self._folders.longest
+
+    def encode(self, batch: Batch) -> Encoded:
+        """The folder of the value of each record."""
+        return _of_values(batch.fields[self._name], self._folder, f"field {self._name!r}")
+
+    def _folder(self, value: FieldValue) -> str | Unusable:
+        if self._missing_is_null and isinstance(value, Unusable) and value.missing:
+            value = None
+        return self._folders.of(value)
+
+
+class KeyPartitioner:
+    """``key=<key of the record>``."""
+
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+
+    @property
+    def longest(self) -> str:
+        """That of a key that is cut."""
+        return self._folders.longest
+
+    def encode(self, batch: Batch) -> Encoded:
+        """The folder of the key of each record."""
+        return _of_values(key_values(batch.records.column("key")), self._folders.of, "the key")
+
+
+def _of_values(values: FieldValues, folder: Callable[[FieldValue], str | Unusable], what: str) -> Encoded:
+    used, of_record = np.unique(values.codes, return_inverse=True)
+    codes: dict[str, int] = {}
+    of_value, reasons = np.full(len(used), REFUSED, np.intp), dict[int, str]()
+    for i, value in enumerate(used.tolist()):
+        # Several values may have the same folder, such as texts that differ in case.
+        found = folder(values.values[value])
+        if isinstance(found, Unusable):
+            reasons[i] = f"{what} {found.reason}"
+        else:
+            of_value[i] = codes.setdefault(found, len(codes))
+    refused = {}
+    if reasons:
+        rows = np.flatnonzero(of_value[of_record] == REFUSED)
+        refused = {row: reasons[int(of_record[row])] for row in rows.tolist()}
+    return Encoded(of_value[of_record], list(codes), refused)
+
+
+class ChainPartitioner:
+    """The folders of several partitioners, one after another.
+
+    Args:
+        links: these partitioners.
+        delim: between their folders.
+    """
+
+    def __init__(self, links: Sequence[RecordPartitioner], delim: str) -> None:
+        self._links = links
+        self._delim = delim
+
+    @property
+    def longest(self) -> str:
+        """The longest of each."""
+        return self._delim.join(link.longest for link in self._links)
+
+    def encode(self, batch: Batch) -> Encoded:
+        """The folders of each record; one that a partitioner refuses has none."""
+        first, *others = (link.encode(batch) for link in self._links)
+        codes, paths, refused = first.codes, first.paths, dict(first.refused)
+        for other in others:
+            refused = {**other.refused, **refused}
+            pairs = codes * len(other.paths) + other.codes
+            pairs[(codes == REFUSED) | (other.codes == REFUSED)] = REFUSED
+            used, of_record = np.unique(pairs, return_inverse=True)
+            named = [divmod(pair, len(other.paths)) for pair in used.tolist() if pair != REFUSED]
+            paths = [f"{paths[a]}{self._delim}{other.paths[b]}" for a, b in named]
+            codes = of_record - (len(used) - len(named))  # the pair of refused records is the lowest one
+        return Encoded(codes, paths, refused)
 
 
 class TimePartitioner:
@@ -126,15 +314,29 @@ class TimePartitioner:
         zone: of the local time.
         duration_ms: width of a bucket.
         untimely: the path of records without a valid timestamp; None: they are an error.
+        times_from: where the times are from.
+        toward_zero: whether times before 1970 are rounded up.
+        lower: whether paths are made lower case.
     """
 
     def __init__(
-        self, pattern: Pattern, zone: zoneinfo.ZoneInfo, *, duration_ms: int, untimely: str | None = None
+        self,
+        pattern: Pattern,
+        zone: zoneinfo.ZoneInfo,
+        *,
+        duration_ms: int,
+        untimely: str | None = None,
+        times_from: config.TimestampFrom = config.RecordTime(),  # noqa: B008 - a value
+        toward_zero: bool = False,
+        lower: bool = False,
     ) -> None:
         self._pattern = pattern
         self._zone = zone
         self._duration = duration_ms
         self._untimely = untimely
+        self._times_from = times_from
+        self._toward_zero = toward_zero
+        self._lower = lower
         # If the duration divides the pattern's unit, wider buckets have the same paths, and there are fewer of them.
         self._wide = duration_ms if pattern.unit_ms % duration_ms else pattern.unit_ms
         self._paths: dict[int, str] = {}
@@ -147,49 +349,89 @@ class TimePartitioner:
         """That of the last moment of the year 9999, or of records without a valid timestamp if it is longer."""
         return max(self._pattern.longest, self._untimely or "", key=lambda path: len(path.encode()))
 
-    def encode(self, records: pa.RecordBatch, *, topic: str, partition: int) -> tuple[Codes, list[str]]:
+    def encode(self, batch: Batch) -> Encoded:
         """The path of each record's bucket.
 
         Raises:
-            RecordError: a record has no timestamp, or one outside the years 1 to 9999, and there is no path for it.
+            RecordError: a record of Kafka has no timestamp, or one outside the years 1 to 9999, and there is no path
+                for it.
         """
-        times = int64_values(records.column("timestamp"))
+        times, reasons = self._times(batch)
         first, last = int(times.min()), int(times.max())
         if not (self._known[0] <= first and last < self._known[1]):
             bad = self._bad(times, first)
             if bad.any():
-                if self._untimely is None:
-                    raise self._unusable(records, int(np.flatnonzero(bad)[0]), topic, partition)
-                return self._encode_around(times, bad, self._untimely)
+                if self._untimely is not None:
+                    return self._encode_around(times, bad, self._untimely)
+                if reasons is None:
+                    raise self._unusable(batch, int(np.flatnonzero(bad)[0]))
+                return self._encode_some(times, bad, reasons)
+            if self._toward_zero and first < DAY_MS:
+                return self._encode_many(times)
             self._known = self._interval(first)
         if self._known[0] <= first and last < self._known[1]:
-            return np.zeros(len(times), np.intp), [self._known[2]]
+            return Encoded(np.zeros(len(times), np.intp), [self._known[2]])
         return self._encode_many(times)
+
+    def _times(self, batch: Batch) -> tuple[Int64Array, Callable[[int], str] | None]:
+        """The time of each record, and why one of them is outside the calendar; None: these are of Kafka records."""
+        match self._times_from:
+            case config.RecordTime():
+                return int64_values(batch.records.column("timestamp")), None
+            case config.ClockTime(at_ms=at_ms):
+                if at_ms is None:
+                    raise ConfigurationError("timestamp_from='wallclock' has no time: the plan of a batch has it")
+                return np.full(batch.records.num_rows, at_ms, np.int64), None
+            case config.FieldTime(name=name, unit=unit):
+                values = batch.fields[name]
+                used, of_record = np.unique(values.codes, return_inverse=True)
+                found = [milliseconds(values.values[code], unit) for code in used.tolist()]
+                times = np.array([_NO_TIME if isinstance(time, Unusable) else time for time in found], np.int64)
+
+                def reason(row: int) -> str:
+                    time = found[int(of_record[row])]
+                    why = time.reason if isinstance(time, Unusable) else "is a time outside the years 1 to 9999"
+                    return f"field {name!r} {why}, so the record has no time partition"
+
+                return times[of_record], reason
+            case _:
+                assert_never(self._times_from)
 
     def _bad(self, times: Int64Array, first: int) -> npt.NDArray[np.bool_]:
         """Whether each timestamp is invalid, or its bucket begins before the calendar; ``first`` is the lowest."""
-        bad: npt.NDArray[np.bool_] = (times == NO_TIMESTAMP) | (times < _EARLIEST) | (times >= _LATEST)
+        bad: npt.NDArray[np.bool_] = (times < _EARLIEST) | (times >= _LATEST)
+        if isinstance(self._times_from, config.RecordTime):
+            bad |= times == NO_TIMESTAMP
         if first < _EARLIEST_BUCKET + self._duration + DAY_MS:
             good = np.flatnonzero(~bad)
             if len(good):
                 bad[good] = self._buckets(times[good]) < _EARLIEST_BUCKET
         return bad
 
-    def _encode_around(self, times: Int64Array, bad: npt.NDArray[np.bool_], untimely: str) -> tuple[Codes, list[str]]:
+    def _encode_some(self, times: Int64Array, bad: npt.NDArray[np.bool_], reason: Callable[[int], str]) -> Encoded:
+        """The records whose times are valid; the others are refused."""
+        codes, paths = np.full(len(times), REFUSED, np.intp), list[str]()
+        if not bad.all():
+            some = self._encode_many(times[~bad])
+            codes[~bad], paths = some.codes, some.paths
+        return Encoded(codes, paths, {row: reason(row) for row in np.flatnonzero(bad).tolist()})
+
+    def _encode_around(self, times: Int64Array, bad: npt.NDArray[np.bool_], untimely: str) -> Encoded:
         good = ~bad
-        some, paths = self._encode_many(times[good]) if good.any() else (np.zeros(0, np.intp), [])
+        known = self._encode_many(times[good]) if good.any() else Encoded(np.zeros(0, np.intp), [])
+        some, paths = known.codes, known.paths
         # A pattern without letters has one path for all.
         paths = paths if untimely in paths else [*paths, untimely]
         codes = np.full(len(times), paths.index(untimely), np.intp)
         codes[good] = some
-        return codes, paths
+        return Encoded(codes, paths)
 
-    def _encode_many(self, times: Int64Array) -> tuple[Codes, list[str]]:
+    def _encode_many(self, times: Int64Array) -> Encoded:
         buckets, of_record = np.unique(self._buckets(times), return_inverse=True)
         # Several buckets may have the same path, such as the quarters of an hour in a path by the hour.
         codes: dict[str, int] = {}
         of_bucket = [codes.setdefault(self._path(b), len(codes)) for b in buckets.tolist()]
-        return np.array(of_bucket, np.intp)[of_record], list(codes)
+        return Encoded(np.array(of_bucket, np.intp)[of_record], list(codes))
 
     def _buckets(self, times: Int64Array) -> Int64Array:
         """The local time at which the bucket of each record begins."""
@@ -198,6 +440,9 @@ class TimePartitioner:
         piece = np.searchsorted(starts, times, side="right") - 1
         local = times + offsets[piece]
         begins: Int64Array = local - local % widths[piece]
+        if self._toward_zero:
+            early = np.flatnonzero(local < 0)
+            begins[early] = -(-local[early] // self._duration * self._duration)
         return begins
 
     def _interval(self, time: int) -> tuple[int, int, str]:
@@ -219,6 +464,7 @@ class TimePartitioner:
             # The conversion to UTC and back moves a local time that the clocks skip behind the gap, and no other.
             begin = (_EPOCH + bucket * _MS).replace(tzinfo=self._zone).astimezone(UTC).astimezone(self._zone)
             path = self._pattern.format(begin)
+            path = path.lower() if self._lower else path
             if len(self._paths) >= _CACHED:
                 self._paths.clear()
             self._paths[bucket] = path
@@ -254,7 +500,8 @@ class TimePartitioner:
         return 0 if offset is None else offset // _MS
 
     @staticmethod
-    def _unusable(records: pa.RecordBatch, row: int, topic: str, partition: int) -> RecordError:
+    def _unusable(batch: Batch, row: int) -> RecordError:
+        records, topic, partition = batch.records, batch.topic, batch.partition
         time, offset = records.column("timestamp")[row].as_py(), records.column("offset")[row].as_py()
         what = (
             "the record has no timestamp"

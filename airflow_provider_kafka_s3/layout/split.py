@@ -6,7 +6,7 @@ objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
@@ -17,15 +17,25 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Int64Array, int64_array, int64_values
 from airflow_provider_kafka_s3.config import Layout, SiblingObjects
+from airflow_provider_kafka_s3.converters.field_values import FieldValues
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import TOMBSTONE_FOLDER, data_key, with_schema_name
-from airflow_provider_kafka_s3.layout.partitioners import Codes, make_partitioner
+from airflow_provider_kafka_s3.layout.partitioners import Batch, Codes, Encoded, make_partitioner
 from airflow_provider_kafka_s3.schemas.evolution import NO_SCHEMA, SchemaRotation, SchemaVersion, schema_groups
 from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError
 
 __all__ = ["Append", "Close", "DataObject", "Event", "LeaveOut", "Splitter"]
 
 _FIRST_WINDOW: Final = 64
+_REGISTER: Final = (
+    "correct the schema, or register it for the subject of the topic; or use schema_compatibility='NONE', or "
+    "errors='dead_letter' to set such records aside"
+)
+_CORRECT_FIELD: Final = (
+    "correct the producer, name another field, or use errors='dead_letter' to set such records aside; missing='null' "
+    "of ByField puts records without the field into the folder of null, and on_bad_timestamp those without a time into "
+    "a partition of their own"
+)
 _NO_NAME: Final = "null"
 """Name of a schema without one, and of none, in Kafka Connect."""
 
@@ -78,10 +88,12 @@ class LeaveOut:
     Attributes:
         row: of the batch.
         reason: why, without any content of the record.
+        remedy: what the user can do; begins with a verb.
     """
 
     row: int
     reason: str
+    remedy: str
 
 
 Event: TypeAlias = Append | Close | LeaveOut
@@ -134,6 +146,8 @@ class Splitter:
         schemas: Int64Array | None = None,
         versions: Sequence[SchemaVersion] = (),
         tombstones: npt.NDArray[np.bool_] | None = None,
+        *,
+        fields: Mapping[str, FieldValues] | None = None,
     ) -> Iterator[Event]:
         """Yield the events of the next records; must be consumed to its end before the next call.
 
@@ -144,6 +158,7 @@ class Splitter:
             versions: these schemas: the same list in every call, to which the caller may append; for layouts with a
                 ``schema_compatibility`` or a ``schema_affix``.
             tombstones: whether each is a tombstone, whose encoded partition is ``tombstone``; None: none is.
+            fields: the fields of values that the layout names, parallel to ``records``.
 
         Raises:
             RecordError: a record has no timestamp that the partitioner can use.
@@ -152,14 +167,23 @@ class Splitter:
         if records.num_rows == 0:
             return
         offsets = int64_values(records.column("offset"))
-        codes, paths = self._encoded_partitions(records, tombstones)
-        codes, streams = self._streams(codes, paths, schemas, versions)
+        encoded = self._encoded_partitions(records, tombstones, fields or {})
+        refused = np.array(sorted(encoded.refused), np.int64)
+        if len(refused) == records.num_rows:
+            yield from (LeaveOut(row, encoded.refused[row], _CORRECT_FIELD) for row in range(records.num_rows))
+            return
+        # A record without an encoded partition is left out before its code is used.
+        codes, streams = self._streams(np.maximum(encoded.codes, 0), encoded.paths, schemas, versions)
         first_roll = None
         if schemas is not None and (rotation := self._schema_rotation(versions)) is not None:
             first_roll = partial(rotation.first_roll, schemas, codes, [path for path, _ in streams])
         start = 0
         while start < len(offsets):
-            stop = len(offsets)
+            stop = int(refused[at]) if (at := int(np.searchsorted(refused, start))) < len(refused) else len(offsets)
+            if stop == start:
+                yield LeaveOut(start, encoded.refused[start], _CORRECT_FIELD)
+                start += 1
+                continue
             if self._layout.rotation.flush_size is not None:
                 stop = min(stop, start + self._layout.rotation.flush_size - self._records)
             stop = self._first_over_limit(codes, streams, start, stop)
@@ -185,23 +209,32 @@ class Splitter:
                 yield from self.finish()
 
     def _encoded_partitions(
-        self, records: pa.RecordBatch, tombstones: npt.NDArray[np.bool_] | None
-    ) -> tuple[Codes, list[str]]:
-        """The encoded partition of each record: an index, and the distinct paths."""
-        some = records if tombstones is None else records.take(int64_array(np.flatnonzero(~tombstones)))
-        codes, paths = np.zeros(0, np.intp), list[str]()
-        if some.num_rows:
-            codes, paths = self._partitioner.encode(some, topic=self._topic, partition=self._partition)
+        self,
+        records: pa.RecordBatch,
+        tombstones: npt.NDArray[np.bool_] | None,
+        fields: Mapping[str, FieldValues],
+    ) -> Encoded:
+        """The encoded partition of each record."""
+        rows = np.arange(records.num_rows) if tombstones is None else np.flatnonzero(~tombstones)
+        encoded = Encoded(np.zeros(0, np.intp), [])
+        if len(rows):
+            some, of_some = records, fields
+            if len(rows) < records.num_rows:
+                some = records.take(int64_array(rows))
+                of_some = {name: values.take(rows) for name, values in fields.items()}
+            encoded = self._partitioner.encode(Batch(some, self._topic, self._partition, of_some))
+        paths = encoded.paths
         if self._writes_tombstones and TOMBSTONE_FOLDER in paths:
             raise ConfigurationError(
                 f"topic {self._topic!r}: the folder {TOMBSTONE_FOLDER!r} is that of the keys of null values, and the "
                 f"partitioner puts other records into it; change path_format"
             )
         if tombstones is None:
-            return codes, paths
+            return encoded
         every = np.full(records.num_rows, len(paths), np.intp)
-        every[~tombstones] = codes
-        return every, [*paths, TOMBSTONE_FOLDER]
+        every[rows] = encoded.codes
+        refused = {int(rows[row]): reason for row, reason in encoded.refused.items()}
+        return Encoded(every, [*paths, TOMBSTONE_FOLDER], refused)
 
     def finish(self) -> Iterator[Close]:
         """Close all open objects: at the end of the slice, or when ``flush_size`` is reached."""
@@ -321,7 +354,7 @@ def _first_roll(first_roll: Callable[[int, int], int], start: int, stop: int) ->
     except SchemaChangeError as e:
         row = start if e.row is None else e.row
         if row == start:
-            return start, LeaveOut(start, str(e))
+            return start, LeaveOut(start, str(e), _REGISTER)
     # What precedes that row is as if it were not there.
     return first_roll(start, row), None
 

@@ -128,9 +128,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
             :class:`~airflow_provider_kafka_s3.config.SiblingObjects` (keys and headers in objects beside those of
             values), a mapping, or ``"values"``, ``"envelope"`` or ``"siblings"``.
         partitioner: determines the folder of a record: :class:`~airflow_provider_kafka_s3.config.ByPartition`,
-            :class:`~airflow_provider_kafka_s3.config.Daily`, :class:`~airflow_provider_kafka_s3.config.Hourly` or
-            :class:`~airflow_provider_kafka_s3.config.TimePattern`, a mapping such as ``{"kind": "daily", "timezone":
-            "Europe/Berlin"}``, or ``"partition"``, ``"daily"`` or ``"hourly"``. Times are those of the records.
+            :class:`~airflow_provider_kafka_s3.config.ByField`, :class:`~airflow_provider_kafka_s3.config.ByKey`,
+            :class:`~airflow_provider_kafka_s3.config.Daily`, :class:`~airflow_provider_kafka_s3.config.Hourly`,
+            :class:`~airflow_provider_kafka_s3.config.TimePattern` or :class:`~airflow_provider_kafka_s3.config.Chain`
+            of several, a mapping such as ``{"kind": "daily", "timezone": "Europe/Berlin"}``, or ``"partition"``,
+            ``"key"``, ``"daily"`` or ``"hourly"``.
         topics_dir: prefix of all keys. (templated)
         isolation: ``"read_committed"`` or ``"read_uncommitted"``.
         rotation: limits at which one object ends and the next begins:

@@ -21,7 +21,7 @@ from airflow_provider_kafka_s3.arrays import int64_values
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.encode import write_slice
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
-from airflow_provider_kafka_s3.config import ByTime, Upload
+from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import SparkJobError, SparkTimestampError, TerminalError
 from airflow_provider_kafka_s3.registry.client import RegistryClient
@@ -136,7 +136,7 @@ class SliceTask:
         plan = self._plans[topic]
         assert plan.layout is not None, "a reset has no slices"
         records = self._packing.records(batches)
-        if isinstance(plan.layout.partitioner, ByTime):
+        if plan.layout.reads_timestamps:
             records = _faithful(records, plan.topic, slice_)
         client = _client(self._s3, self._credentials)
         store = DurableStore(S3Store(client, self._bucket, self._s3), Retrier(self._retry))

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import settings
 
 from airflow_provider_kafka_s3.config import Layout
-from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
-from airflow_provider_kafka_s3.formats.registry import make_format
-from airflow_provider_kafka_s3.layout.split import Append, Event, Splitter
-from tests.unit.formats.preparing import prepare
+from airflow_provider_kafka_s3.exceptions import RecordError
+from airflow_provider_kafka_s3.formats.parts import MAIN, PreparedParts
+from airflow_provider_kafka_s3.formats.port import ObjectWriter, record_error
+from airflow_provider_kafka_s3.formats.registry import make_formats
+from airflow_provider_kafka_s3.layout.split import Append, Event, LeaveOut, Splitter
 
 # Other test processes share the machine: so examples have no time limit.
 settings.register_profile("no-deadline", deadline=None)
@@ -67,20 +68,22 @@ def _write_objects(
     generation: int = 0,
 ) -> dict[str, Written]:
     """Write batches like a task, to memory."""
-    record_format = make_format(layout.format, layout.value_converter)
+    formats = make_formats(layout, topic=topic, partition=partition)
     splitter = Splitter(layout, topic=topic, partition=partition, generation=generation)
     writers: dict[str, ObjectWriter] = {}
     objects: dict[str, Written] = {}
 
-    def follow(events: Iterable[Event], prepared: Prepared | None = None) -> None:
+    def follow(events: Iterable[Event], prepared: PreparedParts | None = None) -> None:
         for event in events:
+            if isinstance(event, LeaveOut):
+                raise RecordError(f"{event.reason}; {event.remedy}")
             key = event.object.key
             if isinstance(event, Append):
                 assert prepared is not None
                 if key not in writers:
                     assert key not in objects
-                    writers[key], objects[key] = record_format.open(key, event.object.schema), Written()
-                for data in writers[key].write(prepared.take(event.rows, event.object.schema)):
+                    writers[key], objects[key] = formats.open(MAIN, key, event.object.schema), Written()
+                for data in writers[key].write(prepared.take(MAIN, event.rows, event.object.schema)):
                     objects[key].body += data
                 objects[key].offsets += event.offsets.tolist()
             else:
@@ -89,8 +92,11 @@ def _write_objects(
                 objects[key].closed = True
 
     for batch in batches:
-        prepared = prepare(record_format, batch, topic=topic, partition=partition)
-        follow(splitter.feed(prepared.records, prepared.sizes, prepared.schemas), prepared)
+        prepared = formats.prepare(batch)
+        if prepared.rejected:
+            raise record_error(batch, prepared.rejected[0], topic=topic, partition=partition)
+        events = splitter.feed(prepared.records, prepared.sizes, prepared.schemas, fields=prepared.fields)
+        follow(events, prepared)
     follow(splitter.finish())
     assert not writers
     assert all(o.closed and o.offsets == sorted(o.offsets) for o in objects.values())

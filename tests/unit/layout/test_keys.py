@@ -57,7 +57,7 @@ def key(settings: Layout | None = None, **changes: Any) -> str:
 
 
 def test_the_acceptance_vectors_are_all_accounted_for() -> None:
-    """K1 to K3 and K10 to K13 run here, K5 to K7 with the split; K9 needs a partitioner that does not exist."""
+    """K1 to K3 and K10 to K13 run here, K5 to K7 with the split, K9 with the partitioners by field."""
     split = {c["id"] for c in KEY_CASES if "expect_starts" in c}
     fields = {c["id"] for c in KEY_CASES if "fields" in c}
     assert split == {"K5", "K6", "K7"}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.layout.keys import data_key
-from airflow_provider_kafka_s3.layout.partitioners import RecordPartitioner, make_partitioner
+from airflow_provider_kafka_s3.layout.partitioners import Batch, RecordPartitioner, make_partitioner
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
 from airflow_provider_kafka_s3.layout.zones import load_zone
 
@@ -62,7 +62,8 @@ def batch(times: list[int], first: int = 0) -> pa.RecordBatch:
 
 def paths(of: RecordPartitioner, times: list[int]) -> list[str]:
     """The encoded partition of each record."""
-    codes, distinct = of.encode(batch(times), topic="flights", partition=3)
+    encoded = of.encode(Batch(batch(times), "flights", 3))
+    codes, distinct = encoded.codes, encoded.paths
     assert len(distinct) == len(set(distinct))
     assert set(codes.tolist()) == set(range(len(distinct)))
     return [distinct[c] for c in codes]
@@ -99,8 +100,8 @@ def test_the_year_of_era_is_not_the_year_of_the_week() -> None:
 ERRORS = [c for c in VECTORS["errors"] if not {"record_field", "field_name"} & c.keys()]
 
 
-def test_the_errors_of_the_vectors_that_exist_here_are_all_run() -> None:
-    """The others have timestamps in fields of the value."""
+def test_the_errors_of_the_vectors_are_all_run() -> None:
+    """The others, of timestamps in fields, with the partitioners by field."""
     assert [c["id"] for c in ERRORS] == ["TE1", "TE2", "TE3", "TE4", "TE5"]
 
 
@@ -140,7 +141,8 @@ def test_daily_and_hourly_use_the_delimiter_whatever_it_is(delim: str) -> None:
 
 def test_the_default_is_the_kafka_partition() -> None:
     """Timestamps do not matter, and may be missing."""
-    codes, distinct = partitioner("partition").encode(batch([-1, 5]), topic="flights", partition=12)
+    encoded = partitioner("partition").encode(Batch(batch([-1, 5]), "flights", 12))
+    codes, distinct = encoded.codes, encoded.paths
     assert (codes.tolist(), distinct) == ([0, 0], ["partition=12"])
 
 
@@ -226,16 +228,16 @@ def test_a_record_without_timestamp_is_refused_by_name() -> None:
         RecordError,
         match=r"topic 'flights', partition 3, offset 11: the record has no timestamp.*on_bad_timestamp=.*LogAppendTime",
     ):
-        partitioner("hourly").encode(batch([5, -1, 7, -1], first=10), topic="flights", partition=3)
+        partitioner("hourly").encode(Batch(batch([5, -1, 7, -1], first=10), "flights", 3))
 
 
 def test_a_record_without_timestamp_is_refused_among_neighbours_of_its_number() -> None:
     """-1 means none, also after records of the last hour of 1969, whose path is cached by then."""
     for before, after in ([-2], [-2, -1]), ([0], [-1, 0]):
         made = partitioner("hourly", "Europe/Berlin")
-        made.encode(batch(before), topic="flights", partition=3)
+        made.encode(Batch(batch(before), "flights", 3))
         with pytest.raises(RecordError, match="no timestamp"):
-            made.encode(batch(after), topic="flights", partition=3)
+            made.encode(Batch(batch(after), "flights", 3))
 
 
 @pytest.mark.parametrize("time", [2**63 - 1, -(2**63), 253_402_300_800_000, 1_500_000_000_000_000, -62_135_596_800_001])
@@ -243,7 +245,7 @@ def test_a_timestamp_outside_the_calendar_is_refused_by_name(time: int) -> None:
     """Probably microseconds instead of milliseconds; alone or with others."""
     for stamps, offset in ([time], 0), ([0, time], 1):
         with pytest.raises(RecordError, match=rf"offset {offset}: the record's timestamp {time} .* outside the years"):
-            partitioner("hourly", "Asia/Tokyo").encode(batch(stamps), topic="flights", partition=3)
+            partitioner("hourly", "Asia/Tokyo").encode(Batch(batch(stamps), "flights", 3))
 
 
 BAD = [-1, 2**63 - 1, -(2**63), 253_402_300_800_000, 1_500_000_000_000_000, -62_135_596_800_001]
@@ -318,7 +320,7 @@ def test_a_bucket_that_begins_before_the_calendar_is_refused_by_name() -> None:
     assert paths(made, [0, 10**12]) == ["1970", "1970"]
     for stamps, offset in ([-5], 0), ([7, -9, -5], 1):
         with pytest.raises(RecordError, match=f"offset {offset}: .* outside the years"):
-            made.encode(batch(stamps), topic="flights", partition=3)
+            made.encode(Batch(batch(stamps), "flights", 3))
 
 
 @pytest.mark.parametrize("kind", ["partition", "daily", "hourly"])

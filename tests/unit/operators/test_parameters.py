@@ -120,11 +120,15 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
             {"kind": "time"},
             "kind 'time' needs 'path_format', which must be text that is not empty, such as",
         ),
-        (parse_partitioner, {"timezone": "UTC"}, "^partitioner has no 'kind', which must be 'partition', 'daily'"),
+        (
+            parse_partitioner,
+            {"timezone": "UTC"},
+            "^partitioner has no 'kind', which must be 'partition', 'field', 'key', 'daily'",
+        ),
         (
             parse_partitioner,
             {"kind": "daily", "path_format": "YYYY"},
-            "^partitioner: kind 'daily' has no 'path_format', which belongs to 'time'; it has kind, timezone$",
+            "^partitioner: kind 'daily' has no 'path_format', which belongs to 'time'; it has kind, timezone, timestamp_from$",
         ),
         (parse_partitioner, {"kind": "daily", "timezone": "Mars/Base"}, "use an IANA name"),
         (upload, {"threads": 0}, "^upload: threads=0 must be a positive whole number$"),
@@ -179,12 +183,12 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
         (
             parse_partitioner,
             "dayly",
-            "^partitioner='dayly' is not known; did you mean 'daily'. Use 'partition', 'd",
+            "^partitioner='dayly' is not known; did you mean 'daily'. Use 'partition', 'field', 'key', 'd",
         ),
         (
             parse_partitioner,
             {"kind": "daily", 7: 1},
-            "partitioner: kind 'daily' has no 7; it has kind, timezone$",
+            "partitioner: kind 'daily' has no 7; it has kind, timezone, timestamp_from$",
         ),
         (parse_partitioner, {"kind": "daily", "timezone": 1}, "partitioner: timezone=1 must be text$"),
         (

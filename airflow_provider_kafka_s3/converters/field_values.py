@@ -1,0 +1,322 @@
+"""Fields of values: what partitioners put into paths.
+
+A field of a batch is the distinct values that it has, and of each record the index of its value: a path is made once
+for each value, not for each record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array, valid_rows
+from airflow_provider_kafka_s3.schemas.avro import MapOf, Node, Record, Union
+from airflow_provider_kafka_s3.structs import describing_types
+
+__all__ = [
+    "Day",
+    "DocumentFields",
+    "FieldValue",
+    "FieldValues",
+    "Fraction",
+    "Moment",
+    "Unusable",
+    "key_values",
+    "typed_field",
+]
+
+
+class Moment(NamedTuple):
+    """A timestamp of a schema: a number of units (``s``, ``ms``, ``us``, ``ns``) since 1970."""
+
+    value: int
+    unit: str
+
+
+class Day(NamedTuple):
+    """A date of a schema: days since 1970."""
+
+    days: int
+
+
+class Fraction(NamedTuple):
+    """The text of a JSON number with a fraction or an exponent."""
+
+    text: str
+
+
+class Unusable(NamedTuple):
+    """No value that a path can have.
+
+    Attributes:
+        reason: why, behind the name of the field, without any content of the record.
+        missing: whether there is no such field.
+    """
+
+    reason: str
+    missing: bool = False
+
+
+FieldValue: TypeAlias = str | int | bool | Decimal | Moment | Day | Fraction | Unusable | None
+
+_MISSING: Final = Unusable("is not there", missing=True)
+_NOT_SCALAR: Final = Unusable("is a record, a map or a list")
+_NO_RECORD: Final = Unusable("is inside a value that is no record")
+
+
+@dataclass(frozen=True)
+class FieldValues:
+    """The values of one field of some records.
+
+    Attributes:
+        codes: of each record the index of its value.
+        values: the distinct values.
+    """
+
+    codes: Int64Array
+    values: Sequence[FieldValue]
+
+    def take(self, rows: Int64Array) -> FieldValues:
+        """Those of some records."""
+        return FieldValues(self.codes[rows], self.values)
+
+    @classmethod
+    def same(cls, value: FieldValue, count: int) -> FieldValues:
+        """One value for all records."""
+        return cls(np.zeros(count, np.int64), [value])
+
+    @classmethod
+    def merged(cls, count: int, parts: Sequence[tuple[Int64Array, FieldValues]], others: FieldValue) -> FieldValues:
+        """The values of parts of the records by their rows, and one value for all others."""
+        codes, values = np.zeros(count, np.int64), [others]
+        for rows, part in parts:
+            codes[rows] = part.codes + len(values)
+            values += part.values
+        return cls(codes, values)
+
+
+def typed_field(values: Array, node: Node, path: Sequence[str]) -> FieldValues:
+    """A field of decoded values.
+
+    Args:
+        values: of the Arrow type of the schema.
+        node: the schema.
+        path: name of the field, and of the fields that it is nested in, outermost first.
+    """
+    match node:
+        case Union(branches=branches):
+            return _of_union(values, branches, path)
+        case Record(fields=fields) if path:
+            index = next((i for i, field in enumerate(fields) if field.name == path[0]), None)
+            if index is None:
+                return _if_valid(values, FieldValues.same(_MISSING, len(values)))
+            inner = cast("pa.StructArray", values).field(index)
+            return _if_valid(values, typed_field(inner, fields[index].type, path[1:]))
+        case MapOf(values=part) if path:
+            return _if_valid(values, _of_map(cast("pa.MapArray[Any, Any]", values), part, path))
+    if path:
+        return _if_valid(values, FieldValues.same(_NO_RECORD, len(values)))
+    return _if_valid(values, _scalars(values))
+
+
+def key_values(keys: Array) -> FieldValues:
+    """Keys as texts; bytes that are not UTF-8 are lone surrogates, as in names of files."""
+    codes, distinct = _distinct(keys)
+    return _if_valid(keys, FieldValues(codes, [bytes(key).decode("utf-8", "surrogateescape") for key in distinct]))
+
+
+def _of_union(values: Array, branches: Sequence[Node], path: Sequence[str]) -> FieldValues:
+    others = [branch for branch in branches if getattr(branch, "name", "") != "null"]
+    if not others:
+        return FieldValues.same(None, len(values))
+    if len(others) == 1:
+        return typed_field(values, others[0], path)
+    parts = []
+    for i, branch in enumerate(others):
+        inner = cast("pa.StructArray", values).field(i)
+        rows = np.flatnonzero(valid_rows(inner) & valid_rows(values))
+        if len(rows):
+            parts.append((rows, typed_field(inner, branch, path).take(rows)))
+    return FieldValues.merged(len(values), parts, None)
+
+
+def _of_map(values: pa.MapArray[Any, Any], part: Node, path: Sequence[str]) -> FieldValues:
+    """The entry of each map; of several with one key the last."""
+    if not pa.types.is_string(values.keys.type):
+        return FieldValues.same(_MISSING, len(values))
+    codes, distinct = _distinct(values.keys)
+    if path[0] not in distinct:
+        return FieldValues.same(_MISSING, len(values))
+    buffer = values.buffers()[1]
+    assert buffer is not None, "there are keys"
+    ends = np.frombuffer(memoryview(buffer), np.int32)[values.offset : values.offset + len(values) + 1]
+    entries = np.flatnonzero(codes == list(distinct).index(path[0]))
+    entries = entries[(entries >= ends[0]) & (entries < ends[-1])]
+    entry = np.full(len(values), -1, np.int64)
+    entry[np.searchsorted(ends, entries, side="right") - 1] = entries
+    rows = np.flatnonzero(entry >= 0)
+    found = typed_field(values.items.take(int64_array(entry[rows])), part, path[1:])
+    return FieldValues.merged(len(values), [(rows, found)], _MISSING)
+
+
+def _if_valid(values: Array, field: FieldValues) -> FieldValues:
+    """The field, and null where the values are."""
+    valid = np.zeros(len(values), np.bool_) if pa.types.is_null(values.type) else valid_rows(values)
+    if valid.all():
+        return field
+    return FieldValues(np.where(valid, field.codes, len(field.values)), [*field.values, None])
+
+
+def _scalars(values: Array) -> FieldValues:
+    """Values that are no records."""
+    kind = values.type
+    if pa.types.is_timestamp(kind):
+        codes, distinct = _distinct(values.view(pa.int64()))
+        return FieldValues(codes, [Moment(value, kind.unit) for value in distinct])
+    if pa.types.is_date32(kind):
+        codes, distinct = _distinct(values.view(pa.int32()))
+        return FieldValues(codes, [Day(value) for value in distinct])
+    if pa.types.is_floating(kind):
+        return FieldValues.same(Unusable("is a floating-point number"), len(values))
+    if pa.types.is_struct(kind) or pa.types.is_list(kind) or pa.types.is_map(kind):
+        return FieldValues.same(_NOT_SCALAR, len(values))
+    if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return FieldValues(*_distinct(values))
+    if pa.types.is_null(kind):
+        return FieldValues.same(None, len(values))
+    return FieldValues.same(Unusable(f"is of the type {kind}"), len(values))
+
+
+def _distinct(values: Array) -> tuple[Int64Array, Sequence[Any]]:
+    """Of each value the index of an equal one, and these; the index of a null is any."""
+    encoded = values.dictionary_encode()
+    indices, distinct = encoded.indices, encoded.dictionary.to_pylist()
+    buffer = indices.buffers()[1]
+    if buffer is None or not distinct:
+        return np.zeros(len(values), np.int64), [None]
+    codes: npt.NDArray[np.int32] = np.frombuffer(memoryview(buffer), np.int32)
+    codes = codes[indices.offset : indices.offset + len(indices)]
+    return np.where(valid_rows(indices), codes, 0).astype(np.int64), distinct
+
+
+class DocumentFields:
+    """Fields of JSON documents without a schema.
+
+    Only these fields are decoded. The rest of a document is skipped by the parser, and nothing is made of it.
+
+    Args:
+        paths: name of each field, and of the fields that it is nested in, outermost first.
+    """
+
+    def __init__(self, paths: Sequence[Sequence[str]]) -> None:
+        self._paths = paths
+        self._names = list(dict.fromkeys(path[0] for path in paths))
+        self._decoder = _decoder(self._names)
+
+    def read(self, values: Array) -> list[FieldValues]:
+        """The fields, in the order of their names.
+
+        Args:
+            values: binary or large_binary; each is one JSON document, or null.
+        """
+        valid = valid_rows(values)
+        rows = None if valid.all() else np.flatnonzero(valid)
+        documents = values if rows is None else values.take(int64_array(rows))
+        columns = self._columns(documents)
+        fields = []
+        for path in self._paths:
+            field = _of_tokens(columns[self._names.index(path[0])], path[1:])
+            fields.append(field if rows is None else FieldValues.merged(len(values), [(rows, field)], None))
+        return fields
+
+    def _columns(self, documents: Array) -> list[list[bytes | None]]:
+        """The text of each field in each document; empty: it is not there; None: the document is no object."""
+        names, texts = [f"f{i}" for i in range(len(self._names))], cast("list[bytes]", documents.to_pylist())
+        try:
+            # A newline inside a document is white space, as between documents.
+            found = self._decoder.decode_lines(b"\n".join(texts))
+        except (ValueError, RecursionError):  # one of them is no object: they are decoded one by one
+            return [list(column) for column in zip(*map(self._tokens, texts), strict=True)]
+        assert len(found) == len(documents), "each value is one document"
+        return [[bytes(getattr(document, name)) for document in found] for name in names]
+
+    def _tokens(self, text: bytes) -> list[bytes | None]:
+        """The text of each field in one document."""
+        try:
+            document = self._decoder.decode(text)
+            return [bytes(getattr(document, f"f{i}")) for i in range(len(self._names))]
+        except (ValueError, RecursionError):
+            pass
+        try:
+            # It may have half a character, in any field, which only the standard library accepts.
+            members = json.loads(text)
+        except (ValueError, RecursionError):
+            members = None
+        if not isinstance(members, dict):
+            return [None] * len(self._names)
+        return [json.dumps(members[name]).encode() if name in members else b"" for name in self._names]
+
+
+def _decoder(names: Sequence[str]) -> msgspec.json.Decoder[Any]:
+    absent = msgspec.Raw(b"")
+    fields = [(f"f{i}", msgspec.Raw, msgspec.field(name=name, default=absent)) for i, name in enumerate(names)]
+    with describing_types:
+        return msgspec.json.Decoder(msgspec.defstruct("Document", fields, gc=False))
+
+
+def _of_tokens(tokens: Sequence[bytes | None], path: Sequence[str]) -> FieldValues:
+    """A field, or a field nested in it, of the texts of the field."""
+    codes: dict[bytes | None, int] = {}
+    of_token = np.array([codes.setdefault(token, len(codes)) for token in tokens], np.int64)
+    distinct = list(codes)
+    if not path:
+        return FieldValues(of_token, [_value(token) for token in distinct])
+    decoder = _decoder(path[:1])
+    inner = [_member(decoder, token) for token in distinct]
+    found = _of_tokens([token for token in inner if isinstance(token, bytes)], path[1:])
+    rows = np.flatnonzero([isinstance(token, bytes) for token in inner])
+    values: list[FieldValue] = [None if isinstance(token, bytes) else token for token in inner]
+    of_distinct = np.arange(len(distinct))
+    of_distinct[rows] = found.codes + len(values)
+    return FieldValues(of_distinct[of_token], [*values, *found.values])
+
+
+def _member(decoder: msgspec.json.Decoder[Any], token: bytes | None) -> bytes | Unusable | None:
+    """The text of a member of an object."""
+    if token is None:
+        return _NO_RECORD
+    if token == b"":
+        return _MISSING
+    if token == b"null":
+        return None
+    try:
+        return bytes(decoder.decode(token).f0)
+    except (ValueError, RecursionError):
+        return _NO_RECORD
+
+
+_INTEGER: Final = frozenset(b"-0123456789")
+
+
+def _value(token: bytes | None) -> FieldValue:
+    if token is None:
+        return _NO_RECORD
+    if token == b"":
+        return _MISSING
+    if token[:1] in (b"{", b"["):
+        return _NOT_SCALAR
+    if token[0] in _INTEGER and not _INTEGER.issuperset(token):
+        return Fraction(token.decode())
+    try:
+        value: FieldValue = msgspec.json.decode(token)
+    except ValueError:
+        return Unusable("is a text with a character that does not exist, or a number out of range")
+    return value

@@ -1,0 +1,194 @@
+"""Batches whose folders are made of fields, keys and times of records: landed, verified, restored, set aside."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pytest
+
+from airflow_provider_kafka_s3 import config
+from airflow_provider_kafka_s3.config import AvroContainer, AvroConverter, JsonLines, Layout, Naming, Parquet
+from airflow_provider_kafka_s3.exceptions import RecordError
+from tests.unit.batch.simulated_topic import Topic
+from tests.unit.batch.written_slice import written_slice
+
+AT = 1488477600000  # 2017-03-02T18:00:00Z
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "country", "type": ["null", "string"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}
+COUNTRY_AND_DAY = {
+    "kind": "chain",
+    "partitioners": [
+        {"kind": "field", "names": ["country"]},
+        {"kind": "daily", "timestamp_from": {"kind": "field", "name": "at"}},
+    ],
+}
+DAY = "year=2017/month=03/day=02"
+NO_TIME = "is no time of ISO 8601, such as 2026-01-02T03:04:05Z, nor a number"
+NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def layout(partitioner: Any, record_format: Any = None, **more: Any) -> Layout:
+    """A layout below lake; JSON documents unless there is another format."""
+    return Layout(
+        topics_dir="lake",
+        format=record_format or JsonLines(),
+        partitioner=config.parse_partitioner(partitioner),
+        **more,
+    )
+
+
+def document(**members: Any) -> bytes:
+    """A JSON document."""
+    return json.dumps(members).encode()
+
+
+def folders(objects: dict[str, bytes]) -> list[str]:
+    """The encoded partitions, in order."""
+    return sorted({key.removeprefix("lake/orders/").rpartition("/")[0] for key in objects})
+
+
+DOCUMENTS = [
+    document(id=1, country="NO", at=AT),
+    document(id=2, country=None, at=AT),
+    document(id=3, country="a/b", at=AT),
+    document(id=4, country="NO", at=AT + 1),
+]
+FOLDERS = [f"country=NO/{DAY}", f"country={NULL}/{DAY}", f"country=a%2Fb/{DAY}"]
+
+
+def test_a_topic_is_landed_verified_and_restored_by_field_and_time() -> None:
+    """Lost objects are written again with the same names and bytes, from the plan and the records."""
+    topic = Topic(layout(COUNTRY_AND_DAY), partitions=2)
+    for partition in range(2):
+        topic.append(*DOCUMENTS, partition=partition)
+    topic.land()
+    assert topic.check() == 2 * len(DOCUMENTS)
+    landed = topic.objects()
+    assert folders(landed) == FOLDERS
+    for key in list(landed)[::2]:
+        topic.bucket.delete(key)
+    topic.pipeline.run(topic.request("b", action="restore")).advance()
+    assert topic.objects() == landed
+
+
+def test_a_batch_keeps_the_time_of_the_clock_it_was_planned_at() -> None:
+    """Its lost objects have the same names at any later time."""
+    topic = Topic(layout({"kind": "hourly", "timestamp_from": "wallclock"}))
+    topic.append(*DOCUMENTS)
+    topic.land()
+    landed = topic.objects()
+    (key,) = landed
+    assert key.startswith("lake/orders/year=2")
+    topic.bucket.delete(key)
+    topic.pipeline.run(topic.request("b", action="restore")).advance()
+    assert topic.objects() == landed
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet(), JsonLines()])
+@pytest.mark.parametrize("content", ["values", "envelope"])
+def test_values_of_a_registry_have_fields(record_format: Any, content: str) -> None:
+    """Those of their schemas, whatever the format, and whether it holds values or whole records."""
+    topic = Topic(
+        layout(COUNTRY_AND_DAY, record_format, value_converter=AvroConverter(), content=config.parse_content(content))
+    )
+    schema_id = topic.registry.register(json.dumps(ORDER))
+    for number, country in enumerate(["NO", None, "a/b", "NO"]):
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, ORDER, {"id": number, "country": country, "at": AT})
+        topic.append(topic.registry.frame(schema_id, body.getvalue()))
+    topic.land()
+    landed = topic.objects()
+    assert folders(landed) == FOLDERS
+    topic.bucket.delete(next(iter(landed)))
+    topic.pipeline.run(topic.request("b", action="restore")).advance()
+    assert topic.objects() == landed
+
+
+BAD = [
+    document(id=1, country="NO", at=AT),
+    document(id=2, at=AT),
+    document(id=3, country=["NO"], at=AT),
+    document(id=4, country="NO", at="soon"),
+    document(id=5, country="NO", at=AT),
+]
+
+
+def test_a_record_without_a_usable_field_fails_the_batch() -> None:
+    """The message has its place, the field, and what to do; nothing is landed."""
+    with pytest.raises(
+        RecordError,
+        match=r"partition 0, offset 1: field 'country' is not there; .*missing='null'.*on_bad_timestamp",
+    ):
+        written_slice(layout(COUNTRY_AND_DAY), BAD)
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2, 3), (1, 2, 3, 4)])
+def test_a_record_without_a_usable_field_may_be_a_dead_letter(cuts: tuple[int, ...]) -> None:
+    """The others are landed as if it were not there, whatever the Arrow batches."""
+    settings = layout(COUNTRY_AND_DAY, errors="dead_letter", rotation=config.Rotation(flush_size=2))
+    written = written_slice(settings, BAD, cuts=cuts)
+    assert written.offsets == [(2, 0, 4)]
+    assert written.result.records == 2
+    assert [(d["offset"], d["reason"]) for d in written.dead_letters] == [
+        (1, "field 'country' is not there"),
+        (2, "field 'country' is a record, a map or a list"),
+        (
+            3,
+            f"field 'at' {NO_TIME}, so the record has no time partition",
+        ),
+    ]
+
+
+def test_batches_of_bad_records_alone_are_dead_letters() -> None:
+    """There may be no folder at all."""
+    settings = layout(COUNTRY_AND_DAY, errors="dead_letter")
+    written = written_slice(settings, BAD[1:4])
+    assert written.objects == {}
+    assert [d["offset"] for d in written.dead_letters] == [0, 1, 2]
+
+
+def test_tombstones_have_no_fields() -> None:
+    """Their keys are in a folder of their own, beside those of fields."""
+    settings = layout(
+        {"kind": "field", "names": ["country"]},
+        JsonLines(on_null="write"),
+        content=config.SiblingObjects(keys=JsonLines()),
+        key_converter=config.StringConverter(),
+    )
+    written = written_slice(settings, [DOCUMENTS[0], None, DOCUMENTS[2], None], keys=[b"a", b"b", b"c", b"d"])
+    assert folders(written.objects) == ["country=NO", "country=a%2Fb", "tombstone"]
+    assert written.result.tombstones == 2
+
+
+def test_null_values_of_whole_records_are_in_the_folder_of_null() -> None:
+    """A null value has no field that could be missing."""
+    settings = layout({"kind": "field", "names": ["country"]}, JsonLines(on_null="write"), content=config.Envelope())
+    written = written_slice(settings, [DOCUMENTS[0], None])
+    assert folders(written.objects) == ["country=NO", f"country={NULL}"]
+
+
+def test_keys_of_records_make_folders() -> None:
+    """They are read for it, also where they are not written."""
+    topic = Topic(layout("key"))
+    for key in (b"x", b"y/z", None):
+        topic.append(DOCUMENTS[0], key=key)
+    topic.land()
+    assert folders(topic.objects()) == ["key=" + NULL, "key=x", "key=y%2Fz"]
+
+
+def test_lower_case_folders_group_values_that_differ_in_case() -> None:
+    """One object holds both."""
+    settings = layout({"kind": "field", "names": ["country"]}, naming=Naming(lowercase_paths=True))
+    written = written_slice(settings, [document(country="NO"), document(country="no")])
+    assert [key.split("/")[2] for key in written.objects] == ["country=no"]
+    assert written.offsets == [(2, 0, 1)]
