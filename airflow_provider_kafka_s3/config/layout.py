@@ -23,6 +23,7 @@ from airflow_provider_kafka_s3.config.converters import (
     StringConverter,
     needs_registry,
 )
+from airflow_provider_kafka_s3.config.file_names import parse_file_name_template
 from airflow_provider_kafka_s3.config.formats import AvroContainer, Csv, Format, JsonLines, Parquet, RawBytes
 from airflow_provider_kafka_s3.config.partitioners import (
     ByField,
@@ -116,8 +117,8 @@ class Naming(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         lowercase_paths: make the folders of partitioners lower case, for Athena; values that differ in case only share
             a folder.
         file_name_template: names of files without their extension, such as
-            ``{{topic}}-{{partition}}-{{start_offset}}``; None: topic, partition and offset with ``file_delim`` between
-            them.
+            ``{{topic}}-{{partition}}-{{start_offset:padding=true}}``, with partition and offset; None: topic, partition
+            and offset with ``file_delim`` between them. ``offset_pad_width`` has no effect on it.
     """
 
     directory_delim: str = "/"
@@ -138,6 +139,8 @@ class Naming(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         require(bool(self.directory_delim), "directory_delim is empty; use '/'")
         require(bool(self.file_delim), "file_delim is empty; use '+'")
         require("/" not in self.file_delim, f"file_delim={self.file_delim!r} must not hold '/'")
+        if self.file_name_template is not None:
+            parse_file_name_template(self.file_name_template)
         prefix = self.topic_prefix
         require(
             prefix == "" or ("/" not in prefix and prefix[0] not in "._" and prefix == prefix.strip()),

@@ -200,6 +200,7 @@ _OTHERS: Final[Mapping[type[inspect.Type], str]] = {
     inspect.BoolType: "True or False",
     inspect.DictType: "a mapping",
     inspect.NoneType: "None",
+    inspect.VarTupleType: "a list",
     inspect.TimeDeltaType: "a timedelta (as text, a duration of ISO 8601 such as 'PT1H')",
 }
 

@@ -53,7 +53,6 @@ class Folders:
         self._max = max_bytes
         self._alone = alone
         self._escaped = re.compile(f"{BAD_CHARACTER.pattern}|[{_HIVE}{re.escape(self._delim)}]|^ | \\Z")
-        self._cache: dict[FieldValue, str | Unusable] = {}
         name = name.lower() if self._lower else name
         self._name = name if self._connect and self._is_safe(name) else self._encode(name)
 

@@ -6,6 +6,7 @@ pattern) can move a key from one to the other, or out of ``topics_dir``.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -13,7 +14,8 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from airflow_provider_kafka_s3.config import Layout, SiblingObjects
+from airflow_provider_kafka_s3.config import Layout, Naming, SiblingObjects
+from airflow_provider_kafka_s3.config.file_names import parse_file_name_template
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.storage.port import check_key
 
@@ -221,6 +223,7 @@ def with_schema_name(layout: Layout, encoded_partition: str, name: str) -> str:
         name: of the schema in Kafka Connect, ``null`` for none.
     """
     folder, delim = f"schema_name={name}", layout.naming.directory_delim
+    folder = folder.lower() if layout.naming.lowercase_paths else folder
     match layout.naming.schema_affix:
         case "PREFIX":
             return f"{folder}{delim}{encoded_partition}"
@@ -246,8 +249,31 @@ def _file_name(layout: Layout, topic: str, partition: int, first_offset: int, ge
     validate_delimiters(layout)
     naming = layout.naming
     named = f"{naming.topic_prefix}{topic}"
-    name = naming.file_delim.join((named, str(partition), str(first_offset).zfill(naming.offset_pad_width)))
+    if naming.file_name_template is None:
+        name = naming.file_delim.join((named, str(partition), str(first_offset).zfill(naming.offset_pad_width)))
+    else:
+        values = {"topic": named, "partition": str(partition), "start_offset": str(first_offset)}
+        name = "".join(
+            part if isinstance(part, str) else values[part.name].zfill(part.width)
+            for part in _template(naming.file_name_template)
+        )
     return f"{name}{naming.file_delim}g{generation}" if generation else name
+
+
+def _file_name_pattern(naming: Naming, topic: str) -> str:
+    """The expression for names of files; its groups are the Kafka partition, the offset and the generation."""
+    delim, digits = re.escape(naming.file_delim), "[0-9]{1,20}"
+    named = re.escape(f"{naming.topic_prefix}{topic}")
+    partition, offset = f"(?P<partition>{digits})", f"(?P<offset>{digits})"
+    name = f"{named}{delim}{partition}{delim}{offset}"
+    if naming.file_name_template is not None:
+        values = {"topic": named, "partition": partition, "start_offset": offset}
+        parts = _template(naming.file_name_template)
+        name = "".join(re.escape(part) if isinstance(part, str) else values[part.name] for part in parts)
+    return f"{name}(?:{delim}g(?P<generation>{digits}))?"
+
+
+_template = functools.lru_cache(parse_file_name_template)
 
 
 def data_prefix(layout: Layout, topic: str) -> str:
@@ -281,9 +307,7 @@ def parse_data_key(layout: Layout, topic: str, key: str) -> tuple[int, int, int]
 
 def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, int, int] | None]:
     """See :func:`parse_data_key`, for many keys."""
-    delim, digits = re.escape(layout.naming.file_delim), "([0-9]{1,20})"
-    named = re.escape(f"{layout.naming.topic_prefix}{topic}")
-    name = f"{re.escape(layout.naming.directory_delim)}{named}{delim}{digits}{delim}{digits}(?:{delim}g{digits})?"
+    name = f"{re.escape(layout.naming.directory_delim)}{_file_name_pattern(layout.naming, topic)}"
     # The delimiter of folders may also be a part of names, so the key is parsed from its end.
     endings = "|".join(map(re.escape, (layout.format.object_extension, *siblings(layout).values())))
     data = re.compile(f"{name}(?:{endings})\\Z")
@@ -293,7 +317,9 @@ def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, in
     def parse(key: str) -> tuple[int, int, int] | None:
         ending = dead if key.startswith(dead_prefix) else data
         found = ending.search(key) if key.startswith(prefix) else None
-        return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
+        if found is None:
+            return None
+        return int(found["partition"]), int(found["offset"]), int(found["generation"] or 0)
 
     return parse
 

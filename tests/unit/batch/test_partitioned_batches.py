@@ -8,6 +8,8 @@ from typing import Any
 
 import fastavro
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.config import AvroContainer, AvroConverter, JsonLines, Layout, Naming, Parquet
@@ -135,8 +137,8 @@ def test_a_record_without_a_usable_field_fails_the_batch() -> None:
 @pytest.mark.parametrize("cuts", [(), (1,), (2, 3), (1, 2, 3, 4)])
 def test_a_record_without_a_usable_field_may_be_a_dead_letter(cuts: tuple[int, ...]) -> None:
     """The others are landed as if it were not there, whatever the Arrow batches."""
-    settings = layout(COUNTRY_AND_DAY, errors="dead_letter", rotation=config.Rotation(flush_size=2))
-    written = written_slice(settings, BAD, cuts=cuts)
+    made = layout(COUNTRY_AND_DAY, errors="dead_letter", rotation=config.Rotation(flush_size=2))
+    written = written_slice(made, BAD, cuts=cuts)
     assert written.offsets == [(2, 0, 4)]
     assert written.result.records == 2
     assert [(d["offset"], d["reason"]) for d in written.dead_letters] == [
@@ -149,31 +151,59 @@ def test_a_record_without_a_usable_field_may_be_a_dead_letter(cuts: tuple[int, .
     ]
 
 
+COUNTRIES = st.sampled_from(["NO", "no", "", None, "a/b", "..", 7, True, [1], 1.5])
+ANY_DOCUMENT = st.fixed_dictionaries(
+    {}, optional={"country": COUNTRIES, "at": st.sampled_from([AT, -1, None, "2017-03-02"])}
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    documents=st.lists(ANY_DOCUMENT, min_size=1, max_size=12),
+    cuts=st.sets(st.integers(1, 11)),
+    flush_size=st.none() | st.integers(1, 4),
+    naming=st.sampled_from([Naming(), Naming(kafka_connect_names=True), Naming(lowercase_paths=True)]),
+)
+def test_every_record_is_in_one_object_or_a_dead_letter_whatever_the_batches(
+    documents: list[dict[str, Any]], cuts: set[int], flush_size: int | None, naming: Naming
+) -> None:
+    """The same objects with the same bytes, however the records are split into Arrow batches."""
+    rotation = config.Rotation(flush_size=flush_size)
+    made = layout(COUNTRY_AND_DAY, errors="dead_letter", naming=naming, rotation=rotation)
+    values = [document(seq=seq, **members) for seq, members in enumerate(documents)]
+    whole, parts = written_slice(made, values), written_slice(made, values, cuts=cuts)
+    assert parts.objects == whole.objects
+    assert parts.dead_letters == whole.dead_letters
+    landed = [json.loads(line)["seq"] for body in whole.objects.values() for line in body.splitlines()]
+    set_aside = [letter["offset"] for letter in whole.dead_letters]
+    assert sorted([*landed, *set_aside]) == list(range(len(documents)))
+
+
 def test_batches_of_bad_records_alone_are_dead_letters() -> None:
     """There may be no folder at all."""
-    settings = layout(COUNTRY_AND_DAY, errors="dead_letter")
-    written = written_slice(settings, BAD[1:4])
+    made = layout(COUNTRY_AND_DAY, errors="dead_letter")
+    written = written_slice(made, BAD[1:4])
     assert written.objects == {}
     assert [d["offset"] for d in written.dead_letters] == [0, 1, 2]
 
 
 def test_tombstones_have_no_fields() -> None:
     """Their keys are in a folder of their own, beside those of fields."""
-    settings = layout(
+    made = layout(
         {"kind": "field", "names": ["country"]},
         JsonLines(on_null="write"),
         content=config.SiblingObjects(keys=JsonLines()),
         key_converter=config.StringConverter(),
     )
-    written = written_slice(settings, [DOCUMENTS[0], None, DOCUMENTS[2], None], keys=[b"a", b"b", b"c", b"d"])
+    written = written_slice(made, [DOCUMENTS[0], None, DOCUMENTS[2], None], keys=[b"a", b"b", b"c", b"d"])
     assert folders(written.objects) == ["country=NO", "country=a%2Fb", "tombstone"]
     assert written.result.tombstones == 2
 
 
 def test_null_values_of_whole_records_are_in_the_folder_of_null() -> None:
     """A null value has no field that could be missing."""
-    settings = layout({"kind": "field", "names": ["country"]}, JsonLines(on_null="write"), content=config.Envelope())
-    written = written_slice(settings, [DOCUMENTS[0], None])
+    made = layout({"kind": "field", "names": ["country"]}, JsonLines(on_null="write"), content=config.Envelope())
+    written = written_slice(made, [DOCUMENTS[0], None])
     assert folders(written.objects) == ["country=NO", f"country={NULL}"]
 
 
@@ -188,7 +218,7 @@ def test_keys_of_records_make_folders() -> None:
 
 def test_lower_case_folders_group_values_that_differ_in_case() -> None:
     """One object holds both."""
-    settings = layout({"kind": "field", "names": ["country"]}, naming=Naming(lowercase_paths=True))
-    written = written_slice(settings, [document(country="NO"), document(country="no")])
+    made = layout({"kind": "field", "names": ["country"]}, naming=Naming(lowercase_paths=True))
+    written = written_slice(made, [document(country="NO"), document(country="no")])
     assert [key.split("/")[2] for key in written.objects] == ["country=no"]
     assert written.offsets == [(2, 0, 1)]

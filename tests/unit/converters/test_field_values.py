@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import subprocess
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -121,40 +124,39 @@ def inner(name: str, field: str, kind: str) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": [{"name": field, "type": kind}]}
 
 
-SCHEMA = parse_schema(
-    json.dumps(
-        {
-            "type": "record",
-            "name": "R",
-            "fields": [
-                {"name": "s", "type": "string"},
-                {"name": "i", "type": ["null", "long"]},
-                {"name": "b", "type": "boolean"},
-                {"name": "d", "type": "double"},
-                {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y"]}},
-                {"name": "t", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-                {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-                {"name": "money", "type": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}},
-                {"name": "raw", "type": "bytes"},
-                {"name": "list", "type": {"type": "array", "items": "int"}},
-                {"name": "m", "type": ["null", {"type": "map", "values": ["null", "string"]}]},
-                {
-                    "name": "u",
-                    "type": [
-                        "null",
-                        "string",
-                        "int",
-                        inner("N", "x", "int"),
-                    ],
-                },
-                {
-                    "name": "n",
-                    "type": ["null", inner("I", "s", "string")],
-                },
-            ],
-        }
-    )
+TEXT = json.dumps(
+    {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "s", "type": "string"},
+            {"name": "i", "type": ["null", "long"]},
+            {"name": "b", "type": "boolean"},
+            {"name": "d", "type": "double"},
+            {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y"]}},
+            {"name": "t", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+            {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+            {"name": "money", "type": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}},
+            {"name": "raw", "type": "bytes"},
+            {"name": "list", "type": {"type": "array", "items": "int"}},
+            {"name": "m", "type": ["null", {"type": "map", "values": ["null", "string"]}]},
+            {
+                "name": "u",
+                "type": [
+                    "null",
+                    "string",
+                    "int",
+                    inner("N", "x", "int"),
+                ],
+            },
+            {
+                "name": "n",
+                "type": ["null", inner("I", "s", "string")],
+            },
+        ],
+    }
 )
+SCHEMA = parse_schema(TEXT)
 PLAIN: dict[str, Any] = {
     "s": "x",
     "b": True,
@@ -210,6 +212,34 @@ def test_a_field_of_decoded_values(name: str, values: list[Any]) -> None:
         for stop in range(start, 5):
             part = typed_field(array.slice(start, stop - start), SCHEMA, name.split("."))
             assert reasons(part) == values[start:stop]
+
+
+FIELDS_IN_A_WORKER = """
+import sys
+import pyarrow as pa
+from airflow_provider_kafka_s3.converters.field_values import DocumentFields, key_values, typed_field
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+
+node = parse_schema(sys.argv[1])
+for batch in pa.ipc.open_stream(sys.stdin.buffer):
+    for field in node.fields:
+        typed_field(batch.column("typed"), node, [field.name, "k"] if field.name == "m" else [field.name])
+    DocumentFields([["a"], ["b", "c"]]).read(batch.column("document"))
+    key_values(batch.column("document"))
+print("pandas" in sys.modules)
+"""
+
+
+def test_nothing_imports_pandas() -> None:
+    """Reading fields does not load pandas into a worker, whatever their types."""
+    texts = pa.array([b'{"a":1}', b"{}", None, b'{"b":{"c":"x"}}'], pa.binary())
+    batch = pa.RecordBatch.from_pydict({"typed": pa.array(ROWS, arrow_type(SCHEMA)), "document": texts})
+    stream = io.BytesIO()
+    with pa.ipc.new_stream(stream, batch.schema) as writer:
+        writer.write_batch(batch)
+    script = [sys.executable, "-c", FIELDS_IN_A_WORKER, TEXT]
+    done = subprocess.run(script, input=stream.getvalue(), capture_output=True, check=False)
+    assert (done.stdout.decode(), done.stderr.decode()) == ("False\n", "")
 
 
 def test_keys_are_texts() -> None:

@@ -175,6 +175,16 @@ def test_wrong_names_of_fields_are_refused_as_in_the_vectors(name: str) -> None:
         config.ByField(names=(field,))
 
 
+def test_names_of_the_wrong_type_are_refused() -> None:
+    """One name alone is a list of one in a mapping, and an error in a class."""
+    with pytest.raises(ConfigurationError, match="names='a' must be a list"):
+        config.ByField(names="a")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="names=3 must be a list"):
+        layout({"kind": "field", "names": 3})
+    with pytest.raises(ConfigurationError, match="partitioners=3 must be a list"):
+        layout({"kind": "chain", "partitioners": 3})
+
+
 def test_times_before_1970_are_rounded_up_as_in_connect_on_request() -> None:
     """T16: Connect's names have them so; by default they are rounded down."""
     by_field = {"kind": "hourly", **BY_FIELD}
