@@ -6,10 +6,12 @@ for each value, not for each record.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -219,7 +221,7 @@ class DocumentFields:
     def __init__(self, paths: Sequence[Sequence[str]]) -> None:
         self._paths = paths
         self._names = list(dict.fromkeys(path[0] for path in paths))
-        self._decoder = _decoder(self._names)
+        self._decoder = _decoder(tuple(self._names))
 
     def read(self, values: Array) -> list[FieldValues]:
         """The fields, in the order of their names.
@@ -246,7 +248,7 @@ class DocumentFields:
         except (ValueError, RecursionError):  # one of them is no object: they are decoded one by one
             return [list(column) for column in zip(*map(self._tokens, texts), strict=True)]
         assert len(found) == len(documents), "each value is one document"
-        return [[bytes(getattr(document, name)) for document in found] for name in names]
+        return [list(map(bytes, map(attrgetter(name), found))) for name in names]
 
     def _tokens(self, text: bytes) -> list[bytes | None]:
         """The text of each field in one document."""
@@ -265,7 +267,9 @@ class DocumentFields:
         return [json.dumps(members[name]).encode() if name in members else b"" for name in self._names]
 
 
-def _decoder(names: Sequence[str]) -> msgspec.json.Decoder[Any]:
+@functools.lru_cache(maxsize=64)
+def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
+    """Reads the members with these names, as ``f0``, ``f1`` and so on."""
     absent = msgspec.Raw(b"")
     fields = [(f"f{i}", msgspec.Raw, msgspec.field(name=name, default=absent)) for i, name in enumerate(names)]
     with describing_types:
@@ -279,7 +283,7 @@ def _of_tokens(tokens: Sequence[bytes | None], path: Sequence[str]) -> FieldValu
     distinct = list(codes)
     if not path:
         return FieldValues(of_token, [_value(token) for token in distinct])
-    decoder = _decoder(path[:1])
+    decoder = _decoder((path[0],))
     inner = [_member(decoder, token) for token in distinct]
     found = _of_tokens([token for token in inner if isinstance(token, bytes)], path[1:])
     rows = np.flatnonzero([isinstance(token, bytes) for token in inner])
@@ -303,6 +307,7 @@ def _member(decoder: msgspec.json.Decoder[Any], token: bytes | None) -> bytes | 
         return _NO_RECORD
 
 
+_SCALARS: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder()
 _INTEGER: Final = frozenset(b"-0123456789")
 
 
@@ -316,7 +321,7 @@ def _value(token: bytes | None) -> FieldValue:
     if token[0] in _INTEGER and not _INTEGER.issuperset(token):
         return Fraction(token.decode())
     try:
-        value: FieldValue = msgspec.json.decode(token)
+        value: FieldValue = _SCALARS.decode(token)
     except ValueError:
         return Unusable("is a text with a character that does not exist, or a number out of range")
     return value

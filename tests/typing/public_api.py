@@ -9,10 +9,13 @@ from airflow.providers.common.compat.sdk import DAG  # noqa: TID253 - a DAG file
 from airflow_provider_kafka_s3 import (
     AvroContainer,
     AvroConverter,
+    ByField,
     ByPartition,
     BytesConverter,
+    Chain,
     Csv,
     Daily,
+    FieldTime,
     Hourly,
     JsonConverter,
     JsonLines,
@@ -78,6 +81,23 @@ with DAG("values", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
         window=Window(allow_open=True),
     )
     [complete, enough] >> monthly
+
+    KafkaToS3Operator(
+        task_id="by_country_and_event_time",
+        topics="clicks",
+        bucket="lake",
+        pipeline="clicks-by-country",
+        format=JsonLines(),
+        offsets="incremental",
+        starting_offsets="earliest",
+        partitioner=Chain(
+            partitioners=(
+                ByField(names=("user.country",), missing="null"),
+                Hourly(timestamp_from=FieldTime(name="event.time", unit="s"), timezone="Europe/Berlin"),
+            )
+        ),
+        naming=Naming(lowercase_paths=True, file_name_template="{{topic}}-{{partition}}-{{start_offset:padding=true}}"),
+    )
 
 with DAG("schemas_of_a_registry", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
     KafkaToS3Operator(

@@ -29,7 +29,7 @@ def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
 def test_an_unknown_partitioner_is_refused_with_the_known_ones() -> None:
     """As an object, a mapping and a name; also inside a layout, which plans are made of."""
     for given in (Weekly(), {"kind": "weekly"}, "weekly"):
-        with pytest.raises(ConfigurationError, match=r"^partitioner.*'partition', 'daily', 'hourly' or 'time'"):
+        with pytest.raises(ConfigurationError, match=r"^partitioner.*'key', 'daily', 'hourly', 'time' or 'chain'"):
             parse_partitioner(given)
     with pytest.raises(ConfigurationError, match=r"^partitioner="):
         Layout(format=JsonLines(), partitioner=Weekly())  # type: ignore[arg-type]

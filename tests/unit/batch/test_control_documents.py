@@ -368,6 +368,9 @@ def test_a_plan_from_before_a_setting_of_the_layout_existed_is_read_as_it_was_me
         body["layout"]["on_bad_timestamp"],
         body["layout"]["schema_compatibility"],
         body["layout"]["naming"]["schema_affix"],
+        body["layout"]["naming"]["kafka_connect_names"],
+        body["layout"]["naming"]["lowercase_paths"],
+        body["layout"]["naming"]["file_name_template"],
     )
     del body["sha256"]
     body["sha256"] = digest(body)

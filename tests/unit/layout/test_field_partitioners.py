@@ -210,6 +210,13 @@ def test_the_time_of_the_clock_is_that_of_the_plan() -> None:
     assert layout("hourly").at(AT) == layout("hourly")
 
 
+def test_a_partitioner_by_time_of_an_older_plan_looks_at_records_of_kafka() -> None:
+    """It has no source of times; the default is what it was planned with."""
+    stored = {"kind": "daily", "timezone": "Asia/Tokyo"}
+    assert config.parse_partitioner(stored) == config.Daily(timezone="Asia/Tokyo", timestamp_from=config.RecordTime())
+    assert layout(stored).reads_timestamps
+
+
 def test_records_of_kafka_without_a_timestamp_stay_an_error() -> None:
     """In a chain too."""
     made = make_partitioner(layout({"kind": "chain", "partitioners": ["partition", "daily"]}))
