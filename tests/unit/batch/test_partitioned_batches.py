@@ -200,6 +200,26 @@ def test_tombstones_have_no_fields() -> None:
     assert written.result.tombstones == 2
 
 
+def test_tombstones_among_values_with_a_schema_have_no_fields() -> None:
+    """The fields of decoded values are those of their rows, before and behind a null value and an invalid one."""
+    made = layout(
+        {"kind": "field", "names": ["country"]},
+        JsonLines(on_null="write"),
+        value_converter=config.JsonConverter(schemas_enable=True),
+        content=config.SiblingObjects(keys=JsonLines()),
+        key_converter=config.StringConverter(),
+        errors="dead_letter",
+    )
+    schema = {"type": "struct", "fields": [{"field": "country", "type": "string", "optional": True}]}
+    values = [document(schema=schema, payload={"country": country}) for country in ("NO", "SE", None, "NO")]
+    written = written_slice(made, [values[0], None, b"{", values[1], values[2], None, values[3]], keys=[b"k"] * 7)
+    assert folders(written.objects) == ["country=NO", "country=SE", f"country={NULL}", "tombstone"]
+    offsets = dict(zip(written.objects, written.offsets, strict=True))
+    assert offsets["lake/orders/country=NO/orders+0+0000000000.json"] == (2, 0, 6)
+    assert offsets["lake/orders/country=SE/orders+0+0000000003.json"] == (1, 3, 3)
+    assert [letter["offset"] for letter in written.dead_letters] == [2]
+
+
 def test_null_values_of_whole_records_are_in_the_folder_of_null() -> None:
     """A null value has no field that could be missing."""
     made = layout({"kind": "field", "names": ["country"]}, JsonLines(on_null="write"), content=config.Envelope())
