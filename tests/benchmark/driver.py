@@ -86,7 +86,7 @@ class Bench:
         options = spark_options(self.kafka, isolation=ISOLATION)
         read_directly(self.spark)
         frame = self.frame(records, options, "offset", "timestamp", "value")
-        return self._measure(lambda: discard(frame))
+        return self._measure(lambda: frame.write.format("noop").mode("overwrite").save())
 
     def text_gzip(self, records: int) -> dict[str, Any]:
         """Spark's own reader and writer with their defaults, to a local folder, without uploads."""
@@ -105,25 +105,19 @@ class Bench:
 
         target = self.folder / "parquet"
         options = {"kafka.bootstrap.servers": self.config["bootstrap_servers"], "kafka.isolation.level": ISOLATION}
-        values = frame = self.frame(records, options, "value", "CAST(timestamp AS DATE) AS day")
+        frame = self.frame(records, options, "value", "CAST(timestamp AS DATE) AS day")
         if avro:
             report = from_avro(expr(f"substring(value, {HEADER_SIZE + 1})"), json.dumps(SCHEMA))
         else:
             report = from_json(expr("CAST(value AS STRING)"), SPARK_SCHEMA)
         frame = frame.select(report.alias("report"), "day").select("report.*", "day")
         writer = frame.write.mode("overwrite").option("compression", "zstd").partitionBy("day")
-        read = self._measure(lambda: discard(values))
-        figures = {**self._measure(lambda: writer.parquet(str(target))), "read": read["cpu"]}
+        figures = self._measure(lambda: writer.parquet(str(target)))
         files = [*target.rglob("part-*")]
         figures["bytes"] = sum(f.stat().st_size for f in files)
         assert sum(pq.read_metadata(f).num_rows for f in files) == records
         shutil.rmtree(target)
         return figures
-
-    def parquet_landing(self, name: str, records: int) -> dict[str, Any]:
-        """Land a batch as Parquet; also measure the read alone."""
-        read = self.floor(records)
-        return {**self.measure_landing(name, records), "read": read["cpu"]}
 
     def measure_landing(self, name: str, records: int) -> dict[str, Any]:
         """Land a batch, from its plan to the marker; also measure the memory of the workers."""
@@ -167,11 +161,6 @@ class Bench:
         return {"wall": cost.wall, "cpu": cost.cpu}
 
 
-def discard(frame: DataFrame) -> None:
-    """Read a frame, and write nothing."""
-    frame.write.format("noop").mode("overwrite").save()
-
-
 def settings_of(pipeline: Pipeline) -> dict[str, Any]:
     """The arguments that a pipeline was made with, but for its bucket."""
     return {"kafka": pipeline.kafka, "endpoint": pipeline.endpoint, "layout": pipeline.layout}
@@ -195,7 +184,6 @@ def main() -> None:
     cases: dict[str, Callable[[int], dict[str, Any]]] = {
         "floor: three columns, noop": bench.floor,
         **{name: lambda count, name=name: bench.measure_landing(name, count) for name in OURS},  # type: ignore[misc]
-        **{name: partial(bench.parquet_landing, name) for name in OURS if name.endswith("Parquet")},
         "Spark write.text gzip": bench.text_gzip,
         "Spark from_json, Parquet": partial(bench.parquet, avro=False),
         "Spark from_avro, Parquet": partial(bench.parquet, avro=True),
