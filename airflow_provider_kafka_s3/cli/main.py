@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from airflow_provider_kafka_s3.cli import doctor, maintenance, repair, status, verify
+from airflow_provider_kafka_s3.cli import convert, doctor, maintenance, repair, status, verify
 from airflow_provider_kafka_s3.cli.access import Access, add_options
 from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer, error_json
 from airflow_provider_kafka_s3.documents.codec import printable
@@ -44,8 +44,7 @@ def parser() -> argparse.ArgumentParser:
     def add(
         name: str, run: Command, summary: str, *, topics: str = "one", dry_run: bool = True
     ) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=summary, description=summary, epilog=_EPILOG)
-        command.set_defaults(run=run)
+        command = _command(commands, name, run, summary)
         which = command.add_argument_group("pipeline and topic")
         which.add_argument("--topics-dir", default="topics", help="prefix of all keys (default: %(default)s)")
         which.add_argument("--pipeline", required=topics == "one", help="name of the pipeline")
@@ -54,8 +53,6 @@ def parser() -> argparse.ArgumentParser:
         else:
             which.add_argument("--topic", action="append", help="name of a topic; repeatable; default: all")
         add_options(command)
-        command.add_argument("--json", action="store_true", help="print JSON on stdout")
-        command.add_argument("--verbose", "-v", action="store_true", help="log progress on stderr")
         if dry_run:
             command.add_argument("--dry-run", action="store_true", help="write nothing; print what would be done")
         return command
@@ -170,7 +167,27 @@ def parser() -> argparse.ArgumentParser:
         "doctor", doctor.doctor, "Check the store, Kafka, the schema registry, Spark and this machine.", topics="many"
     )
     check.add_argument("--jars", help="jars of the operator, separated by commas")
+
+    convert.add_options(
+        _command(
+            commands,
+            "convert",
+            convert.convert,
+            "Print the operator that replaces a connector: Confluent's S3 sink of Kafka Connect.",
+        )
+    )
     return top
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, run: Command, summary: str
+) -> argparse.ArgumentParser:
+    """Add a command with the options of all commands."""
+    command = commands.add_parser(name, help=summary, description=summary, epilog=_EPILOG)
+    command.set_defaults(run=run)
+    command.add_argument("--json", action="store_true", help="print JSON on stdout")
+    command.add_argument("--verbose", "-v", action="store_true", help="log progress on stderr")
+    return command
 
 
 def main(argv: Sequence[str] | None = None) -> int:

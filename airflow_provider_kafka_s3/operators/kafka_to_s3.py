@@ -6,7 +6,7 @@ import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, get_args
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator  # noqa: TID253 - it is the base class
 from airflow.providers.common.compat.openlineage.utils.spark import (  # noqa: TID253 - loaded by the base class
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_kafka_s3.airflow.run_context import RunContext
     from airflow_provider_kafka_s3.documents.plan import Plan
+    from airflow_provider_kafka_s3.kafka_connect.reading import ConnectConfig
     from airflow_provider_kafka_s3.submit.job import SparkJob
     from airflow_provider_kafka_s3.submit.settings import SparkSettings
     from airflow_provider_kafka_s3.submit.target import SparkTarget
@@ -288,6 +289,33 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self._job: SparkJob | None = None
         self._killed = False
         self._validate()
+
+    @classmethod
+    def from_connect_config(
+        cls, connector: ConnectConfig, *, worker: ConnectConfig | None = None, **parameters: Any
+    ) -> Self:
+        """Make the operator from the configuration of a connector: Confluent's S3 sink of Kafka Connect.
+
+        Each setting becomes a parameter, has no meaning here, or is an error: see ``docs/from-kafka-connect.md``.
+        Secrets are not used; the connections have them. ``kafka-s3 convert`` prints the operator, and what became of
+        each setting.
+
+        Args:
+            connector: the settings as a mapping; or ``{"name": …, "config": {…}}``, as Connect's REST interface has
+                them; or the text of a JSON or Java properties file; or the ``pathlib.Path`` of one.
+            worker: configuration of the worker, in one of these forms. Its converters apply to a connector without its
+                own.
+            parameters: of the operator. They replace the settings they belong to, also refused ones. By default, the
+                name of the connector is ``pipeline`` and ``task_id``, ``offsets`` is ``"incremental"``, and
+                ``registry_conn_id`` is ``"registry_default"`` if values have schemas of a registry.
+
+        Raises:
+            ConfigurationError: it is another connector, or settings are unknown, refused, missing or wrong; the message
+                names all of them.
+        """
+        from airflow_provider_kafka_s3.kafka_connect.convert import convert
+
+        return cls(**convert(connector, worker=worker, **parameters).parameters)
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 

@@ -8,17 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.config import (
-    Converter,
-    JsonConverter,
-    JsonLines,
-    Layout,
-    RawBytes,
-    Rotation,
-    SiblingObjects,
-    StringConverter,
-)
 from airflow_provider_kafka_s3.exceptions import RecordError
+from airflow_provider_kafka_s3.kafka_connect.convert import convert, layout_of
 from tests.unit.batch.simulated_topic import Topic
 
 CASES = {
@@ -33,24 +24,8 @@ WITHOUT_ROTATION_BY_TIME = {"N07"}
 
 def land(case: dict[str, Any]) -> dict[str, bytes]:
     """The objects of a case."""
-    settings = case["config"]
-    formats = {"JsonFormat": JsonLines(), "ByteArrayFormat": RawBytes()}
-    siblings = {
-        name: formats[settings[f"{name}.format.class"].rpartition(".")[2]]
-        for name in ("keys", "headers")
-        if settings.get(f"store.kafka.{name}") == "true"
-    }
-    keys: Converter | None = None
-    if "keys" in siblings and settings["key.converter"].endswith("StringConverter"):
-        keys = StringConverter()
-    layout = Layout(
-        topics_dir="lake",
-        format=JsonLines(on_null=settings.get("behavior.on.null.values", "fail")),
-        value_converter=JsonConverter(schemas_enable=settings["value.converter.schemas.enable"] == "true"),
-        content=SiblingObjects(**{"keys": None, **siblings}),  # type: ignore[arg-type]
-        rotation=Rotation(flush_size=int(settings["flush.size"])),
-        **({} if keys is None else {"key_converter": keys}),  # type: ignore[arg-type]
-    )
+    converted = convert({**case["config"], "topics.dir": "lake"}, topics="corpus", bucket="lake", pipeline="corpus")
+    layout = layout_of(converted.parameters)
     topic = Topic(layout)
     for _, timestamp, key, value, *headers in case["records"]:
         topic.append(

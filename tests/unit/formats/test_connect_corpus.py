@@ -21,7 +21,8 @@ import pytest
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.layout.locales import connect_locale
+from airflow_provider_kafka_s3.kafka_connect.convert import convert
+from airflow_provider_kafka_s3.kafka_connect.convert import layout_of as converted_layout
 
 CASES = json.loads((Path(__file__).parents[2] / "vectors" / "connect_corpus.json").read_text())["cases"]
 
@@ -48,13 +49,6 @@ SUPPORTED_KEYS = {
     "path.format",
     "partition.duration.ms",
     "rotate.file.on.partition.change",
-}
-PARTITIONERS = {
-    "DefaultPartitioner": "partition",
-    "DailyPartitioner": "daily",
-    "HourlyPartitioner": "hourly",
-    "TimeBasedPartitioner": "time",
-    "FieldPartitioner": "field",
 }
 LOSSY_IN_CONNECT = {
     "J01": "numbers beyond a double become the text Infinity, and -0 becomes 0",
@@ -87,7 +81,6 @@ def applies(case: dict[str, Any]) -> bool:
         settings.keys()
         <= SUPPORTED_KEYS
         | ignored_keys(settings)  # without rotate.interval.ms, rotate.file.on.partition.change has no effect
-        and short(settings["partitioner.class"]) in PARTITIONERS
         and (short(settings["format.class"]), short(settings["value.converter"]))
         in {
             ("JsonFormat", "JsonConverter"),
@@ -113,47 +106,8 @@ def without_order(line: bytes) -> Any:
 
 def layout_of(settings: dict[str, str]) -> config.Layout:
     """The sink's settings as a layout."""
-    kind = PARTITIONERS[short(settings["partitioner.class"])]
-    partitioner: dict[str, Any] = {"kind": kind}
-    if kind == "field":
-        partitioner["names"] = settings["partition.field.name"].split(",")
-    elif kind != "partition":
-        partitioner["timezone"] = settings.get("timezone", "UTC")
-        if settings["timestamp.extractor"] == "RecordField":
-            partitioner["timestamp_from"] = {"kind": "field", "name": settings["timestamp.field"]}
-    if kind == "time":
-        partitioner["path_format"] = settings.get("path.format")
-        partitioner["duration_ms"] = int(settings.get("partition.duration.ms", -1))
-        partitioner["locale"] = connect_locale(settings["locale"])
-    record_format: dict[str, Any] = {
-        "kind": "json" if short(settings["format.class"]) == "JsonFormat" else "bytes",
-        "compression": settings.get("s3.compression.type", "none"),
-        "on_null": settings.get("behavior.on.null.values", "fail"),
-    }
-    if record_format["kind"] == "bytes":
-        record_format["separator"] = settings.get("format.bytearray.separator", "\n")
-        record_format["extension"] = settings.get("format.bytearray.extension", ".bin")
-    naming = {
-        "kafka_connect_names": True,
-        "directory_delim": settings.get("directory.delim"),
-        "file_delim": settings.get("file.delim"),
-        "offset_pad_width": int(settings.get("filename.offset.zero.pad.width", 10)),
-    }
-    converter: config.Converter | None = None
-    if settings.get("value.converter.schemas.enable", "false") == "true":
-        converter = config.JsonConverter(schemas_enable=True)
-    elif short(settings["value.converter"]) == "StringConverter":
-        converter = config.StringConverter()
-    return config.Layout(
-        value_converter=converter,
-        topics_dir=settings.get("topics.dir", "topics"),
-        format=config.parse_format(record_format),
-        partitioner=config.parse_partitioner(partitioner),
-        rotation=config.Rotation(
-            flush_size=int(settings["flush.size"]), max_open_objects=int(settings.get("max_open_objects", 400))
-        ),
-        naming=config.Naming(**{k: v for k, v in naming.items() if v is not None}),  # type: ignore[arg-type]
-    )
+    converted = convert(settings, topics="corpus", bucket="lake", pipeline="corpus")
+    return converted_layout(converted.parameters)
 
 
 def sent(value: Any, envelope: Any = None) -> bytes | None:
@@ -289,9 +243,7 @@ def test_the_limit_of_open_objects_ends_the_one_that_was_opened_first(
 ) -> None:
     """R12 differs by design: Connect ends all open objects; here the same records are in fewer ones."""
     (case,) = (c for c in CASES if c["id"] == "R12")
-    limit = "partitioner.max.open.files"
-    settings = {**case["config"], "max_open_objects": case["config"][limit]}
-    objects = run({**case, "config": settings}, make_batch, write_objects, rows_per_batch)
+    objects = run(case, make_batch, write_objects, rows_per_batch)
     assert [offsets for _, offsets, _ in objects.values()] == [[0, 2], [1, 4], [3, 6, 7], [5, 9, 11], [8, 10]]
     assert len(objects) < len(case["objects"])
 

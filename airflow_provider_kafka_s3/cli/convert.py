@@ -1,0 +1,68 @@
+"""``kafka-s3 convert``: the operator that replaces a connector of Kafka Connect, as Python code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.output import Answer
+from airflow_provider_kafka_s3.kafka_connect.call import python_call
+from airflow_provider_kafka_s3.kafka_connect.convert import Converted
+from airflow_provider_kafka_s3.kafka_connect.convert import convert as convert_connector
+from airflow_provider_kafka_s3.kafka_connect.settings import Use
+
+__all__ = ["add_options", "convert"]
+
+_WIDTH: Final = 110
+_HEADINGS: Final[dict[Use, str]] = {
+    "parameter": "Settings that are parameters:",
+    "connection": "Settings that belong into Airflow connections:",
+    "none": "Settings without a meaning here:",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the files of the connector and its worker."""
+    parser.add_argument(
+        "connector", metavar="FILE", help="configuration of the connector, JSON or properties; - is the standard input"
+    )
+    parser.add_argument(
+        "--worker-config",
+        metavar="FILE",
+        help="configuration of the worker: its converters apply to a connector without its own",
+    )
+
+
+def convert(access: Access) -> Answer:
+    """Python code, with what became of each setting as comments."""
+    arguments = access.arguments
+    standard_input = arguments.connector == "-"
+    connector = sys.stdin.read() if standard_input else Path(arguments.connector)
+    worker = None if arguments.worker_config is None else Path(arguments.worker_config)
+    converted = convert_connector(connector, worker=worker)
+    call = python_call(converted.parameters)
+    return Answer(
+        {"call": call, "connections": converted.connections, "settings": [asdict(note) for note in converted.notes]},
+        [*call.splitlines(), *_comments(converted)],
+    )
+
+
+def _comments(converted: Converted) -> Iterator[str]:
+    yield from ("", "# What is known of the connections, without secrets:")
+    for parameter, connection in converted.connections.items():
+        yield f"#   {parameter}: {json.dumps(connection)}"
+    for use, heading in _HEADINGS.items():
+        notes = [note for note in converted.notes if note.use == use]
+        if notes:
+            yield from ("#", f"# {heading}")
+        for note in notes:
+            yield from textwrap.wrap(
+                f"{note.name}: {note.text}", _WIDTH, initial_indent="#   ", subsequent_indent="#     "
+            )

@@ -1,0 +1,1 @@
+"""Configurations of Kafka Connect's S3 sink as parameters of the operator."""

@@ -1,0 +1,326 @@
+"""Every setting of Confluent's S3 sink, and of Kafka Connect around it: what it becomes here.
+
+The tables are also those of ``docs/from-kafka-connect.md``; ``dev/docs/connect_settings.py`` writes them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+__all__ = ["CONSUMER", "CONVERTER", "FRAMEWORK", "SINK", "Setting", "Use", "find", "is_secret", "known_names"]
+
+Use: TypeAlias = Literal["parameter", "connection", "none", "refused"]
+"""What a setting becomes: a parameter, a field of an Airflow connection, nothing, or an error."""
+
+
+class Setting(NamedTuple):
+    """A setting of Kafka Connect.
+
+    Attributes:
+        name: of it; one that ends in ``*`` stands for all that begin so.
+        use: what becomes of it.
+        here: in words: the parameter or the field, or the reason.
+        parameter: of the operator that replaces it, if there is one.
+    """
+
+    name: str
+    use: Use
+    here: str
+    parameter: str = ""
+
+
+def _parameter(name: str, parameter: str, here: str) -> Setting:
+    return Setting(name, "parameter", here, parameter)
+
+
+def _connection(name: str, here: str) -> Setting:
+    return Setting(name, "connection", here)
+
+
+def _none(name: str, here: str) -> Setting:
+    return Setting(name, "none", here)
+
+
+def _refused(name: str, here: str, parameter: str = "") -> Setting:
+    return Setting(name, "refused", here, parameter)
+
+
+_EXTRA: Final = "in the extra of the AWS connection"
+
+SINK: Final = (
+    _parameter("format.class", "format", "`format`: its kind"),
+    _parameter("flush.size", "rotation", "`flush_size` of `rotation`; bytes end no object, as in Connect"),
+    Setting(
+        "rotate.interval.ms",
+        "none",
+        "without effect if it is not positive, or without a partitioner by time, as in Connect. Refused otherwise: "
+        "objects do not end by the time of records. Remove it: a run ends all its objects, and records of one folder "
+        "share an object within a batch",
+        "rotation",
+    ),
+    _none("rotate.schedule.interval.ms", "the schedule of the DAG: each run ends all its objects"),
+    _none("rotate.file.on.partition.change", "it belongs to rotate.interval.ms"),
+    _none("schemas.cache.config", "schemas are cached without a limit"),
+    _none("enhanced.avro.schema.support", "files have the schema of the values, with its namespaces and enums"),
+    _none("connect.meta.data", "files have the schema of the values, without names and versions of Connect"),
+    _none("retry.backoff.ms", "a failed task is tried again as Airflow's `retries` and `retry_delay` say"),
+    _none("shutdown.timeout.ms", "there is no worker that is shut down"),
+    _parameter("filename.offset.zero.pad.width", "naming", "`offset_pad_width` of `naming`"),
+    _parameter("avro.codec", "format", "`codec` of `AvroContainer`"),
+    _none("allow.optional.map.keys", "maps whose keys are no texts are written in any case, as lists of entries"),
+    _parameter("parquet.codec", "format", "`compression` of `Parquet`; `lzo` and `lz4` are refused: readers lack them"),
+    _parameter("schema.compatibility", "schema_compatibility", "`schema_compatibility`, for values with a schema"),
+    _parameter("s3.bucket.name", "bucket", "`bucket`"),
+    _parameter("s3.object.tagging", "upload", "`offset_tags` of `upload`"),
+    _parameter("s3.object.tagging.key.value.pairs", "upload", "`tags` of `upload`"),
+    _parameter("s3.object.behavior.on.tagging.error", "upload", "`on_tag_error` of `upload`"),
+    _connection("s3.region", f"`region_name` {_EXTRA}; Connect's default is `us-west-2`"),
+    _parameter("s3.part.size", "upload", "`part_size` of `upload`, 512 MiB at most"),
+    _connection(
+        "s3.credentials.provider.class",
+        "keys, a role, or boto3's own chain, in the AWS connection; providers other than AWS's own are refused",
+    ),
+    _connection("s3.credentials.provider.sts.role.arn", f"`role_arn` {_EXTRA}"),
+    _connection("s3.credentials.provider.sts.role.session.name", f"`assume_role_kwargs.RoleSessionName` {_EXTRA}"),
+    _connection("s3.credentials.provider.sts.role.external.id", f"secret: `assume_role_kwargs.ExternalId` {_EXTRA}"),
+    _connection("s3.credentials.provider.sts.region", f"`region_name` {_EXTRA}"),
+    _connection("s3.credentials.provider.aws.access.key.id", "secret: login of the AWS connection"),
+    _connection("s3.credentials.provider.aws.secret.access.key", "secret: password of the AWS connection"),
+    _connection("aws.access.key.id", "secret: login of the AWS connection"),
+    _connection("aws.secret.access.key", "secret: password of the AWS connection"),
+    _parameter("s3.ssea.name", "upload", "`encryption` of `upload`: `AES256` is `s3`, `aws:kms` is `kms`"),
+    _connection("s3.sse.customer.key", f"secret: `sse_customer_key` {_EXTRA}, base64; `encryption` is `customer`"),
+    _parameter("s3.sse.kms.key.id", "upload", "`key_id` of the `encryption` of `upload`"),
+    _parameter("s3.acl.canned", "upload", "`acl` of `upload`"),
+    _connection("s3.wan.mode", f"`config_kwargs.s3.use_accelerate_endpoint` {_EXTRA}"),
+    _parameter("s3.compression.type", "format", "`compression` of `JsonLines` and `RawBytes`"),
+    _parameter(
+        "s3.compression.level",
+        "format",
+        "`compression_level`, of ISA-L: 0 for 0, 1 for 1 to 3, 2 for 4 to 6, 3 for 7 to 9",
+    ),
+    _parameter("json.decimal.format", "format", "`decimal_format` of `JsonLines`"),
+    _parameter("s3.part.retries", "request_retry", "`max_retries` of `request_retry`: tries beside the first one"),
+    _parameter("s3.retry.backoff.ms", "request_retry", "`base` of `request_retry`, in seconds"),
+    _parameter("format.bytearray.extension", "format", "`extension` of `RawBytes`"),
+    _parameter("format.bytearray.separator", "format", "`separator` of `RawBytes`"),
+    _connection("s3.proxy.url", f"`config_kwargs.proxies` {_EXTRA}"),
+    _connection("s3.proxy.user", f"secret: in the address of `config_kwargs.proxies` {_EXTRA}"),
+    _connection("s3.proxy.password", f"secret: in the address of `config_kwargs.proxies` {_EXTRA}"),
+    _none("s3.http.send.expect.continue", "botocore decides it"),
+    _parameter("behavior.on.null.values", "format", "`on_null` of the format"),
+    _none("report.null.values.to.dlq", "null values that are left out are counted (`ignored`), not set aside"),
+    _none("max.write.duration.ms", "a task has Airflow's `execution_timeout`"),
+    _parameter("tombstone.encoded.partition", "content", "the folder is `tombstone`; any other is refused: rename it"),
+    _parameter("s3.schema.partition.affix.type", "naming", "`schema_affix` of `naming`"),
+    _none("s3.send.digest", "each part is sent with its CRC32, which the store verifies"),
+    _none("enable.conditional.writes", "writes are always conditional"),
+    _none("max.files.scan.limit", "names are planned, not searched"),
+    _parameter("store.kafka.keys", "content", "`keys` of `SiblingObjects` (`content`)"),
+    _parameter("store.kafka.headers", "content", "`headers` of `SiblingObjects` (`content`)"),
+    _parameter("keys.format.class", "content", "the format of `keys`"),
+    _parameter("headers.format.class", "content", "the format of `headers`"),
+    _connection("s3.path.style.access.enabled", f"`config_kwargs.s3.addressing_style` {_EXTRA}"),
+    _none("s3.elastic.buffer.enable", "buffers grow as needed; `memory` of `upload` limits those of a task"),
+    _none("s3.elastic.buffer.init.capacity", "buffers grow as needed; `memory` of `upload` limits those of a task"),
+    _parameter(
+        "partitioner.max.open.files",
+        "rotation",
+        "`max_open_objects` of `rotation`: one more closes the oldest, where Connect closes all",
+    ),
+    _none("storage.class", "there is S3 only; another class is refused"),
+    _parameter("topics.dir", "topics_dir", "`topics_dir`"),
+    _connection("store.url", f"`endpoint_url` {_EXTRA}"),
+    _parameter("directory.delim", "naming", "`directory_delim` of `naming`"),
+    _parameter("file.delim", "naming", "`file_delim` of `naming`"),
+    _parameter(
+        "partitioner.class",
+        "partitioner",
+        "`partitioner`: its kind; own classes are refused: combine those of this package",
+    ),
+    _parameter("partition.field.name", "partitioner", "`names` of `ByField`"),
+    _parameter("partition.duration.ms", "partitioner", "`duration_ms` of `TimePattern`"),
+    _parameter("path.format", "partitioner", "`path_format` of `TimePattern`"),
+    _parameter("locale", "partitioner", "`locale` of `TimePattern`; one with a region is `root`, as in Connect"),
+    _parameter("timezone", "partitioner", "`timezone` of the partitioner"),
+    _parameter(
+        "timestamp.extractor",
+        "partitioner",
+        "`timestamp_from` of the partitioner; `Wallclock` is the time of the batch's plan; own classes are refused",
+    ),
+    _parameter("timestamp.field", "partitioner", "`name` of `FieldTime` (`timestamp_from`)"),
+    _none("append.late.data", "no released version has it; late records share the objects of their folders"),
+    _none("schema.generator.class", "no version of the last years has it, and it had no effect with S3"),
+    _none("confluent.license", "a licence of Confluent"),
+    _none("confluent.topic.*", "the topic of Confluent's licence"),
+)
+"""Settings of the sink."""
+
+FRAMEWORK: Final = (
+    _parameter("name", "pipeline", "`pipeline`, which owns the stored offsets, and the id of the task"),
+    _none("connector.class", "only `io.confluent.connect.s3.S3SinkConnector`; others are refused"),
+    _none("tasks.max", "Spark's executors; `records_per_slice` of `limits` is the size of a Spark task"),
+    _none("tasks.max.enforce", "Spark's executors"),
+    _none("config.action.reload", "Airflow looks connections up in each run"),
+    _parameter("topics", "topics", "`topics`"),
+    _refused("topics.regex", "a run lands the topics of a list: name them in `topics`", "topics"),
+    _parameter("key.converter", "key_converter", "`key_converter`, if keys are stored"),
+    _parameter("value.converter", "value_converter", "`value_converter`"),
+    _none("header.converter", "headers are written as texts"),
+    _refused("transforms", "records are landed as they are: transform them where the objects are read. Remove it"),
+    _refused("transforms.*", "records are landed as they are: transform them where the objects are read. Remove it"),
+    _refused("predicates", "they belong to transforms, which do not exist here. Remove it"),
+    _refused("predicates.*", "they belong to transforms, which do not exist here. Remove it"),
+    _parameter(
+        "errors.tolerance",
+        "errors",
+        "`errors`: `all` is `dead_letter`, which sets invalid records aside in the bucket; none is dropped",
+    ),
+    _none("errors.retry.timeout", "requests are tried again as `request_retry` says, tasks as Airflow's `retries`"),
+    _none("errors.retry.delay.max.ms", "`cap` of `request_retry`, in seconds, if 20 are not right"),
+    _none("errors.log.enable", "an error names topic, partition and offset of the record"),
+    _none("errors.log.include.messages", "logs have no values of records"),
+    _none("errors.deadletterqueue.topic.name", "invalid records go to `_dead_letters` of the topic's folder"),
+    _none("errors.deadletterqueue.topic.replication.factor", "there is no topic of invalid records"),
+    _none("errors.deadletterqueue.context.headers.enable", "a dead letter has its reason and its offset"),
+)
+"""Settings of Kafka Connect itself."""
+
+_OWN_SCHEMA: Final = "refused unless it is the default: a value keeps the schema of the registry. Remove it"
+_SERIALIZER: Final = "for producers only"
+
+CONVERTER: Final = (
+    _parameter("schemas.enable", "", "`schemas_enable` of `JsonConverter`; the default is `true`, as in Connect"),
+    _none("schemas.cache.size", "schemas are cached without a limit"),
+    _none("schemas.cache.config", "schemas are cached without a limit"),
+    _none("max.schemas.per.subject", "schemas are cached without a limit"),
+    _none("decimal.format", _SERIALIZER),
+    _none("encoding", "refused unless it is UTF-8: texts are UTF-8. Use `ByteArrayConverter`"),
+    _none("replace.null.with.default", "refused if `false`: a null value of a field with a default is the default"),
+    _connection("schema.registry.url", "host of the connection of `registry_conn_id`, more of them in `urls`"),
+    _connection("basic.auth.credentials.source", "the connection of `registry_conn_id` has the login"),
+    _connection("basic.auth.user.info", "secret: login and password of the connection of `registry_conn_id`"),
+    _connection(
+        "schema.registry.basic.auth.user.info",
+        "secret: login and password of the connection of `registry_conn_id`",
+    ),
+    _connection("bearer.auth.credentials.source", "the connection of `registry_conn_id` has the token"),
+    _connection("bearer.auth.token", "secret: `bearer_token` in the extra of the connection of `registry_conn_id`"),
+    _connection(
+        "schema.registry.ssl.*",
+        "secret: `ca`, `certificate`, `key` and `key_password` in the extra of the connection of `registry_conn_id`",
+    ),
+    _none("auto.register.schemas", _SERIALIZER),
+    _none("use.latest.version", _SERIALIZER),
+    _none("latest.compatibility.strict", _SERIALIZER),
+    _none("normalize.schemas", _SERIALIZER),
+    _none("key.subject.name.strategy", "schemas are those of the ids in the records"),
+    _none("value.subject.name.strategy", "schemas are those of the ids in the records"),
+    _none("reference.subject.name.strategy", _SERIALIZER),
+    _none("enhanced.avro.schema.support", "files have the schema of the values, with its namespaces and enums"),
+    _none("enhanced.protobuf.schema.support", "files have the schema of the values"),
+    _none("connect.meta.data", "files have the schema of the values, without names and versions of Connect"),
+    _none("scrub.invalid.names", _OWN_SCHEMA),
+    _none("generalized.sum.type.support", _OWN_SCHEMA),
+    _none("flatten.unions", _OWN_SCHEMA),
+    _none("flatten.singleton.unions", _OWN_SCHEMA),
+    _none("wrapper.for.nullables", _OWN_SCHEMA),
+    _none("wrapper.for.raw.primitives", _OWN_SCHEMA),
+    _none("optional.for.nullables", _OWN_SCHEMA),
+    _none("optional.for.proto2", _OWN_SCHEMA),
+    _none("int.for.enums", _OWN_SCHEMA),
+)
+"""Settings of converters, behind ``key.converter.`` and ``value.converter.``."""
+
+_SPARK: Final = tuple(
+    _parameter(name, "kafka_options", "`kafka_options`, with `kafka.` before its name")
+    for name in (
+        "check.crcs",
+        "client.dns.lookup",
+        "client.rack",
+        "connections.max.idle.ms",
+        "default.api.timeout.ms",
+        "fetch.max.bytes",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "max.partition.fetch.bytes",
+        "max.poll.records",
+        "metadata.max.age.ms",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "request.timeout.ms",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "send.buffer.bytes",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+    )
+)
+_NO_GROUP: Final = "no consumer group is used"
+
+CONSUMER: Final = (
+    *_SPARK,
+    _parameter("isolation.level", "isolation", "`isolation`; the default is `read_committed`, Connect's is not"),
+    _parameter(
+        "auto.offset.reset",
+        "starting_offsets",
+        "`starting_offsets`: `earliest`, the default as in Connect, or `latest`",
+    ),
+    _connection("bootstrap.servers", "`bootstrap.servers` in the extra of the Kafka connection"),
+    _connection("security.protocol", "`security.protocol` in the extra of the Kafka connection"),
+    _connection("sasl.*", "secret: librdkafka's settings in the extra of the Kafka connection"),
+    _connection("ssl.*", "secret: librdkafka's settings in the extra of the Kafka connection"),
+    _none("allow.auto.create.topics", "a missing topic is an error, never created"),
+    _none("auto.commit.interval.ms", _NO_GROUP),
+    _none("client.id", "Spark names its clients"),
+    _none("enable.auto.commit", _NO_GROUP),
+    _none("exclude.internal.topics", "topics are named"),
+    _none("group.id", _NO_GROUP),
+    _none("group.instance.id", _NO_GROUP),
+    _none("group.protocol", _NO_GROUP),
+    _none("heartbeat.interval.ms", _NO_GROUP),
+    _none("max.poll.interval.ms", _NO_GROUP),
+    _none("partition.assignment.strategy", _NO_GROUP),
+    _none("session.timeout.ms", _NO_GROUP),
+    _refused("interceptor.classes", "records are read as they are. Remove it"),
+    _refused("key.deserializer", "records are read as bytes. Remove it"),
+    _refused("value.deserializer", "records are read as bytes. Remove it"),
+)
+"""Settings of the consumer, behind ``consumer.override.``."""
+
+_CONSUMER_PREFIX: Final = "consumer.override."
+
+
+def _all() -> Iterable[Setting]:
+    yield from (*SINK, *FRAMEWORK)
+    for part in ("key", "value"):
+        for setting in CONVERTER:
+            yield setting._replace(
+                name=f"{part}.converter.{setting.name}",
+                parameter="" if setting.use == "connection" else f"{part}_converter",
+            )
+    for setting in CONSUMER:
+        yield setting._replace(name=_CONSUMER_PREFIX + setting.name)
+
+
+_BY_NAME: Final[Mapping[str, Setting]] = {setting.name: setting for setting in _all()}
+_FAMILIES: Final = tuple(name for name in _BY_NAME if name.endswith("*"))
+
+
+def find(name: str) -> Setting | None:
+    """The setting of this name; None: Kafka Connect has none, or it is not one of the S3 sink."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    return next((_BY_NAME[family] for family in _FAMILIES if name.startswith(family[:-1])), None)
+
+
+def known_names() -> tuple[str, ...]:
+    """Names of all settings, without those that stand for several."""
+    return tuple(name for name in _BY_NAME if not name.endswith("*"))
+
+
+def is_secret(setting: Setting) -> bool:
+    """Whether the value of a setting must not be shown."""
+    return setting.here.startswith("secret: ")

@@ -1,0 +1,87 @@
+"""An operator that is made from the configuration of a connector lands what the connector would have written."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_kafka_s3 import Daily, KafkaToS3Operator
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.kafka_connect.call import python_call
+from airflow_provider_kafka_s3.kafka_connect.convert import convert
+from airflow_provider_kafka_s3.testing.pipeline import SimulatedPipeline
+from tests.unit.kafka_connect.connectors import CUSTOMER, MINIMAL
+from tests.unit.operators.conftest import make_context
+
+AT = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
+
+
+def test_a_sink_in_production_is_replaced() -> None:
+    """Protobuf in, Parquet out, under the names of Connect; a broken value is set aside."""
+    with SimulatedPipeline() as simulated:
+        schema = simulated.registry.register('syntax = "proto3"; message Event { string id = 1; }', type="PROTOBUF")
+        values = [simulated.registry.frame(schema, b"\0" + b"\x0a\x02" + text) for text in (b"e1", b"e2", b"e3")]
+        simulated.append("events", *values, b"broken", at=AT)
+        landed = KafkaToS3Operator.from_connect_config(CUSTOMER).execute(make_context())["landed"]
+        (key,) = simulated.objects("topics/events/dt=")
+        assert key == "topics/events/dt=2026-03-04/hr=05/us-east-1/events+0+00000000000000000000.zstd.parquet"
+        assert pq.read_table(io.BytesIO(simulated.objects()[key])).to_pylist() == [
+            {"id": "e1"},
+            {"id": "e2"},
+            {"id": "e3"},
+        ]
+        assert landed["records"] == 3
+        assert len(simulated.objects("topics/events/_dead_letters")) == 1
+
+
+@pytest.mark.parametrize("form", ["mapping", "REST", "JSON", "properties", "path"])
+def test_every_form_makes_the_same_operator(form: str, tmp_path: Path) -> None:
+    """It lands records without any other parameter."""
+    text = json.dumps(MINIMAL)
+    (tmp_path / "connector.json").write_text(text)
+    given = {
+        "mapping": MINIMAL,
+        "REST": {"name": MINIMAL["name"], "config": MINIMAL},
+        "JSON": text,
+        "properties": "\n".join(f"{name}={value}" for name, value in MINIMAL.items()),
+        "path": tmp_path / "connector.json",
+    }[form]
+    task = KafkaToS3Operator.from_connect_config(given)
+    assert (task.task_id, task.pipeline, task.topics) == ("orders-to-s3", "orders-to-s3", ["orders"])
+    with SimulatedPipeline() as simulated:
+        simulated.append("orders", {"id": 1}, {"id": 2})
+        task.execute(make_context())
+        assert list(simulated.objects()) == ["topics/orders/partition=0/orders+0+0000000000.json"]
+        assert simulated.records("orders") == [{"id": 1}, {"id": 2}]
+        simulated.check()
+
+
+def test_parameters_of_the_operator_win() -> None:
+    """Those of Airflow are passed on."""
+    task = KafkaToS3Operator.from_connect_config(
+        MINIMAL, task_id="land", pipeline="p", partitioner="daily", offsets="data_interval", retries=7
+    )
+    assert (task.task_id, task.pipeline, task.partitioner, task.retries) == ("land", "p", Daily(), 7)
+    assert (task.offsets, task.starting_offsets) == ("data_interval", None)
+
+
+def test_a_connector_that_cannot_be_converted_is_an_error_of_the_dag() -> None:
+    """Raised where the operator is made, with all names."""
+    with pytest.raises(ConfigurationError, match=r"(?s)2 settings:.*topics\.regex.*rotate\.scheduled"):
+        KafkaToS3Operator.from_connect_config({**MINIMAL, "topics.regex": "a.*", "rotate.scheduled.interval.ms": "1"})
+
+
+@pytest.mark.parametrize("connector", [MINIMAL, CUSTOMER], ids=lambda c: c["name"])
+def test_printed_python_makes_the_same_operator(connector: dict[str, str]) -> None:
+    """With the same layout and the same upload."""
+    names: dict[str, type[KafkaToS3Operator]] = {}
+    code = python_call(convert(connector).parameters).replace("\n\nKafkaToS3Operator(", "\n\nmade = KafkaToS3Operator(")
+    exec(code, names)
+    printed, made = names["made"], KafkaToS3Operator.from_connect_config(connector)
+    for name in convert(connector).parameters:
+        assert getattr(printed, name) == getattr(made, name), name
