@@ -136,7 +136,12 @@ def s3_access(conn_id: str | None) -> S3Access:
     if conn_id is None:
         return S3Access(S3Settings(), None)
     connection = _require(conn_id, "aws_conn_id")
-    _extra(connection, "aws_conn_id")
+    extra = _extra(connection, "aws_conn_id")
+    where = f"aws_conn_id={conn_id!r}"
+    # Masked before the hook logs what it reads.
+    _customer_keys(where, extra)
+    if isinstance(given_config := extra.get("config_kwargs"), dict):
+        _proxy(where, given_config.get("proxies"), extra.get("endpoint_url"))
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
 
     hook = AwsBaseHook(aws_conn_id=conn_id, client_type="s3")
@@ -151,7 +156,6 @@ def s3_access(conn_id: str | None) -> S3Access:
         "ca_bundle": verify if isinstance(verify, str) else None,
     }
     settings.update({name: float(config[name]) for name in ("connect_timeout", "read_timeout") if config.get(name)})
-    where = f"aws_conn_id={conn_id!r}"
     given, secrets = _proxy(where, config.get("proxies"), settings["endpoint_url"])
     secrets |= _customer_keys(where, aws.extra_config)
     settings["proxy"] = given
