@@ -138,15 +138,14 @@ def s3_access(conn_id: str | None) -> S3Access:
     connection = _require(conn_id, "aws_conn_id")
     extra = _extra(connection, "aws_conn_id")
     where = f"aws_conn_id={conn_id!r}"
-    # Masked before the hook logs what it reads.
-    _customer_keys(where, extra)
-    if isinstance(given_config := extra.get("config_kwargs"), dict):
-        _proxy(where, given_config.get("proxies"), extra.get("endpoint_url"))
+    config = extra.get("config_kwargs") or {}
+    # Secrets are masked before the hook logs what it reads.
+    secrets = _customer_keys(where, extra)
+    proxies = _proxies(where, config)
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
 
     hook = AwsBaseHook(aws_conn_id=conn_id, client_type="s3")
     aws = hook.conn_config
-    config = aws.extra_config.get("config_kwargs") or {}
     verify = aws.verify if aws.verify is not None else True
     settings: dict[str, Any] = {
         "endpoint_url": aws.get_service_endpoint_url("s3"),
@@ -156,16 +155,15 @@ def s3_access(conn_id: str | None) -> S3Access:
         "ca_bundle": verify if isinstance(verify, str) else None,
     }
     settings.update({name: float(config[name]) for name in ("connect_timeout", "read_timeout") if config.get(name)})
-    given, secrets = _proxy(where, config.get("proxies"), settings["endpoint_url"])
-    secrets |= _customer_keys(where, aws.extra_config)
-    settings["proxy"] = given
+    scheme = "http" if (settings["endpoint_url"] or "").startswith("http://") else "https"
+    settings["proxy"], login = proxies.get(scheme, (None, {}))
     settings["accelerate"] = _accelerate(where, (config.get("s3") or {}).get("use_accelerate_endpoint", False))
     ignored = sorted({*config, *(f"s3.{name}" for name in config.get("s3") or {})} - _USED_CONFIG)
     if ignored:
         log.warning("connection %s: these config_kwargs are not used for S3: %s", conn_id, ", ".join(ignored))
     explicit = aws.aws_access_key_id or aws.role_arn or aws.profile_name or aws.assume_role_method
     try:
-        found = S3Settings(**settings, secrets=S3Secrets(**secrets))
+        found = S3Settings(**settings, secrets=S3Secrets(**secrets, **login))
     except ConfigurationError as e:
         raise ConfigurationError(f"{where}: {e}") from None
     return S3Access(found, _credentials(conn_id, hook) if explicit else None)
@@ -177,10 +175,9 @@ def _accelerate(where: str, given: object) -> bool:
     return given
 
 
-def _proxy(where: str, proxies: object, endpoint: str | None) -> tuple[str | None, dict[str, Any]]:
-    """The address of the proxy of config_kwargs without its login, and its login, which is masked from here on."""
-    if not proxies:
-        return None, {}
+def _proxies(where: str, config: Mapping[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
+    """By scheme, the address of a proxy without its login, and its login, which is masked from here on."""
+    proxies = config.get("proxies") or {}
     if not isinstance(proxies, dict) or not all(isinstance(url, str) for url in proxies.values()):
         # The value is not quoted: it may contain a password.
         raise ConfigurationError(
@@ -190,20 +187,20 @@ def _proxy(where: str, proxies: object, endpoint: str | None) -> tuple[str | Non
         raise ConfigurationError(
             f"{where}: proxies of config_kwargs has {few(unknown)}; it may have 'http' and 'https'"
         )
-    scheme = "http" if (endpoint or "").startswith("http://") else "https"
-    if scheme not in proxies:
-        return None, {}
-    url = proxies[scheme] if "://" in proxies[scheme] else f"http://{proxies[scheme]}"
-    login, at, rest = url.partition("://")[2].rpartition("@")
-    address = f"{url.partition('://')[0]}://{rest}"
+    return {scheme: _address_and_login(url) for scheme, url in proxies.items()}
+
+
+def _address_and_login(proxy: str) -> tuple[str, dict[str, Any]]:
+    scheme, _, rest = (proxy if "://" in proxy else f"http://{proxy}").partition("://")
+    login, at, address = rest.rpartition("@")
     if not at:
-        return address, {}
+        return f"{scheme}://{address}", {}
     user, _, password = login.partition(":")
     secrets = {"proxy_user": urllib.parse.unquote(user), "proxy_password": urllib.parse.unquote(password)}
     for secret in {password, secrets["proxy_password"]}:
         if secret:
             _mask(secret)
-    return address, secrets
+    return f"{scheme}://{address}", secrets
 
 
 def _customer_keys(where: str, extra: Mapping[str, Any]) -> dict[str, Any]:
