@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,14 @@ __all__ = [
     "int64_array",
     "int64_values",
     "join",
+    "number_values",
     "parts_of_bytes",
+    "true_rows",
     "valid_rows",
     "validity_buffer",
 ]
+
+N = TypeVar("N", bound=np.generic)
 
 Array: TypeAlias = "pa.Array[Any]"
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -62,25 +66,38 @@ none."""
 
 def int64_values(column: Array) -> Int64Array:
     """The values of an int64 column without nulls as NumPy array: read-only, not copied."""
+    return number_values(column, np.int64)
+
+
+def number_values(column: Array, kind: type[N]) -> npt.NDArray[N]:
+    """The values of a column of numbers as NumPy array: read-only, not copied; those of nulls have no meaning."""
     buffer = column.buffers()[1]
     if buffer is None:
-        return np.zeros(0, np.int64)
-    whole = np.frombuffer(memoryview(buffer).toreadonly(), np.int64)
+        return np.zeros(0, kind)
+    whole = np.frombuffer(memoryview(buffer).toreadonly(), kind)
     return whole[column.offset : column.offset + len(column)]
 
 
-def valid_rows(column: Array) -> npt.NDArray[np.bool_]:
+def valid_rows(column: Array) -> Bools:
     """Whether each value of a column is not null."""
     bits = column.buffers()[0]
-    if bits is None:
-        return np.ones(len(column), np.bool_)
+    return np.ones(len(column), np.bool_) if bits is None else _unpacked(bits, column)
+
+
+def true_rows(column: Array) -> Bools:
+    """Whether each value of a boolean column without nulls is true."""
+    bits = column.buffers()[1]
+    return np.zeros(0, np.bool_) if bits is None else _unpacked(bits, column)
+
+
+def _unpacked(bits: pa.Buffer, column: Array) -> Bools:
     first = column.offset // 8
     bytes_ = np.frombuffer(memoryview(bits).toreadonly(), np.uint8)[first : (column.offset + len(column) + 7) // 8]
     skipped = column.offset - 8 * first
     return np.unpackbits(bytes_, bitorder="little")[skipped : skipped + len(column)].astype(np.bool_)
 
 
-def validity_buffer(valid: npt.NDArray[np.bool_]) -> pa.Buffer:
+def validity_buffer(valid: Bools) -> pa.Buffer:
     """The buffer of an array for the values that are not null."""
     return pa.py_buffer(np.packbits(valid, bitorder="little").data)
 

@@ -16,10 +16,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array, valid_rows
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array, number_values, valid_rows
 from airflow_provider_kafka_s3.schemas.avro import MapOf, Node, Record, Union
 from airflow_provider_kafka_s3.structs import describing_types
 
@@ -201,11 +200,9 @@ def _distinct(values: Array) -> tuple[Int64Array, Sequence[Any]]:
     """Of each value the index of an equal one, and these; the index of a null is any."""
     encoded = values.dictionary_encode()
     indices, distinct = encoded.indices, encoded.dictionary.to_pylist()
-    buffer = indices.buffers()[1]
-    if buffer is None or not distinct:
+    if not distinct:
         return np.zeros(len(values), np.int64), [None]
-    codes: npt.NDArray[np.int32] = np.frombuffer(memoryview(buffer), np.int32)
-    codes = codes[indices.offset : indices.offset + len(indices)]
+    codes = number_values(indices, np.int32)
     return np.where(valid_rows(indices), codes, 0).astype(np.int64), distinct
 
 

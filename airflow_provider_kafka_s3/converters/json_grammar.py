@@ -11,21 +11,22 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Array, Bools, bounds, contents
 from airflow_provider_kafka_s3.converters.json_scalar import DEEPEST
 
-__all__ = ["are_lines", "are_utf8", "begin_and_end", "deep_rows"]
+__all__ = ["GRAMMAR", "are_lines", "are_utf8", "begin_and_end", "deep_rows", "members"]
 
 _SPACE: Final = 0x20
-# Checks the grammar without making objects: Raw does not decode the document.
-_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
+GRAMMAR: Final = msgspec.json.Decoder(msgspec.Raw)
+"""Checks the grammar without making objects: Raw does not decode the document."""
 
 
-def _members(characters: bytes) -> Bools:
+def members(characters: bytes) -> Bools:
+    """Per byte, whether it is one of these."""
     table = np.zeros(256, np.bool_)
     table[list(characters)] = True
     return table
 
 
-_FIRST: Final = _members(b'{["-0123456789tfn')
-_LAST: Final = _members(b'}]"0123456789el')
+_FIRST: Final = members(b'{["-0123456789tfn')
+_LAST: Final = members(b'}]"0123456789el')
 
 
 def are_lines(values: Array, frames: Array) -> bool:
@@ -50,7 +51,7 @@ def are_lines(values: Array, frames: Array) -> bool:
     if not begin_and_end(values):
         return False
     try:
-        return len(_DECODER.decode_lines(contents(frames))) == len(values)
+        return len(GRAMMAR.decode_lines(contents(frames))) == len(values)
     except (msgspec.DecodeError, RecursionError):
         return False
 

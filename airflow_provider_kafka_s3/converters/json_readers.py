@@ -12,11 +12,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_kafka_s3.arrays import Array, Bools, binary_array, bounds, contents, join, validity_buffer
+from airflow_provider_kafka_s3.arrays import (
+    Array,
+    Bools,
+    binary_array,
+    bounds,
+    contents,
+    join,
+    number_values,
+    true_rows,
+    validity_buffer,
+)
 from airflow_provider_kafka_s3.converters.json_columns import Structs
-from airflow_provider_kafka_s3.converters.json_grammar import are_lines, begin_and_end
+from airflow_provider_kafka_s3.converters.json_grammar import are_lines, begin_and_end, members
 from airflow_provider_kafka_s3.converters.json_scalar import INTEGER_LOGICAL, LARGEST_FLOAT, integer_bounds
-from airflow_provider_kafka_s3.converters.json_spans import Spans, members, rows_of
+from airflow_provider_kafka_s3.converters.json_spans import Spans, rows_of
 from airflow_provider_kafka_s3.schemas.avro import Decimal, Enum, Field, Fixed, Node, Primitive, Union, nullable_branch
 
 __all__ = ["Ignored", "Reader", "make_reader"]
@@ -90,7 +100,7 @@ class _Scalar(Reader):
         except pa.ArrowInvalid:
             return None
         if self._nullable and not good.all():
-            good |= spans.are_null()
+            good |= spans.are(b"null")
         return column, good
 
     @abstractmethod
@@ -121,7 +131,7 @@ class _Texts(_Scalar):
     def _convert(self, spans: Spans, valid: Bools) -> tuple[Array, Bools]:
         column = spans.take(self._type, valid, quoted=True)
         if self._symbols is not None:
-            valid = _true_rows(pc.is_in(column, value_set=self._symbols)) & valid
+            valid = true_rows(pc.is_in(column, value_set=self._symbols)) & valid
         if self._nullable or column.buffers()[0] is None:
             return column, valid
         # A column that may not be null has no bits; rows that are not good are left out.
@@ -171,7 +181,7 @@ class _Integers(_Number):
 
     def _convert(self, spans: Spans, valid: Bools) -> tuple[Array, Bools]:
         texts, valid = self._texts(spans, valid)
-        numbers = _numbers(texts.cast(pa.int64()), np.dtype(np.int64), valid)
+        numbers = _numbers(texts.cast(pa.int64()), np.int64, valid)
         least, most = self._bounds
         if numbers.min() < least or numbers.max() > most:
             valid = valid & (numbers >= least) & (numbers <= most)
@@ -191,7 +201,7 @@ class _Floats(_Number):
 
     def _convert(self, spans: Spans, valid: Bools) -> tuple[Array, Bools]:
         texts, valid = self._texts(spans, valid)
-        numbers = _numbers(texts.cast(pa.float64()), np.dtype(np.float64), valid)
+        numbers = _numbers(texts.cast(pa.float64()), np.float64, valid)
         most = LARGEST_FLOAT if self._single else np.finfo(np.float64).max
         inside = np.abs(numbers) <= most
         if not inside.all():
@@ -223,7 +233,7 @@ class _Times(_Scalar):
 
     def _convert(self, spans: Spans, valid: Bools) -> tuple[Array, Bools]:
         texts = spans.take(pa.string(), valid, quoted=True)
-        micros = _numbers(texts.cast(self._read), np.dtype(np.int64), valid)
+        micros = _numbers(texts.cast(self._read), np.int64, valid)
         times = micros // self._micros if self._micros > 1 else micros
         valid = valid & (micros >= _YEAR_ONE_US) & (times * self._micros == micros)
         return self._made(times.astype(np.int32) if self._is_date else times, valid), valid
@@ -271,20 +281,12 @@ class _Either(Reader):
         return (self._texts if is_text else self._numbers).read(spans)
 
 
-def _numbers(column: Array, kind: np.dtype[Any], valid: Bools) -> npt.NDArray[Any]:
+def _numbers(column: Array, kind: type[np.int64] | type[np.float64], valid: Bools) -> npt.NDArray[Any]:
     """The numbers of a column; 0 where they are not valid."""
     if not valid.any():
         return np.zeros(len(column), kind)
-    numbers = np.frombuffer(memoryview(cast("pa.Buffer", column.buffers()[1])), kind)[
-        column.offset : column.offset + len(column)
-    ]
-    return numbers if valid.all() else np.where(valid, numbers, kind.type(0))
-
-
-def _true_rows(column: Array) -> Bools:
-    """Which values of a boolean column without nulls are true."""
-    bits = np.frombuffer(memoryview(cast("pa.Buffer", column.buffers()[1])), np.uint8)
-    return np.unpackbits(bits, bitorder="little")[column.offset : column.offset + len(column)].astype(np.bool_)
+    numbers = number_values(column, kind)
+    return numbers if valid.all() else np.where(valid, numbers, kind(0))
 
 
 def make_reader(structs: Structs, part: Field, column: Any, *, quoted_decimals: bool) -> Reader:

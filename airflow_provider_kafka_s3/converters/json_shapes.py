@@ -23,7 +23,7 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents, int64_array
 from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.json_columns import Structs, is_plain
-from airflow_provider_kafka_s3.converters.json_grammar import are_utf8, deep_rows
+from airflow_provider_kafka_s3.converters.json_grammar import GRAMMAR, are_utf8, deep_rows
 from airflow_provider_kafka_s3.converters.json_readers import Ignored, Reader, make_reader
 from airflow_provider_kafka_s3.converters.json_spans import Block, FixedTexts, Spans, rows_of
 from airflow_provider_kafka_s3.schemas.avro import Field, Node, Record, Union, nullable_branch
@@ -38,7 +38,6 @@ _LONGEST_PAUSE: Final = 64
 _SPACE: Final = 0x20
 _BACKSLASH: Final = ord("\\")
 _TOKENS: Final = re.compile(rb'"[^"]*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
-_GRAMMAR: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
 class ShapeDecoder:
@@ -288,7 +287,7 @@ class _Shapes:
     def of(self, text: bytes, node: Record, kind: pa.DataType) -> _Shape | None:
         """The shape of a document; None if such documents have to be converted by other means."""
         try:
-            _GRAMMAR.decode(text)
+            GRAMMAR.decode(text)
         except msgspec.MsgspecError:
             return None
         scan = _Scan(text)

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, bounds, contents, int64_array, validity_buffer
+from airflow_provider_kafka_s3.converters.json_grammar import members
 
-__all__ = ["DIGITS", "Block", "Bytes", "FixedTexts", "Spans", "members", "rows_of"]
+__all__ = ["Block", "Bytes", "FixedTexts", "Spans", "rows_of"]
 
 _QUOTE, _COLON, _MINUS, _ZERO = b'":-0'
 _WORD: Final = 16
@@ -24,14 +25,7 @@ _NEAR: Final = 512
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
-def members(characters: bytes) -> Bools:
-    """Per byte, whether it is one of these."""
-    table = np.zeros(256, np.bool_)
-    table[list(characters)] = True
-    return table
-
-
-DIGITS: Final = members(b"0123456789")
+_DIGITS: Final = members(b"0123456789")
 _AFTER_LONG_ZERO: Final = members(b"0123456789xX")
 
 
@@ -165,10 +159,6 @@ class Spans:
         """Whether each text is one string."""
         return cast("Bools", (self.first == _QUOTE) & (self.closes == self.ends - 1))
 
-    def are_null(self) -> Bools:
-        """Whether each text is null."""
-        return self.are(b"null")
-
     def are(self, literal: bytes) -> Bools:
         """Whether each text is the literal."""
         equal = cast("Bools", (self.first == literal[0]) & (self.lengths == len(literal)))
@@ -183,7 +173,7 @@ class Spans:
         at = self.starts + (self.first == _MINUS)
         first = data[at]
         long_zero = (first == _ZERO) & _AFTER_LONG_ZERO[data[at + 1]]
-        return cast("Bools", DIGITS[first] & DIGITS[data[self.ends - 1]] & ~long_zero)
+        return cast("Bools", _DIGITS[first] & _DIGITS[data[self.ends - 1]] & ~long_zero)
 
     def take(self, kind: pa.DataType, valid: Bools, *, quoted: bool = False) -> Array:
         """The texts, without their quotes if they are quoted; null where ``valid`` is False."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import Array, binary_array, join
-from airflow_provider_kafka_s3.converters.json_grammar import are_lines
+from airflow_provider_kafka_s3.converters.json_grammar import GRAMMAR, are_lines
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.formats.compression import make_compression
 from airflow_provider_kafka_s3.formats.frames import FrameWriter, without_nulls
@@ -34,8 +34,6 @@ JSON_DOCUMENT: Final = Primitive("bytes", "json")
 _NEWLINE: Final = b"\n"
 _LAND_AS_BYTES: Final = "land the topic with format='bytes', since correcting its producer helps later records only"
 _AS_BYTES: Final = "use the converter 'bytes', or errors='dead_letter' to set such records aside"
-# Checks the grammar without making objects: Raw does not decode the document.
-_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^"\s]+')
 
 
@@ -108,7 +106,7 @@ def _line(value: bytes | None) -> bytes:
     except UnicodeDecodeError as e:
         raise ValueError(f"invalid UTF-8 at byte {e.start}") from None
     try:
-        _DECODER.decode(value)
+        GRAMMAR.decode(value)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except msgspec.DecodeError as e:
