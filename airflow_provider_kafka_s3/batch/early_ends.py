@@ -9,7 +9,7 @@ from airflow_provider_kafka_s3.config import KIB, Layout, Parquet
 from airflow_provider_kafka_s3.config.layout import OPEN_ROW_GROUPS
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.layout.keys import dead_letters_prefix, encoded_partition_of, sibling_of_key
+from airflow_provider_kafka_s3.layout.keys import dead_letters_prefix, encoded_partition_parser, sibling_of_key
 from airflow_provider_kafka_s3.messages import count
 
 __all__ = ["early_ends"]
@@ -39,7 +39,7 @@ def early_ends(plan: Plan, manifest: Manifest) -> str | None:
     if layout is None or manifest.status != "commit" or layout.schema_compatibility is not None:
         return None  # schemas that change end objects, too, where their compatibility is followed
     flush, most = layout.rotation.flush_size, layout.max_open_objects
-    by_slice = _objects_of_values(plan, layout, manifest)
+    by_slice, folder_of = _objects_of_values(plan, layout, manifest), encoded_partition_parser(layout, plan.topic)
     slices = records = objects = needed = 0
     folders: set[str] = set()
     for result in manifest.slices:
@@ -47,7 +47,7 @@ def early_ends(plan: Plan, manifest: Manifest) -> str | None:
         rotations = 1 if flush is None else 1 + result.records // flush
         if len(entries) <= rotations * most:
             continue
-        inside = {encoded_partition_of(layout, plan.topic, entry.key) for entry in entries}
+        inside = {folder_of(entry.key) for entry in entries}
         if len(entries) > _FAR_MORE * rotations * len(inside):
             slices += 1
             objects += len(entries)

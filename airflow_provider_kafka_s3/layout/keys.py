@@ -31,7 +31,7 @@ __all__ = [
     "dead_letters_key",
     "dead_letters_prefix",
     "encode_part",
-    "encoded_partition_of",
+    "encoded_partition_parser",
     "is_hidden",
     "manifest_key",
     "marker_key",
@@ -200,13 +200,6 @@ def sibling_of_key(layout: Layout, key: str) -> str | None:
     return next((name for name, ending in siblings(layout).items() if key.endswith(ending)), None)
 
 
-def encoded_partition_of(layout: Layout, topic: str, key: str) -> str:
-    """The folders of the partitioner, and of a schema's name, in the key of an object of values."""
-    naming = layout.naming
-    folder = key.rpartition(f"{naming.directory_delim}{naming.topic_prefix}{topic}{naming.file_delim}")[0]
-    return folder.removeprefix(data_prefix(layout, topic))
-
-
 def siblings(layout: Layout) -> Mapping[str, str]:
     """The endings of keys of objects beside those of values, by what they have before the extension."""
     if not isinstance(layout.content, SiblingObjects):
@@ -307,11 +300,8 @@ def parse_data_key(layout: Layout, topic: str, key: str) -> tuple[int, int, int]
 
 def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, int, int] | None]:
     """See :func:`parse_data_key`, for many keys."""
-    name = f"{re.escape(layout.naming.directory_delim)}{_file_name_pattern(layout.naming, topic)}"
-    # The delimiter of folders may also be a part of names, so the key is parsed from its end.
-    endings = "|".join(map(re.escape, (layout.format.object_extension, *siblings(layout).values())))
-    data = re.compile(f"{name}(?:{endings})\\Z")
-    dead = re.compile(f"{name}{re.escape(_DEAD_LETTERS_EXTENSION)}\\Z")
+    data = _end_of_key(layout, topic, layout.format.object_extension, *siblings(layout).values())
+    dead = _end_of_key(layout, topic, _DEAD_LETTERS_EXTENSION)
     prefix, dead_prefix = data_prefix(layout, topic), dead_letters_prefix(layout, topic)
 
     def parse(key: str) -> tuple[int, int, int] | None:
@@ -322,6 +312,24 @@ def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, in
         return int(found["partition"]), int(found["offset"]), int(found["generation"] or 0)
 
     return parse
+
+
+def encoded_partition_parser(layout: Layout, topic: str) -> Callable[[str], str]:
+    """Parses the folders of the partitioner, and of a schema's name, from the key of an object of values."""
+    end, prefix = _end_of_key(layout, topic, layout.format.object_extension), data_prefix(layout, topic)
+
+    def parse(key: str) -> str:
+        found = end.search(key)
+        assert found is not None, "it is the key of an object of values"
+        return key[: found.start()].removeprefix(prefix)
+
+    return parse
+
+
+def _end_of_key(layout: Layout, topic: str, *endings: str) -> re.Pattern[str]:
+    """The expression for the end of keys: the delimiter of folders may also be a part of names."""
+    name = f"{re.escape(layout.naming.directory_delim)}{_file_name_pattern(layout.naming, topic)}"
+    return re.compile(f"{name}(?:{'|'.join(map(re.escape, endings))})\\Z")
 
 
 def control_prefix(topics_dir: str, pipeline: str, topic: str) -> str:

@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.config import (
     Envelope,
     JsonLines,
     Layout,
+    Naming,
     Parquet,
     Rotation,
     SiblingObjects,
@@ -77,8 +78,12 @@ TWO_OPEN: Final = Rotation(max_open_objects=2)
             json_lines(rotation=TWO_OPEN, content=SiblingObjects(keys=None, headers=JsonLines())),
             r"set max_open_objects to (\d) or more",
         ),
+        (
+            json_lines(rotation=TWO_OPEN, naming=Naming(file_name_template="{{partition}}-{{start_offset}}")),
+            r"set max_open_objects to (\d) or more",
+        ),
     ],
-    ids=["row-groups", "objects", "siblings"],
+    ids=["row-groups", "objects", "siblings", "template"],
 )
 def test_one_warning_has_the_counts_and_a_remedy_that_works(
     caplog: pytest.LogCaptureFixture, layout: Layout, remedy: str

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Naming, SiblingObjects, StringConverter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.layout.keys import data_key, dead_letters_key, parse_data_key, sibling_key
+from airflow_provider_kafka_s3.layout.keys import (
+    data_key,
+    dead_letters_key,
+    encoded_partition_parser,
+    parse_data_key,
+    sibling_key,
+)
 
 AIVEN = "{{topic}}-{{partition}}-{{start_offset}}"
 pieces = st.sampled_from(["{{topic}}", "-", "0", "7-", "x1", "+g", ".", "{{ topic }}", "é"])
@@ -92,6 +98,7 @@ def test_partition_offset_and_generation_are_parsed_from_every_name(
         return
     made = key(settings, topic, partition, offset, generation)
     assert parse_data_key(settings, topic, made) == (partition, offset, generation)
+    assert encoded_partition_parser(settings, topic)(made) == "p"
 
 
 @pytest.mark.parametrize(
