@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta
 
-from airflow_provider_kafka_s3.config import Layout, TimePattern
+from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.config.values import Value, require_type, unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic, with_schema_name
-from airflow_provider_kafka_s3.layout.patterns import compile_pattern
+from airflow_provider_kafka_s3.layout.patterns import time_pattern
 from airflow_provider_kafka_s3.messages import nearest
 from airflow_provider_kafka_s3.submit import spark_command
 
@@ -195,10 +195,8 @@ def parse_topics(topics: object) -> tuple[str, ...]:
 def require_layout(layout: Layout) -> Layout:
     """Return a layout if its delimiters and its pattern are valid; imports nothing heavy."""
     validate_delimiters(layout)
-    match layout.partitioner:
-        case TimePattern(path_format=path_format, locale=locale, timezone=timezone):
-            pattern = path_format.removesuffix(layout.naming.directory_delim)
-            compile_pattern(pattern, locale=locale, timezone=timezone)
+    if layout.by_time is not None:
+        time_pattern(layout.by_time, layout.naming.directory_delim)
     return layout
 
 

@@ -23,7 +23,7 @@ from airflow_provider_kafka_s3.kafka_connect.store_settings import (
     upload,
 )
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.layout.patterns import compile_pattern
+from airflow_provider_kafka_s3.layout.patterns import time_pattern
 
 __all__ = ["REGISTRY_CONN_ID", "Converted", "convert", "layout_of"]
 
@@ -93,18 +93,7 @@ def layout_of(parameters: Mapping[str, Any]) -> config.Layout:
     """
     stored = parameters.get("upload", config.Upload())
     topics_dir = parameters.get("topics_dir", "topics")
-    names = (
-        "format",
-        "value_converter",
-        "key_converter",
-        "content",
-        "partitioner",
-        "rotation",
-        "naming",
-        "errors",
-        "on_bad_timestamp",
-        "schema_compatibility",
-    )
+    names = {*config.Layout.__struct_fields__} - {"topics_dir", "part_size", "tags"}
     layout = config.Layout(
         topics_dir="topics" if "{{" in str(topics_dir) else topics_dir,
         part_size=stored.part_size,
@@ -112,9 +101,8 @@ def layout_of(parameters: Mapping[str, Any]) -> config.Layout:
         **{name: parameters[name] for name in names if name in parameters},
     )
     keys.validate_delimiters(layout)
-    if isinstance(pattern := layout.partitioner, config.TimePattern):
-        path_format = pattern.path_format.removesuffix(layout.naming.directory_delim)
-        compile_pattern(path_format, locale=pattern.locale, timezone=pattern.timezone)
+    if layout.by_time is not None:
+        time_pattern(layout.by_time, layout.naming.directory_delim)
     return layout
 
 

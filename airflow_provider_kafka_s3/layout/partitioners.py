@@ -32,7 +32,7 @@ from airflow_provider_kafka_s3.config.partitioners import DAY_MS
 from airflow_provider_kafka_s3.converters.field_values import FieldValue, FieldValues, Unusable, key_values
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.layout.folders import Folders
-from airflow_provider_kafka_s3.layout.patterns import Pattern, compile_pattern
+from airflow_provider_kafka_s3.layout.patterns import Pattern, time_pattern
 from airflow_provider_kafka_s3.layout.timestamps import milliseconds
 from airflow_provider_kafka_s3.layout.zones import load_zone
 
@@ -165,24 +165,7 @@ def _make(layout: config.Layout, settings: config.Partitioner, *, alone: bool) -
 
 def _by_time(layout: config.Layout, settings: config.Daily | config.Hourly | config.TimePattern) -> TimePartitioner:
     delim, naming = layout.naming.directory_delim, layout.naming
-    # The delimiter stands for itself, whatever letters or quotes it holds.
-    quoted = delim.replace("'", "''")
-    by_day = f"'year'=YYYY'{quoted}month'=MM'{quoted}day'=dd"
-    locale = config.ROOT_LOCALE
-    match settings:
-        case config.Daily():
-            text = by_day
-        case config.Hourly():
-            text = f"{by_day}'{quoted}hour'=HH"
-        case config.TimePattern():
-            locale = settings.locale
-            text = settings.path_format.removesuffix(delim)
-            if not text.strip():
-                raise ConfigurationError(
-                    f"path_format={settings.path_format!r} is empty apart from the delimiter {delim!r}; give a pattern "
-                    f"such as 'year'=YYYY/'month'=MM"
-                )
-    pattern, name = compile_pattern(text, locale=locale, timezone=settings.timezone), layout.on_bad_timestamp
+    pattern, name = time_pattern(settings, delim), layout.on_bad_timestamp
     untimely = None if name == "fail" else pattern.without_time(name, separators=("/", delim))
     if untimely is not None and naming.lowercase_paths:
         # The name itself is one that readers take for null.

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
-from airflow_provider_kafka_s3.config.partitioners import DAY_MS, ROOT_LOCALE
+from airflow_provider_kafka_s3.config.partitioners import DAY_MS, ROOT_LOCALE, Daily, Hourly, TimePattern
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.locales import TimeNames, time_names, zone_names
 
-__all__ = ["HOUR_MS", "Pattern", "compile_pattern"]
+__all__ = ["HOUR_MS", "Pattern", "compile_pattern", "time_pattern"]
 
 HOUR_MS: Final = 3_600_000
 _TWO_DIGITS: Final = 2
@@ -271,6 +271,33 @@ def compile_pattern(text: str, *, locale: str = ROOT_LOCALE, timezone: str = "UT
             fields.append(c)
             position += 1
     return Pattern(text=text, unit_ms=unit, _fields=tuple(fields))
+
+
+def time_pattern(settings: Daily | Hourly | TimePattern, delim: str) -> Pattern:
+    """The pattern of a partitioner by time.
+
+    Args:
+        settings: of the partitioner.
+        delim: between folders.
+
+    Raises:
+        ConfigurationError: the pattern is empty or cannot be compiled, or its locale or zone have no names.
+    """
+    # The delimiter stands for itself, whatever letters or quotes it holds.
+    quoted = delim.replace("'", "''")
+    by_day = f"'year'=YYYY'{quoted}month'=MM'{quoted}day'=dd"
+    match settings:
+        case Daily():
+            return compile_pattern(by_day, timezone=settings.timezone)
+        case Hourly():
+            return compile_pattern(f"{by_day}'{quoted}hour'=HH", timezone=settings.timezone)
+    text = settings.path_format.removesuffix(delim)
+    if not text.strip():
+        raise ConfigurationError(
+            f"path_format={settings.path_format!r} is empty apart from the delimiter {delim!r}; give a pattern such as "
+            f"'year'=YYYY/'month'=MM"
+        )
+    return compile_pattern(text, locale=settings.locale, timezone=settings.timezone)
 
 
 def _literal(text: str, position: int) -> tuple[str, int]:

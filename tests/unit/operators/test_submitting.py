@@ -534,6 +534,15 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"naming": {"file_delim": "0"}}, "file_delim='0' contains a digit"),
         ({"topics": ["a", "b"], "starting_offsets": {0: 1}}, "do not name which of the topics"),
         ({"partitioner": {"kind": "time", "path_format": "QQ", "duration_ms": 1}}, "path_format|pattern"),
+        (
+            {
+                "partitioner": {
+                    "kind": "chain",
+                    "partitioners": ["partition", {"kind": "time", "path_format": "QQ", "duration_ms": 1}],
+                }
+            },
+            "path_format|pattern",
+        ),
     ],
 )
 def test_a_wrong_parameter_fails_when_the_dag_is_parsed(bench: Bench, parameters: dict[str, Any], message: str) -> None:
