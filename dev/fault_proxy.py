@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from dev.certificates import Authority, Certificate, server_context
 from dev.fault_connection import ProxyServer
 from dev.faults import Call, Fault, Hold, Rule
-from dev.supervisor import Startable
+from dev.supervisor import ThreadServer
 
 __all__ = ["FaultProxy"]
 
@@ -36,7 +36,7 @@ _TIMEOUT: Final = 60.0
 """Seconds that a server has for an answer."""
 
 
-class FaultProxy(Startable):
+class FaultProxy(ThreadServer):
     """The proxy, in threads of this process.
 
     Attributes:
@@ -74,7 +74,7 @@ class FaultProxy(Startable):
             self._server.socket = context.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="proxy", daemon=True)
+        super().__init__(self._server, "proxy")
         self.endpoint = f"{'http' if tls is None else 'https'}://127.0.0.1:{self._server.server_port}"
 
     # -- faults -------------------------------------------------------------------------------------------------------
@@ -127,16 +127,10 @@ class FaultProxy(Startable):
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
-        self._thread.start()
-
     def stop(self) -> None:
         """Stop listening and close all connections; held requests are dropped."""
         self._over.set()
-        if self._thread.is_alive():
-            self._server.shutdown()
-            self._thread.join()
-        self._server.server_close()
+        super().stop()
         for connection in list(self._server.connections):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

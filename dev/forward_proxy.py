@@ -6,19 +6,18 @@ import base64
 import http.client
 import selectors
 import socket
-import threading
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from dev.ports import HOST
-from dev.supervisor import Startable
+from dev.supervisor import ThreadServer
 
 __all__ = ["ForwardProxy"]
 
 _HOP: tuple[str, ...] = ("connection", "proxy-authorization", "proxy-connection", "transfer-encoding")
 
 
-class ForwardProxy(Startable):
+class ForwardProxy(ThreadServer):
     """The proxy in a thread of this process.
 
     Attributes:
@@ -79,20 +78,10 @@ class ForwardProxy(Startable):
                     _pump(self.connection, server)
                 self.close_connection = True
 
-        self._server = ThreadingHTTPServer((HOST, 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self.address = f"http://{HOST}:{self._server.server_port}"
-
-    def _start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop listening."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-            self._thread.join()
-        self._server.server_close()
+        server = ThreadingHTTPServer((HOST, 0), Handler)
+        server.daemon_threads = True
+        super().__init__(server, "forward proxy")
+        self.address = f"http://{HOST}:{server.server_port}"
 
 
 def _pump(one: socket.socket, other: socket.socket) -> None:

@@ -6,7 +6,9 @@ import abc
 import contextlib
 import os
 import signal
+import socketserver
 import subprocess
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,7 +17,7 @@ from tenacity import Retrying, retry_if_exception_message, stop_after_attempt
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["ServerProcess", "Startable", "end", "end_by_eof", "supervised"]
+__all__ = ["ServerProcess", "Startable", "ThreadServer", "end", "end_by_eof", "supervised"]
 
 _PORT_TAKEN: Final = retry_if_exception_message(match="(?is).*address already in use")
 
@@ -79,6 +81,25 @@ class Startable(abc.ABC):
     ) -> None:
         """Stop."""
         self.stop()
+
+
+class ThreadServer(Startable):
+    """A server in a thread of this process."""
+
+    def __init__(self, server: socketserver.BaseServer, name: str) -> None:
+        """Prepare a server that is bound already; ``name`` is that of its thread."""
+        self._serving = server
+        self._thread = threading.Thread(target=server.serve_forever, args=(0.05,), name=name, daemon=True)
+
+    def _start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening."""
+        if self._thread.is_alive():
+            self._serving.shutdown()
+            self._thread.join()
+        self._serving.server_close()
 
 
 class ServerProcess(Startable):

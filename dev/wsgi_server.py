@@ -8,7 +8,6 @@ from __future__ import annotations
 import socket
 import ssl
 import sys
-import threading
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from werkzeug.test import run_wsgi_app
 
 from dev.ports import HOST
-from dev.supervisor import Startable
+from dev.supervisor import ThreadServer
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
@@ -144,7 +143,7 @@ class _HTTPServer(ThreadingHTTPServer):
                 continue
 
 
-class WsgiServer(Startable):
+class WsgiServer(ThreadServer):
     """The server of an application; requests of several connections are served at the same time.
 
     Attributes:
@@ -154,19 +153,13 @@ class WsgiServer(Startable):
     def __init__(self, application: WSGIApplication, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         """Bind to a loopback port (0: a free one); :meth:`start` serves, over TLS if there is a context for it."""
         self._server = _HTTPServer(port, application)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="wsgi", daemon=True)
+        super().__init__(self._server, "wsgi")
         if tls is not None:
             # The thread of the connection does the handshake, so a slow client delays no other.
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.endpoint = f"{'http' if tls is None else 'https'}://{HOST}:{self._server.server_port}"
 
-    def _start(self) -> None:
-        self._thread.start()
-
     def stop(self) -> None:
         """Stop listening and hang up."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-            self._thread.join()
-        self._server.server_close()
+        super().stop()
         self._server.hang_up()

@@ -25,7 +25,7 @@ from airflow_provider_kafka_s3.submit import spark_command
 from airflow_provider_kafka_s3.submit.job_script import job_script
 from dev.airflow_home import SPARK_JARS
 from dev.kafka_broker import KafkaBroker, Message
-from dev.supervisor import Startable
+from dev.supervisor import ThreadServer
 from tests.conftest import PASSWORD
 from tests.spark.pipeline import CREDENTIALS, ROOT, MakePipeline
 from tests.spark.probes import command_lines
@@ -33,7 +33,7 @@ from tests.spark.probes import command_lines
 CLUSTER_SECRET = "canary-9d2c-cluster-secret"
 
 
-class Kubernetes(Startable):
+class Kubernetes(ThreadServer):
     """An API server that accepts every request and starts nothing.
 
     Attributes:
@@ -84,19 +84,14 @@ class Kubernetes(Startable):
                 self.end_headers()
                 self.wfile.write(body)
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-
-    def _start(self) -> None:
-        self._thread.start()
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        super().__init__(server, "Kubernetes")
+        self.endpoint = f"http://127.0.0.1:{server.server_port}"
 
     def stop(self) -> None:
         self._over.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().stop()
 
     def wait_for_pods(self, driver: subprocess.Popen[bytes]) -> None:
         """Return when a driver has requested a pod."""
