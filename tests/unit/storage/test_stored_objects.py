@@ -351,7 +351,7 @@ def test_a_debug_log_shows_a_customer_key_in_no_form_but_the_masked_one(
 ) -> None:
     """Airflow masks the text of the connection; botocore would log the bytes of a key that it encodes itself."""
     store = server.keyed(ONE)
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG, logger="botocore"):
         store.put_new(key, b"x")
         store.get(key)
     masked = caplog.text.replace(ONE, "***")
