@@ -22,7 +22,6 @@ from airflow_provider_kafka_s3.config import (
     BytesConverter,
     Compatibility,
     Envelope,
-    Hourly,
     JsonConverter,
     JsonLines,
     Layout,
@@ -43,7 +42,6 @@ from tests.unit.batch.written_slice import WrittenSlice, written_slice
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 ROTATION = {c["id"]: c for c in json.loads((VECTORS / "rotation.json").read_text())["cases"]}
-CORPUS = {c["id"]: c for c in json.loads((VECTORS / "connect_corpus.json").read_text())["cases"]}
 MODES: tuple[Compatibility, ...] = get_args(Compatibility)
 FORMATS: list[Any] = [AvroContainer(), Parquet(), JsonLines()]
 
@@ -114,58 +112,6 @@ def schema_of(key: str, body: bytes) -> list[str]:
         written: Any = reader.writer_schema
         return [f["name"] for f in written["fields"]]
     return pq.read_schema(io.BytesIO(body)).names
-
-
-# --- What Kafka Connect wrote ---
-
-
-@pytest.mark.parametrize("cuts", [(), range(20)])
-@pytest.mark.parametrize("case_id", ["R10", "R13", "R15", "R17", "R19", "A01", "A03"])
-def test_objects_are_those_that_connect_wrote(case_id: str, cuts: Iterable[int]) -> None:
-    """The recorded runs with schemas that change or name a folder: same keys, same records; open objects closed."""
-    case = CORPUS[case_id]
-    config = case["config"]
-    texts = [text for _, _, _, text in case["records"]]
-    if "envelope" in case:
-        texts = [json.dumps({"schema": case["envelope"], "payload": json.loads(text)}) for text in texts]
-    enable = config["value.converter.schemas.enable"] == "true"
-    written = written_slice(
-        Layout(
-            format=JsonLines(),
-            value_converter=JsonConverter(schemas_enable=enable),
-            partitioner=Hourly() if config["partitioner.class"].endswith("HourlyPartitioner") else _PARTITION,
-            rotation=Rotation(flush_size=int(config["flush.size"])),
-            naming=Naming(schema_affix=config.get("s3.schema.partition.affix.type")),
-            schema_compatibility=config.get("schema.compatibility", "NONE") if enable else None,
-        ),
-        [text.encode() for text in texts],
-        topic=case["topic"],
-        timestamps=[timestamp for _, timestamp, _, _ in case["records"]],
-        cuts=cuts,
-    )
-    found = {key: rows(key, body) for key, body in written.objects.items()}
-    tail = case["open_tail"].get("0", [])
-    if tail:
-        last = next(key for key in found if key.endswith(f"+{tail[0]:010d}.json"))
-        assert len(found.pop(last)) == len(tail)
-    assert found == {o["key"]: [json.loads(line) for line in o["content"].splitlines()] for o in case["objects"]}
-
-
-_PARTITION = Layout(format=JsonLines()).partitioner
-
-
-def test_every_recorded_run_with_schemas_that_change_or_name_a_folder_is_compared() -> None:
-    """The settings are chosen, so that a new case cannot be forgotten."""
-    settings_of = {"schema.compatibility", "s3.schema.partition.affix.type"}
-    assert sorted(i for i, c in CORPUS.items() if settings_of & c["config"].keys()) == [
-        "A01",
-        "A03",
-        "R10",
-        "R13",
-        "R15",
-        "R17",
-        "R19",
-    ]
 
 
 @pytest.mark.parametrize("record_format", FORMATS)
