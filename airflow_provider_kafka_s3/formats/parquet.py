@@ -24,7 +24,7 @@ __all__ = ["ParquetWriter"]
 
 _CHUNK_BYTES: Final = MIB
 """Bytes of rows at which a chunk ends; the bytes of a file depend on it."""
-_MERGED: Final = 64
+_MERGED: Final = 16
 """Pieces of a chunk that are merged into one when there are this many."""
 _SMALL: Final = 4096
 _SAMPLE: Final = 20_000
@@ -153,7 +153,7 @@ class _Rows:
     """The rows of a chunk that is not complete yet.
 
     A slice keeps the buffers of its whole batch, of which an object may have a few rows only; so such rows are copied.
-    Single rows of many columns take much more than their bytes, so 64 pieces are merged into one of the next level: no
+    Single rows of many columns take much more than their bytes, so 16 pieces are merged into one of the next level: no
     row is copied often, and there are few pieces.
     """
 
