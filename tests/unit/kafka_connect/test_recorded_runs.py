@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pytest
 
-from airflow_provider_kafka_s3 import KafkaToS3Operator
+from airflow_provider_kafka_s3 import JsonLines, KafkaToS3Operator
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -65,12 +65,13 @@ def land(case: dict[str, Any], *, records_per_poll: int = 500) -> Landed:
             task.execute(make_context())
         except (AirflowException, ConfigurationError) as e:
             return Landed(simulated.objects(), {}, {}, e)
-        if case["config"].get("value.converter.schemas.enable") == "false":
-            simulated.check(topics_dir=task.topics_dir)  # the bytes are those in Kafka
         log = simulated.topic_pipeline("corpus", topic, topics_dir=task.topics_dir).log
         plan, manifest = log.read_plan(1), log.read_manifest(1)
         assert plan is not None
+        assert plan.layout is not None
         assert manifest is not None
+        if isinstance(plan.layout.format, JsonLines) and not plan.layout.has_typed_values:
+            simulated.check(topics_dir=task.topics_dir)  # the bytes are those in Kafka
         entries = {entry.key: entry for entry in manifest.objects}
         return Landed(simulated.objects(), entries, {s.id: s.partition for s in plan.slices})
 
