@@ -20,7 +20,7 @@ from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
 from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
-from airflow_provider_kafka_s3.config import Upload
+from airflow_provider_kafka_s3.config import Layout, Upload
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -28,12 +28,14 @@ from airflow_provider_kafka_s3.documents.planner import TaskHasEnded
 from airflow_provider_kafka_s3.inspect.lag import lag
 from airflow_provider_kafka_s3.inspect.status import TopicStatus, topic_status
 from airflow_provider_kafka_s3.inspect.verify import VerifyRun
+from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.maintenance.accept_loss import Absent, absent, accept_deleted, accept_gone, accept_loss
 from airflow_provider_kafka_s3.maintenance.gc import Garbage, collect, find_garbage
 from airflow_provider_kafka_s3.maintenance.recover import recover
 from airflow_provider_kafka_s3.maintenance.repair import GoneRule, Repaired, repair
 from airflow_provider_kafka_s3.maintenance.reset import reset
+from airflow_provider_kafka_s3.maintenance.takeover import Takeover, plan_takeover, take_over
 from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -94,6 +96,7 @@ class TopicPipeline:
             store, topics_dir=topics_dir, pipeline=pipeline, topic=topic, connection_options=connection_options
         )
         self.source = source
+        self._registry = registry
         schemas = PinnedSchemas(store, self.log.prefix, registry or NoRegistry())
         build = build or object_builder(store, upload, schemas)
         self.committer = Committer(
@@ -211,6 +214,28 @@ class TopicPipeline:
     ) -> Repaired:
         """See :func:`~airflow_provider_kafka_s3.maintenance.repair.repair`."""
         return repair(self.committer, start=start, cluster_id=cluster_id, rule=rule, dry_run=dry_run)
+
+    def plan_takeover(
+        self,
+        group: ConsumerGroup,
+        layout: Layout,
+        *,
+        isolation: Isolation = "read_committed",
+        without_offset: Literal["fail", "earliest"] = "fail",
+    ) -> Takeover:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.takeover.plan_takeover`."""
+        return plan_takeover(
+            self.committer,
+            group,
+            layout,
+            isolation=isolation,
+            without_offset=without_offset,
+            schemas=self._registry,  # not the pinned schemas: nothing is written
+        )
+
+    def take_over(self, takeover: Takeover, layout: Layout) -> None:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.takeover.take_over`."""
+        take_over(self.committer, takeover, layout)
 
     def find_garbage(self, *, older_than: float) -> Garbage:
         """See :func:`~airflow_provider_kafka_s3.maintenance.gc.find_garbage`."""

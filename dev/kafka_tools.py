@@ -60,18 +60,19 @@ class KafkaTools:
 
         return AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=log)
 
-    def allow(self, topic: str, user: str, operation: str) -> None:
+    def allow(self, topic: str, user: str, operation: str, kind: str = "TOPIC") -> None:
         """Allow a user an operation on a topic. From now on every operation on the topic requires a rule.
 
         Args:
             topic: name of the topic.
             user: name of the user.
             operation: as in ``confluent_kafka.admin.AclOperation``: ``READ``, ``DESCRIBE``, ``ALL``.
+            kind: as in ``confluent_kafka.admin.ResourceType``: ``GROUP`` if it is the name of a consumer group.
         """
         from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
         rule = AclBinding(
-            ResourceType.TOPIC,
+            ResourceType[kind],
             topic,
             ResourcePatternType.LITERAL,
             f"User:{user}",

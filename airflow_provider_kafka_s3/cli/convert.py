@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.kafka_connect.convert import Converted
 from airflow_provider_kafka_s3.kafka_connect.convert import convert as convert_connector
 from airflow_provider_kafka_s3.kafka_connect.settings import Use
 
-__all__ = ["add_options", "convert"]
+__all__ = ["add_options", "connector_of", "convert"]
 
 _WIDTH: Final = 110
 _HEADINGS: Final[dict[Use, str]] = {
@@ -43,15 +43,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def convert(access: Access) -> Answer:
     """Python code, with what became of each setting as comments."""
     arguments = access.arguments
-    standard_input = arguments.connector == "-"
-    connector = sys.stdin.read() if standard_input else Path(arguments.connector)
     worker = None if arguments.worker_config is None else Path(arguments.worker_config)
-    converted = convert_connector(connector, worker=worker)
+    converted = convert_connector(connector_of(arguments), worker=worker)
     call = python_call(converted.parameters)
     return Answer(
         {"call": call, "connections": converted.connections, "settings": [asdict(note) for note in converted.notes]},
         [*call.splitlines(), *_comments(converted)],
     )
+
+
+def connector_of(arguments: argparse.Namespace) -> str | Path:
+    """The configuration of the connector: the standard input, or the path of a file."""
+    return sys.stdin.read() if arguments.connector == "-" else Path(arguments.connector)
 
 
 def _comments(converted: Converted) -> Iterator[str]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from airflow_provider_kafka_s3.cli import convert, doctor, maintenance, repair, status, verify
+from airflow_provider_kafka_s3.cli import convert, doctor, maintenance, repair, status, takeover, verify
 from airflow_provider_kafka_s3.cli.access import Access, add_options
 from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer, error_json
 from airflow_provider_kafka_s3.documents.codec import printable
@@ -168,6 +168,12 @@ def parser() -> argparse.ArgumentParser:
     )
     check.add_argument("--jars", help="jars of the operator, separated by commas")
 
+    _add_kafka_connect(commands)
+    return top
+
+
+def _add_kafka_connect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands about connectors of Kafka Connect."""
     convert.add_options(
         _command(
             commands,
@@ -176,7 +182,14 @@ def parser() -> argparse.ArgumentParser:
             "Print the operator that replaces a connector: Confluent's S3 sink of Kafka Connect.",
         )
     )
-    return top
+    takeover_parser = _command(
+        commands,
+        "takeover",
+        takeover.takeover,
+        "Let a pipeline go on where a stopped connector has ended; a dry run without --apply.",
+    )
+    takeover.add_options(takeover_parser)
+    add_options(takeover_parser)
 
 
 def _command(

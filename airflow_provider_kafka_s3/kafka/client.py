@@ -259,9 +259,9 @@ def to_error(error: KafkaError | None, events: ClientEvents, *, what: str) -> Ka
             f"ssl.key.* of the Kafka connection"
         )
     if name in _DENIED:
+        needed = "to DESCRIBE the group" if name == "GROUP_AUTHORIZATION_FAILED" else "to DESCRIBE and READ the topic"
         return AccessDeniedError(
-            f"{message}; check the credentials of the Kafka connection, and their permissions to DESCRIBE and READ the "
-            f"topic"
+            f"{message}; check the credentials of the Kafka connection, and their permissions {needed}"
         )
     if name in _NO_SUCH_TOPIC:
         return TopicNotFoundError(

@@ -25,7 +25,7 @@ from airflow_provider_kafka_s3.retry import Retrier
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-__all__ = ["Isolation", "KafkaCluster", "TimedOffset", "TopicInfo"]
+__all__ = ["ConsumerGroup", "Isolation", "KafkaCluster", "TimedOffset", "TopicInfo"]
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,21 @@ class TopicInfo:
     topic_id: str | None
     cluster_id: str | None
     partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ConsumerGroup:
+    """A consumer group of other software.
+
+    Attributes:
+        name: its id.
+        state: of its members, such as ``stable``; empty if it has none, or there is no such group.
+        offsets: committed ones, by topic and partition.
+    """
+
+    name: str
+    state: str
+    offsets: Mapping[str, Mapping[int, int]]
 
 
 class KafkaCluster:
@@ -184,6 +199,38 @@ class KafkaCluster:
             topic, partitions, OffsetSpec.for_timestamp(milliseconds), "read_uncommitted", "find a point in time in"
         )
         return {p: TimedOffset(int(a.offset), int(a.timestamp)) if a.offset >= 0 else None for p, a in found.items()}
+
+    def consumer_group(self, name: str) -> ConsumerGroup:
+        """A consumer group; one that does not exist has neither members nor offsets.
+
+        Raises:
+            KafkaS3Error: see :meth:`describe`.
+        """
+        what = f"read the committed offsets of consumer group {name!r} at {self.bootstrap_servers}"
+
+        def request(client: _Client) -> ConsumerGroup:
+            from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
+
+            timeout = client.patience(self._timeout)
+            committed = client.admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(name)], require_stable=True, request_timeout=timeout
+            )[name]
+            offsets: dict[str, dict[int, int]] = {}
+            for found in client.wait(committed, timeout, what).topic_partitions:
+                if found.error is not None:
+                    raise KafkaException(found.error)
+                if found.offset >= 0:
+                    offsets.setdefault(found.topic, {})[found.partition] = int(found.offset)
+            # A description has no members of groups with Kafka's newer protocol; a listing has the state of both.
+            listed = client.wait(client.admin.list_consumer_groups(request_timeout=timeout), timeout, what)
+            states = [group.state for group in listed.valid if group.group_id == name]
+            if not states and listed.errors:
+                raise listed.errors[0]
+            at_rest = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+            active = [state.name.lower().replace("_", " ") for state in states if state not in at_rest]
+            return ConsumerGroup(name, active[0] if active else "", offsets)
+
+        return self._send(request, what)
 
     def _list_offsets(
         self, topic: str, partitions: Iterable[int], spec: OffsetSpec, isolation: Isolation, verb: str

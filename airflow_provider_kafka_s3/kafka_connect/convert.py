@@ -58,11 +58,13 @@ class Converted:
         parameters: of the operator, by name; no secrets.
         connections: what is known of each Airflow connection, by its parameter; no secrets.
         notes: what became of each setting.
+        consumer_group: of the connector, whose committed offsets show how far it is.
     """
 
     parameters: Mapping[str, Any]
     connections: Mapping[str, Mapping[str, Any]]
     notes: tuple[Note, ...]
+    consumer_group: str
 
 
 def convert(given: ConnectConfig, *, worker: ConnectConfig | None = None, **parameters: Any) -> Converted:
@@ -82,7 +84,8 @@ def convert(given: ConnectConfig, *, worker: ConnectConfig | None = None, **para
     if worker is not None:
         settings = {**settings, **_converters_of(read_config(worker, "the worker"), settings)}
     values = {name: _PARSERS[name](value) if name in _PARSERS else value for name, value in parameters.items()}
-    return _Conversion(SettingsReader(settings, values), values).run()
+    group = settings.get("consumer.override.group.id", "").strip() or f"connect-{settings.get('name', '').strip()}"
+    return _Conversion(SettingsReader(settings, values), values, group).run()
 
 
 def layout_of(parameters: Mapping[str, Any]) -> config.Layout:
@@ -128,8 +131,9 @@ def _converters_of(worker: Mapping[str, str], settings: Mapping[str, str]) -> di
 class _Conversion:
     """One connector while it is converted."""
 
-    def __init__(self, reader: SettingsReader, given: Mapping[str, Any]) -> None:
+    def __init__(self, reader: SettingsReader, given: Mapping[str, Any], group: str) -> None:
         self._reader = reader
+        self._group = group
         self._given = given
         self._parameters: dict[str, Any] = {}
 
@@ -165,6 +169,7 @@ class _Conversion:
             {name: merged[name] for name in sorted(filter(self._matters, merged), key=_place)},
             connections,
             reader.notes(),
+            self._group,
         )
 
     def _set(self, parameter: str, value: Any) -> None:

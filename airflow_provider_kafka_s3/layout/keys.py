@@ -12,6 +12,7 @@ import json
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_kafka_s3.config import Layout, Naming, SiblingObjects
@@ -23,6 +24,7 @@ __all__ = [
     "CONTROL_DIR",
     "DEAD_LETTERS_DIR",
     "TOMBSTONE_FOLDER",
+    "NamedObject",
     "amend_key",
     "control_prefix",
     "data_key",
@@ -35,6 +37,7 @@ __all__ = [
     "is_hidden",
     "manifest_key",
     "marker_key",
+    "named_object_parser",
     "owner_key",
     "owners_prefix",
     "parse_data_key",
@@ -44,6 +47,7 @@ __all__ = [
     "run_name",
     "schema_key",
     "schemas_prefix",
+    "set_aside_key",
     "sibling_key",
     "sibling_of_key",
     "siblings",
@@ -314,6 +318,39 @@ def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, in
     return parse
 
 
+@dataclass(frozen=True)
+class NamedObject:
+    """What the key of an object says, whatever format the object has.
+
+    Attributes:
+        folders: of the partitioner, and of a schema's name.
+        partition: the Kafka partition.
+        first_offset: offset of its first record.
+        ending: what follows the offset, such as ``.json.gz``.
+    """
+
+    folders: str
+    partition: int
+    first_offset: int
+    ending: str
+
+
+def named_object_parser(layout: Layout, topic: str) -> Callable[[str], NamedObject | None]:
+    """Parses keys of objects of any format; None for other keys, and for dead letters."""
+    name = f"{re.escape(layout.naming.directory_delim)}{_file_name_pattern(layout.naming, topic)}"
+    pattern, prefix = re.compile(rf"{name}(?P<ending>(?:\.[^/]*)?)\Z"), data_prefix(layout, topic)
+    dead_prefix = dead_letters_prefix(layout, topic)
+
+    def parse(key: str) -> NamedObject | None:
+        found = pattern.search(key) if key.startswith(prefix) and not key.startswith(dead_prefix) else None
+        if found is None:
+            return None
+        folders = key[: found.start()].removeprefix(prefix)
+        return NamedObject(folders, int(found["partition"]), int(found["offset"]), found["ending"])
+
+    return parse
+
+
 def encoded_partition_parser(layout: Layout, topic: str) -> Callable[[str], str]:
     """Parses the folders of the partitioner, and of a schema's name, from the key of an object of values."""
     end, prefix = _end_of_key(layout, topic, layout.format.object_extension), data_prefix(layout, topic)
@@ -390,6 +427,11 @@ def schema_key(prefix: str, schema_id: int) -> str:
 def schemas_prefix(prefix: str) -> str:
     """The prefix of :func:`schema_key`; ends with ``/``."""
     return f"{prefix}schemas/"
+
+
+def set_aside_key(prefix: str, key: str) -> str:
+    """Where an object of other software may be moved, so that readers skip it, below a :func:`control_prefix`."""
+    return check_key(f"{prefix}set_aside/{key}")
 
 
 def run_name(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1) -> str:

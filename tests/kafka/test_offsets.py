@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TopicNotFoundError
-from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster, TopicInfo
+from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup, KafkaCluster, TopicInfo
 from dev.kafka_broker import KafkaBroker, Message
 
 VECTORS = Path(__file__).parent.parent / "vectors" / "planning.json"
@@ -53,6 +53,20 @@ def test_a_name_that_no_topic_can_have_is_a_configuration_error(cluster: KafkaCl
     """It will not appear later either."""
     with pytest.raises(ConfigurationError, match="no/topic"):
         cluster.describe("no/topic")
+
+
+def test_a_group_that_does_not_exist_has_neither_members_nor_offsets(cluster: KafkaCluster) -> None:
+    """As one whose offsets the brokers have deleted."""
+    assert cluster.consumer_group("no-such-group") == ConsumerGroup("no-such-group", "", {})
+
+
+def test_a_group_that_may_not_be_described_is_named_with_the_right(
+    kafka_broker: KafkaBroker, sasl_config: dict[str, object]
+) -> None:
+    """Its offsets are neither read nor taken for absent."""
+    kafka_broker.allow("of-a-stranger", "stranger", "ALL", "GROUP")
+    with pytest.raises(AccessDeniedError, match=r"group 'of-a-stranger'.*permissions to DESCRIBE the group"):
+        KafkaCluster(sasl_config).consumer_group("of-a-stranger")
 
 
 def test_offsets_of_a_missing_topic_or_partition_are_an_error(cluster: KafkaCluster, make_topic: MakeTopic) -> None:

@@ -1,0 +1,152 @@
+"""``kafka-s3 takeover``: let a pipeline go on where a stopped sink of Kafka Connect has ended."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from airflow_provider_kafka_s3.cli import convert
+from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, table
+from airflow_provider_kafka_s3.config import Upload
+from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
+from airflow_provider_kafka_s3.kafka_connect.convert import Converted, layout_of
+from airflow_provider_kafka_s3.kafka_connect.convert import convert as convert_connector
+from airflow_provider_kafka_s3.maintenance.takeover import InTheWay, Takeover
+
+__all__ = ["add_options", "takeover"]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    convert.add_options(parser)
+    which = parser.add_argument_group("pipeline and topics")
+    which.add_argument("--pipeline", help="name of the pipeline (default: that of the connector)")
+    which.add_argument(
+        "--topic", action="append", help="name of a topic; repeatable; default: the topics of the connector"
+    )
+    which.add_argument("--group", help="consumer group of the connector (default: connect-NAME)")
+    parser.add_argument(
+        "--without-offset",
+        choices=("fail", "earliest"),
+        default="fail",
+        help="partitions with records and without a committed offset: fail, or begin at the first offset in Kafka "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--apply", action="store_true", help="record the offsets; without it nothing is written (a dry run)"
+    )
+
+
+def takeover(access: Access) -> Answer:
+    """Print per partition where the pipeline goes on, and why; with ``--apply``, record it."""
+    arguments = access.arguments
+    converted = _converted(arguments)
+    parameters, layout = converted.parameters, layout_of(converted.parameters)
+    access = Access(
+        argparse.Namespace(
+            **vars(arguments)
+            | {
+                "topics_dir": layout.topics_dir,
+                "bucket": arguments.bucket or parameters["bucket"],
+                "upload": arguments.upload or _upload(parameters.get("upload")),
+            }
+        )
+    )
+    pipeline, topics = str(parameters["pipeline"]), [str(topic) for topic in parameters["topics"]]
+    name = arguments.group or converted.consumer_group
+    group = KafkaCluster(access.kafka_config, retrier=access.retrier).consumer_group(name)
+    of_topics = [access.topic_pipeline(pipeline, topic) for topic in topics]
+    # All are decided before the first one is recorded.
+    decided = [
+        of_topic.plan_takeover(
+            group,
+            layout,
+            isolation=cast("Any", parameters.get("isolation", "read_committed")),
+            without_offset=arguments.without_offset,
+        )
+        for of_topic in of_topics
+    ]
+    blocked = [found for one in decided for found in one.in_the_way]
+    if arguments.apply:
+        # Objects in the way of any topic are an error before any offset is recorded.
+        for of_topic, one in sorted(zip(of_topics, decided, strict=True), key=lambda pair: not pair[1].in_the_way):
+            of_topic.take_over(one, layout)
+    lines = [f"pipeline {pipeline}, consumer group {name}"]
+    for one in decided:
+        lines += _lines(one, applied=arguments.apply)
+    lines += _moves(access, blocked)
+    data = {
+        "pipeline": pipeline,
+        "group": name,
+        "applied": bool(arguments.apply),
+        "topics": [_data(one) for one in decided],
+        "move": [{"from": access.store.url(m.key), "to": access.store.url(m.move_to), "why": m.why} for m in blocked],
+    }
+    return Answer(data, lines, FINDINGS if blocked else OK)
+
+
+def _converted(arguments: argparse.Namespace) -> Converted:
+    given: dict[str, Any] = {}
+    if arguments.pipeline:
+        given["pipeline"] = arguments.pipeline
+    if arguments.topic:
+        given["topics"] = arguments.topic
+    if arguments.bucket:
+        given["bucket"] = arguments.bucket
+    worker = None if arguments.worker_config is None else Path(arguments.worker_config)
+    return convert_connector(convert.connector_of(arguments), worker=worker, **given)
+
+
+def _upload(upload: Upload | None) -> str | None:
+    return None if upload is None else json.dumps(msgspec.to_builtins(upload))
+
+
+def _lines(one: Takeover, *, applied: bool) -> Iterator[str]:
+    state = "begins here already" if one.done else "begins here now" if applied else "would begin here"
+    yield f"topic {one.topic}: {state}"
+    rows = [
+        (p.partition, p.committed, len(p.held) + len(p.in_the_way), len(p.in_the_way), p.start, p.why)
+        for p in one.partitions
+    ]
+    head = ("partition", "committed", "objects past it", "in the way", "begins at", "why")
+    yield from (f"  {line}" for line in table(head, rows))
+
+
+def _moves(access: Access, blocked: Sequence[InTheWay]) -> Iterator[str]:
+    """The commands that move objects out of the way."""
+    if not blocked:
+        return
+    yield (
+        f"{count(len(blocked), 'object')} past the committed offsets are in the way: their records are still in Kafka, "
+        f"and are landed again. Nothing is deleted here: move them to names that readers skip, then run this again"
+    )
+    endpoint = access.arguments.endpoint_url
+    options = ("--endpoint-url", endpoint) if endpoint else ()
+    for move in blocked:
+        yield f"# {move.why}"
+        yield shlex.join(("aws", *options, "s3", "mv", access.store.url(move.key), access.store.url(move.move_to)))
+
+
+def _data(one: Takeover) -> dict[str, Any]:
+    return {
+        "topic": one.topic,
+        "done": one.done,
+        "partitions": [
+            {
+                "partition": p.partition,
+                "committed": p.committed,
+                "start": p.start,
+                "why": p.why,
+                "held": list(p.held),
+                "in_the_way": [found.key for found in p.in_the_way],
+            }
+            for p in one.partitions
+        ],
+    }

@@ -1,0 +1,273 @@
+"""Where a pipeline goes on after a stopped sink of Kafka Connect, and its first marker, which has these offsets.
+
+Nothing is deleted or moved: objects in the way are named, and a person moves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, ForeignObjectError
+from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
+from airflow_provider_kafka_s3.layout.keys import data_prefix, set_aside_key
+from airflow_provider_kafka_s3.maintenance.leftovers import Comparison, Leftover, compare, find_leftovers
+from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.registry.schemas import SchemaSource
+
+__all__ = ["InTheWay", "PartitionTakeover", "Takeover", "plan_takeover", "take_over"]
+
+_NO_END = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class InTheWay:
+    """An object with records that the pipeline lands again.
+
+    Attributes:
+        key: of the object.
+        why: what was found.
+        move_to: a key that readers skip.
+    """
+
+    key: str
+    why: str
+    move_to: str
+
+
+@dataclass(frozen=True)
+class PartitionTakeover:
+    """One Kafka partition.
+
+    Attributes:
+        partition: its number.
+        committed: offset of the consumer group; None: there is none.
+        start: where the pipeline begins.
+        held: objects past the committed offset that have all records up to ``start``.
+        in_the_way: all other objects past the committed offset.
+    """
+
+    partition: int
+    committed: int | None
+    start: int
+    held: tuple[str, ...]
+    in_the_way: tuple[InTheWay, ...]
+
+    @property
+    def why(self) -> str:
+        """Why the pipeline begins there."""
+        if self.committed is None:
+            return "no committed offset: the first one in Kafka" + (
+                ", and behind what objects have" if self.held else ""
+            )
+        if self.held:
+            return "objects have all records from the committed offset to here"
+        return "the committed offset"
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """What is decided for a topic.
+
+    Attributes:
+        topic: its name.
+        topic_id: its incarnation; empty on brokers without topic ids.
+        cluster_id: of its cluster; empty if brokers return none.
+        partitions: all of them.
+        done: whether the pipeline has these offsets already.
+    """
+
+    topic: str
+    topic_id: str
+    cluster_id: str
+    partitions: tuple[PartitionTakeover, ...]
+    done: bool
+
+    @property
+    def start(self) -> dict[int, int]:
+        """Per partition the offset where the pipeline begins."""
+        return {one.partition: one.start for one in self.partitions}
+
+    @property
+    def in_the_way(self) -> tuple[InTheWay, ...]:
+        """Objects that have to be moved first."""
+        return tuple(found for one in self.partitions for found in one.in_the_way)
+
+
+def plan_takeover(
+    committer: Committer,
+    group: ConsumerGroup,
+    layout: Layout,
+    *,
+    isolation: Isolation = "read_committed",
+    without_offset: Literal["fail", "earliest"] = "fail",
+    schemas: SchemaSource | None = None,
+) -> Takeover:
+    """Decide where a pipeline goes on; nothing is written.
+
+    Args:
+        committer: of the topic.
+        group: of the connector.
+        layout: that the connector's configuration stands for.
+        isolation: of the pipeline's reads.
+        without_offset: what a partition with records and without a committed offset does: it is an error, or begins at
+            the first offset in Kafka.
+        schemas: of the registry, by id; None: the layout needs none.
+
+    Raises:
+        ConfigurationError: the connector still runs, the group has no offsets or impossible ones, or the pipeline began
+            elsewhere.
+        DataLossError: Kafka has deleted records that were never landed.
+    """
+    topic_log, source, topic = committer.log, committer.source, committer.log.topic
+    if group.state:
+        raise ConfigurationError(
+            f"consumer group {group.name!r} has active members (it is {group.state}): the connector still runs. "
+            f"Nothing was changed. Stop it, wait until the group is empty, then try again"
+        )
+    info = source.describe(topic)
+    partitions = info.partitions
+    earliest = source.earliest(topic, partitions)
+    ends = source.ends(topic, partitions, "read_uncommitted")
+    committed = group.offsets.get(topic, {})
+    begin = _begin(group, topic, earliest=earliest, ends=ends, without_offset=without_offset)
+    found = topic_log.read_marker()
+    has_batches = topic_log.read_plan(1) is not None
+    if found is None and has_batches:
+        found = topic_log.require_marker()
+    marker = None if found is None else found[0]
+    if marker is not None and (marker.generation or (info.topic_id and info.topic_id != marker.topic_id)):
+        raise _began_elsewhere(committer, marker, begin)
+    # Once there are batches, the objects at and behind the start of the marker are those of the pipeline.
+    until = {p: marker.start.get(p, 0) if marker is not None and has_batches else _NO_END for p in partitions}
+    leftovers = find_leftovers(committer.store, layout, topic, {p: (begin[p], until[p]) for p in partitions})
+    _require_records(topic, {p: begin[p] for p in partitions if marker is None or leftovers[p]}, earliest)
+    readable = source.ends(topic, partitions, isolation)
+    decided = []
+    for p in partitions:
+        held: Comparison = Comparison(begin[p], (), ())
+        if leftovers[p]:
+            held = compare(
+                committer.store,
+                layout,
+                topic=topic,
+                partition=p,
+                start=begin[p],
+                leftovers=leftovers[p],
+                records=source.read(topic, p, begin[p], max(begin[p], readable[p]), isolation),
+                schemas=schemas,
+            )
+        decided.append(
+            PartitionTakeover(
+                partition=p,
+                committed=committed.get(p),
+                start=held.end,
+                held=tuple(one.key for one in held.held),
+                in_the_way=tuple(_in_the_way(committer, one, why) for one, why in held.others),
+            )
+        )
+    start = {one.partition: one.start for one in decided}
+    same = marker is not None and {p: marker.start.get(p, 0) for p in partitions} == start
+    if marker is not None and not same:
+        raise _began_elsewhere(committer, marker, start)
+    done = same and not any(one.in_the_way for one in decided)
+    return Takeover(topic, info.topic_id or "", info.cluster_id or "", tuple(decided), done)
+
+
+def take_over(committer: Committer, takeover: Takeover, layout: Layout, *, unsafe_single_writer: bool = False) -> None:
+    """Create the marker of a pipeline that goes on after a sink; harmless when repeated.
+
+    Args:
+        committer: of the topic.
+        takeover: what was decided just now.
+        layout: of the pipeline's objects.
+        unsafe_single_writer: do not check that the store honours conditional writes.
+
+    Raises:
+        ForeignObjectError: objects are in the way. Nothing was changed.
+        ConfigurationError: another run created the marker meanwhile, from other offsets; or see
+            :meth:`~airflow_provider_kafka_s3.batch.log.TopicLog.create_marker`.
+    """
+    if blocking := takeover.in_the_way:
+        urls = few([committer.store.url(one.key) for one in blocking])
+        raise ForeignObjectError(
+            f"topic {takeover.topic!r}: {len(blocking)} objects past the committed offsets are in the way, since their "
+            f"records are landed again: {urls}. Nothing was changed. Move all of them, as `kafka-s3 takeover` without "
+            f"--apply lists them, then try again. Their records are still in Kafka"
+        )
+    if takeover.done:
+        return
+    marker = Marker(
+        topic=takeover.topic, cluster_id=takeover.cluster_id, topic_id=takeover.topic_id, start=takeover.start
+    )
+    topic_log = committer.log
+    if not topic_log.create_marker(
+        marker, data_prefix=data_prefix(layout, takeover.topic), unsafe_single_writer=unsafe_single_writer
+    ):
+        stored, _ = topic_log.require_marker()
+        if stored.start != takeover.start:
+            raise _began_elsewhere(committer, stored, takeover.start)
+
+
+def _begin(
+    group: ConsumerGroup,
+    topic: str,
+    *,
+    earliest: Mapping[int, int],
+    ends: Mapping[int, int],
+    without_offset: Literal["fail", "earliest"],
+) -> dict[int, int]:
+    """The committed offsets; where there is none, the first one in Kafka if that is allowed, or nothing was written."""
+    committed = group.offsets.get(topic, {})
+    absent = [p for p in earliest if p not in committed]
+    if without_offset == "fail" and (open_ones := [p for p in absent if earliest[p] != ends[p] or earliest[p]]):
+        raise ConfigurationError(
+            f"consumer group {group.name!r} has no committed offset for partitions {few(open_ones)} of topic "
+            f"{topic!r}, which have records. Nothing was changed. Check the name of the group (--group) and the Kafka "
+            f"connection. If the sink has never ended an object of them, or the brokers have deleted the offsets since "
+            f"(offsets.retention.minutes), begin at the first offset in Kafka: --without-offset earliest"
+        )
+    if beyond := {p: (o, ends.get(p)) for p, o in sorted(committed.items()) if p not in ends or o > ends[p]}:
+        partition, (offset, end) = next(iter(beyond.items()))
+        there = "there is no such partition" if end is None else f"the log ends at {end}"
+        raise ConfigurationError(
+            f"consumer group {group.name!r} has committed offset {offset} of topic {topic!r}, partition {partition}, "
+            f"and {there}: the topic was created again, or the Kafka connection is to another cluster. Nothing was "
+            f"changed. Land the topic as a new one, with starting_offsets"
+        )
+    return {p: committed.get(p, first) for p, first in earliest.items()}
+
+
+def _require_records(topic: str, begin: Mapping[int, int], earliest: Mapping[int, int]) -> None:
+    if lost := {p: (o, earliest[p]) for p, o in begin.items() if o < earliest[p]}:
+        listed = few([f"partition {p}: [{a}, {b})" for p, (a, b) in lost.items()])
+        raise DataLossError(
+            f"topic {topic!r}: Kafka has deleted {sum(b - a for a, b in lost.values()):,} offsets that the group has "
+            f"not committed: {listed}. Nothing was changed. Objects past the committed offsets may have their records, "
+            f"and cannot be compared with Kafka any more. Look at them, then choose where the pipeline begins, by "
+            f"starting_offsets of the operator"
+        )
+
+
+def _in_the_way(committer: Committer, one: Leftover, why: str) -> InTheWay:
+    return InTheWay(one.key, why, set_aside_key(committer.log.prefix, one.key))
+
+
+def _began_elsewhere(committer: Committer, marker: Marker, start: Mapping[int, int]) -> ConfigurationError:
+    differing = sorted(p for p in {*start, *marker.start} if marker.start.get(p, 0) != start.get(p))
+    listed = [f"{p}: {marker.start.get(p, 0)}, not {start.get(p)}" for p in differing]
+    what = f"from other offsets (partition {few(listed)})" if listed else "with another incarnation of the topic"
+    remedy = "It has landed batches, so it cannot begin elsewhere: use another pipeline and topics_dir"
+    if committer.log.read_plan(1) is None:
+        remedy = (
+            f"It has no batches yet: delete {committer.log.marker_url()}, while no run of it is active, and try again"
+        )
+    return ConfigurationError(
+        f"pipeline {committer.log.pipeline!r} has begun topic {marker.topic!r} already, {what}. Nothing was changed. "
+        f"{remedy}"
+    )
