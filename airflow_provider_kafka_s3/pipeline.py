@@ -32,6 +32,7 @@ from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.maintenance.accept_loss import Absent, absent, accept_deleted, accept_gone, accept_loss
 from airflow_provider_kafka_s3.maintenance.gc import Garbage, collect, find_garbage
+from airflow_provider_kafka_s3.maintenance.last_chunks import find_data_objects, offsets_of_last_chunks
 from airflow_provider_kafka_s3.maintenance.recover import recover
 from airflow_provider_kafka_s3.maintenance.repair import GoneRule, Repaired, repair
 from airflow_provider_kafka_s3.maintenance.reset import reset
@@ -231,6 +232,41 @@ class TopicPipeline:
             isolation=isolation,
             without_offset=without_offset,
             schemas=self._registry,  # not the pinned schemas: nothing is written
+        )
+
+    def plan_takeover_by_chunks(
+        self,
+        group: ConsumerGroup,
+        layout: Layout,
+        *,
+        isolation: Isolation = "read_committed",
+        consumed: Isolation = "read_uncommitted",
+        without_offset: Literal["fail", "earliest"] = "fail",
+    ) -> Takeover:
+        """Decide where a pipeline goes on after DeviantArt's sink; nothing is written.
+
+        Args:
+            group: of the connector; its offsets are not used.
+            layout: of the pipeline's objects.
+            isolation: of the pipeline's reads.
+            consumed: isolation level of the sink's consumer.
+            without_offset: see :func:`~airflow_provider_kafka_s3.maintenance.last_chunks.offsets_of_last_chunks`.
+        """
+        store, topics_dir, topic = self.log.store, self.log.topics_dir, self.log.topic
+        offsets = offsets_of_last_chunks(
+            store,
+            self.source,
+            topics_dir=topics_dir,
+            topic=topic,
+            isolation=consumed,
+            without_offset=without_offset,
+        )
+        return plan_takeover(
+            self.committer,
+            ConsumerGroup(group.name, group.state, {topic: offsets}),
+            layout,
+            isolation=isolation,
+            find=lambda bounds: find_data_objects(store, topics_dir, topic, bounds),
         )
 
     def take_over(self, takeover: Takeover, layout: Layout) -> None:

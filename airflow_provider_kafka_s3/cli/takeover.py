@@ -64,15 +64,28 @@ def takeover(access: Access) -> Answer:
     group = KafkaCluster(access.kafka_config, retrier=access.retrier).consumer_group(name)
     of_topics = [access.topic_pipeline(pipeline, topic) for topic in topics]
     # All are decided before the first one is recorded.
-    decided = [
-        of_topic.plan_takeover(
-            group,
-            layout,
-            isolation=cast("Any", parameters.get("isolation", "read_committed")),
-            without_offset=arguments.without_offset,
-        )
-        for of_topic in of_topics
-    ]
+    isolation = cast("Any", parameters.get("isolation"))
+    decided = []
+    for of_topic in of_topics:
+        if converted.has_markers:
+            decided.append(
+                of_topic.plan_takeover_by_chunks(
+                    group,
+                    layout,
+                    isolation=isolation or "read_committed",
+                    consumed=isolation or "read_uncommitted",
+                    without_offset=arguments.without_offset,
+                )
+            )
+        else:
+            decided.append(
+                of_topic.plan_takeover(
+                    group,
+                    layout,
+                    isolation=isolation or "read_committed",
+                    without_offset=arguments.without_offset,
+                )
+            )
     blocked = [found for one in decided for found in one.in_the_way]
     if arguments.apply:
         # Objects in the way of any topic are an error before any offset is recorded.

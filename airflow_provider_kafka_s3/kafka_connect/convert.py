@@ -1,19 +1,21 @@
-"""Converts the configuration of Confluent's S3 sink to parameters of the operator."""
+"""Converts the configuration of Confluent's or DeviantArt's S3 sink to parameters of the operator."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, get_args
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.config.values import make_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.kafka_connect import deviantart
 from airflow_provider_kafka_s3.kafka_connect.name_settings import naming, partitioner, rotation
 from airflow_provider_kafka_s3.kafka_connect.reading import ConnectConfig, read_config
 from airflow_provider_kafka_s3.kafka_connect.record_settings import content, converter, record_format
-from airflow_provider_kafka_s3.kafka_connect.settings import CONSUMER, CONVERTER
+from airflow_provider_kafka_s3.kafka_connect.settings import CONFLUENT, CONSUMER, CONVERTER, DEVIANTART, Sink
 from airflow_provider_kafka_s3.kafka_connect.settings_reader import Note, SettingsReader
 from airflow_provider_kafka_s3.kafka_connect.store_settings import (
     aws_connection,
@@ -30,9 +32,10 @@ __all__ = ["REGISTRY_CONN_ID", "Converted", "convert", "layout_of"]
 REGISTRY_CONN_ID: Final = "registry_default"
 """Name of the connection of a schema registry, if none is given."""
 
-_SINK: Final = "io.confluent.connect.s3.S3SinkConnector"
+_CONFLUENT: Final = "io.confluent.connect.s3.S3SinkConnector"
+_DEVIANTART: Final = "com.deviantart.kafka_connect_s3.S3SinkConnector"
+_SINKS: Final = {_CONFLUENT: CONFLUENT, "S3SinkConnector": CONFLUENT, "S3Sink": CONFLUENT, _DEVIANTART: DEVIANTART}
 _OTHER_SINKS: Final = {
-    "com.deviantart.kafka_connect_s3.S3SinkConnector": "DeviantArt's sink",
     "io.aiven.kafka.connect.s3.AivenKafkaConnectS3SinkConnector": "Aiven's sink",
     "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector": "Lenses' sink",
     "S3_SINK": "the managed sink of Confluent Cloud",
@@ -59,12 +62,14 @@ class Converted:
         connections: what is known of each Airflow connection, by its parameter; no secrets.
         notes: what became of each setting.
         consumer_group: of the connector, whose committed offsets show how far it is.
+        has_markers: whether the sink's own objects show it instead.
     """
 
     parameters: Mapping[str, Any]
     connections: Mapping[str, Mapping[str, Any]]
     notes: tuple[Note, ...]
     consumer_group: str
+    has_markers: bool = False
 
 
 def convert(given: ConnectConfig, *, worker: ConnectConfig | None = None, **parameters: Any) -> Converted:
@@ -76,16 +81,16 @@ def convert(given: ConnectConfig, *, worker: ConnectConfig | None = None, **para
         parameters: of the operator, in place of the settings they belong to.
 
     Raises:
-        ConfigurationError: it is not the configuration of Confluent's S3 sink, or settings are unknown, refused,
+        ConfigurationError: it is not the configuration of one of the two sinks, or settings are unknown, refused,
             missing or wrong; the message names all of them.
     """
     settings = read_config(given, "the connector")
-    _require_sink(settings.get("connector.class", _SINK).strip())
+    sink = _sink(settings.get("connector.class", _CONFLUENT).strip())
     if worker is not None:
         settings = {**settings, **_converters_of(read_config(worker, "the worker"), settings)}
     values = {name: _PARSERS[name](value) if name in _PARSERS else value for name, value in parameters.items()}
     group = settings.get("consumer.override.group.id", "").strip() or f"connect-{settings.get('name', '').strip()}"
-    return _Conversion(SettingsReader(settings, values), values, group).run()
+    return _Conversion(SettingsReader(settings, values, sink), values, group).run()
 
 
 def layout_of(parameters: Mapping[str, Any]) -> config.Layout:
@@ -109,13 +114,13 @@ def layout_of(parameters: Mapping[str, Any]) -> config.Layout:
     return layout
 
 
-def _require_sink(name: str) -> None:
-    if name in (_SINK, "S3SinkConnector", "S3Sink"):
-        return
+def _sink(name: str) -> Sink:
+    if name in _SINKS:
+        return _SINKS[name]
     what = f" is {_OTHER_SINKS[name]}, which" if name in _OTHER_SINKS else ""
     raise ConfigurationError(
-        f"connector.class={name!r}{what} is not converted: only Confluent's S3 sink is ({_SINK}). Write the "
-        f"operator by hand, as docs/operator.md describes"
+        f"connector.class={name!r}{what} is not converted: only {CONFLUENT.name} ({_CONFLUENT}) and {DEVIANTART.name} "
+        f"({_DEVIANTART}) are. Write the operator by hand, as docs/operator.md describes"
     )
 
 
@@ -138,6 +143,21 @@ class _Conversion:
         self._parameters: dict[str, Any] = {}
 
     def run(self) -> Converted:
+        return self._deviantart() if self._reader.sink is DEVIANTART else self._confluent()
+
+    def _deviantart(self) -> Converted:
+        reader = self._reader
+        self._which()
+        for parameter, make in deviantart.OBJECTS.items():
+            self._make(parameter, partial(make, reader))
+        self._key_converter()
+        self._set("errors", reader.choice("errors.tolerance", {"none": "fail", "all": "dead_letter"}, "none"))
+        self._consumer()
+        return self._result(
+            {"aws_conn_id": deviantart.aws_connection(reader), "kafka_conn_id": kafka_connection(reader)}
+        )
+
+    def _confluent(self) -> Converted:
         reader = self._reader
         storage = reader.text("storage.class", "io.confluent.connect.s3.storage.S3Storage")
         if storage not in ("io.confluent.connect.s3.storage.S3Storage", "S3Storage"):
@@ -161,6 +181,10 @@ class _Conversion:
         if parts := [part for part in ("value", "key") if config.needs_registry(self._value(f"{part}_converter"))]:
             self._set("registry_conn_id", REGISTRY_CONN_ID)
             connections["registry_conn_id"] = registry_connection(reader, parts)
+        return self._result(connections)
+
+    def _result(self, connections: Mapping[str, Mapping[str, Any]]) -> Converted:
+        reader = self._reader
         reader.require_no_problems()
         merged = {**self._parameters, **self._given}
         reader.attempt("layout", lambda: layout_of(merged))
@@ -170,6 +194,7 @@ class _Conversion:
             connections,
             reader.notes(),
             self._group,
+            reader.sink is DEVIANTART,
         )
 
     def _set(self, parameter: str, value: Any) -> None:
@@ -201,7 +226,7 @@ class _Conversion:
                 reader.refuse("topics", "is missing: name the topics, separated by commas, or give topics=[…]")
             self._set("topics", list(reader.names("topics")))
         if not self._has("bucket"):
-            self._set("bucket", reader.required("s3.bucket.name", "name the bucket, or give bucket=…"))
+            self._set("bucket", reader.required(reader.sink.bucket, "name the bucket, or give bucket=…"))
         if not self._has("pipeline"):
             name = reader.required("name", "it names the pipeline, which owns the stored offsets; or give pipeline=…")
             pipeline = re.sub(r"[^A-Za-z0-9._-]+", "-", name or "").strip("-._")[:128]

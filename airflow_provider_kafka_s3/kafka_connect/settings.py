@@ -1,14 +1,28 @@
-"""Every setting of Confluent's S3 sink, and of Kafka Connect around it: what it becomes here.
+"""Every setting of Confluent's and DeviantArt's S3 sinks, and of Kafka Connect around them: what it becomes here.
 
 The tables are also those of ``docs/from-kafka-connect.md``; ``dev/docs/connect_settings.py`` writes them there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["CONSUMER", "CONVERTER", "FRAMEWORK", "SINK", "Setting", "Use", "find", "is_secret", "known_names"]
+__all__ = [
+    "CONFLUENT",
+    "CONSUMER",
+    "CONVERTER",
+    "DEVIANTART",
+    "DEVIANTART_SINK",
+    "FRAMEWORK",
+    "SINK",
+    "Setting",
+    "Sink",
+    "Use",
+    "is_secret",
+]
 
 Use: TypeAlias = Literal["parameter", "connection", "none", "refused"]
 """What a setting becomes: a parameter, a field of an Airflow connection, nothing, or an error."""
@@ -155,11 +169,29 @@ SINK: Final = (
     _none("confluent.license", "a licence of Confluent"),
     _none("confluent.topic.*", "the topic of Confluent's licence"),
 )
-"""Settings of the sink."""
+"""Settings of Confluent's sink."""
+
+DEVIANTART_SINK: Final = (
+    _parameter("s3.bucket", "bucket", "`bucket`"),
+    _parameter("s3.prefix", "topics_dir", "`topics_dir`, without slashes at its ends"),
+    _connection("s3.endpoint", f"`endpoint_url` {_EXTRA}"),
+    _connection("s3.path_style", f"`config_kwargs.s3.addressing_style` {_EXTRA}"),
+    _none("local.buffer.dir", "nothing is buffered in files of its own: parts are uploaded while records are read"),
+    _none(
+        "compressed_block_size",
+        "an object is one gzip member, without blocks and without an index beside it: programs that read single blocks "
+        "by the index cannot read it",
+    ),
+)
+"""Settings of DeviantArt's sink."""
 
 FRAMEWORK: Final = (
     _parameter("name", "pipeline", "`pipeline`, which owns the stored offsets, and the id of the task"),
-    _none("connector.class", "only `io.confluent.connect.s3.S3SinkConnector`; others are refused"),
+    _none(
+        "connector.class",
+        "`io.confluent.connect.s3.S3SinkConnector` or `com.deviantart.kafka_connect_s3.S3SinkConnector`; others are "
+        "refused",
+    ),
     _none("tasks.max", "Spark's executors; `records_per_slice` of `limits` is the size of a Spark task"),
     _none("tasks.max.enforce", "Spark's executors"),
     _none("config.action.reload", "Airflow looks connections up in each run"),
@@ -293,32 +325,50 @@ CONSUMER: Final = (
 _CONSUMER_PREFIX: Final = "consumer.override."
 
 
-def _all() -> Iterable[Setting]:
-    yield from (*SINK, *FRAMEWORK)
-    for part in ("key", "value"):
-        for setting in CONVERTER:
-            yield setting._replace(
-                name=f"{part}.converter.{setting.name}",
-                parameter="" if setting.use == "connection" else f"{part}_converter",
-            )
-    for setting in CONSUMER:
-        yield setting._replace(name=_CONSUMER_PREFIX + setting.name)
+@dataclass(frozen=True)
+class Sink:
+    """A connector that is converted.
+
+    Attributes:
+        name: in words.
+        own: its own settings; those of Kafka Connect, of converters and of the consumer are the same for all.
+        bucket: the setting with the name of the bucket.
+    """
+
+    name: str
+    own: Sequence[Setting]
+    bucket: str
+
+    def find(self, name: str) -> Setting | None:
+        """The setting of this name; None: neither Kafka Connect nor this sink has it."""
+        if name in self._by_name:
+            return self._by_name[name]
+        families = (known for known in self._by_name if known.endswith("*"))
+        return next((self._by_name[family] for family in families if name.startswith(family[:-1])), None)
+
+    @property
+    def known_names(self) -> tuple[str, ...]:
+        """Names of all settings, without those that stand for several."""
+        return tuple(name for name in self._by_name if not name.endswith("*"))
+
+    @cached_property
+    def _by_name(self) -> dict[str, Setting]:
+        return {setting.name: setting for setting in self._all()}
+
+    def _all(self) -> Iterable[Setting]:
+        yield from (*self.own, *FRAMEWORK)
+        for part in ("key", "value"):
+            for setting in CONVERTER:
+                yield setting._replace(
+                    name=f"{part}.converter.{setting.name}",
+                    parameter="" if setting.use == "connection" else f"{part}_converter",
+                )
+        for setting in CONSUMER:
+            yield setting._replace(name=_CONSUMER_PREFIX + setting.name)
 
 
-_BY_NAME: Final[Mapping[str, Setting]] = {setting.name: setting for setting in _all()}
-_FAMILIES: Final = tuple(name for name in _BY_NAME if name.endswith("*"))
-
-
-def find(name: str) -> Setting | None:
-    """The setting of this name; None: Kafka Connect has none, or it is not one of the S3 sink."""
-    if name in _BY_NAME:
-        return _BY_NAME[name]
-    return next((_BY_NAME[family] for family in _FAMILIES if name.startswith(family[:-1])), None)
-
-
-def known_names() -> tuple[str, ...]:
-    """Names of all settings, without those that stand for several."""
-    return tuple(name for name in _BY_NAME if not name.endswith("*"))
+CONFLUENT: Final = Sink("Confluent's S3 sink", SINK, "s3.bucket.name")
+DEVIANTART: Final = Sink("DeviantArt's S3 sink", DEVIANTART_SINK, "s3.bucket")
 
 
 def is_secret(setting: Setting) -> bool:

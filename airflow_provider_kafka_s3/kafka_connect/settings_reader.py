@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.kafka_connect.settings import Use, find, is_secret, known_names
+from airflow_provider_kafka_s3.kafka_connect.settings import CONFLUENT, Sink, Use, is_secret
 from airflow_provider_kafka_s3.messages import count, either, nearest
 
 __all__ = ["Note", "SettingsReader"]
@@ -36,20 +36,22 @@ class Note:
 class SettingsReader:
     """Settings by their names. A wrong one is collected, and its default is returned."""
 
-    def __init__(self, settings: Mapping[str, str], given: Collection[str] = ()) -> None:
+    def __init__(self, settings: Mapping[str, str], given: Collection[str] = (), sink: Sink = CONFLUENT) -> None:
         """Sort out settings that are unknown, refused, or replaced by a parameter.
 
         Args:
             settings: of the connector.
             given: parameters of the operator that replace settings.
+            sink: kind of the connector.
         """
+        self.sink = sink
         self._settings: dict[str, str] = {}
         self._problems: dict[str, str] = {}
         self._notes: dict[str, Note] = {}
         for name, value in settings.items():
-            setting = find(name)
+            setting = self.sink.find(name)
             if setting is None:
-                self.refuse(name, _unknown(name))
+                self.refuse(name, _unknown(name, sink))
             elif setting.parameter in given:
                 self.note(name, f"replaced by the parameter {setting.parameter}", use="none")
             elif setting.use == "refused" and not value.strip():
@@ -70,7 +72,7 @@ class SettingsReader:
 
     def note(self, name: str, text: str, *, use: Use | None = None) -> None:
         """Set what became of a setting, in place of what the table says."""
-        setting = find(name)
+        setting = self.sink.find(name)
         self._notes[name] = Note(name, use or (setting.use if setting else "none"), text)
 
     def without_effect(self, names: Iterable[str], reason: str) -> None:
@@ -155,7 +157,7 @@ class SettingsReader:
     def notes(self) -> tuple[Note, ...]:
         """What became of each setting, in their order in the configuration."""
         for name in self._settings:
-            setting = find(name)
+            setting = self.sink.find(name)
             if name not in self._notes and setting is not None:
                 text = setting.here.removeprefix("secret: ")
                 self.note(name, f"{text}. It is a secret, so it is not shown" if is_secret(setting) else text)
@@ -173,6 +175,6 @@ class SettingsReader:
             raise ConfigurationError(f"the connector cannot be converted, because of {number}:\n{lines}")
 
 
-def _unknown(name: str) -> str:
-    near = nearest(name, known_names())
-    return "is not a setting of Confluent's S3 sink" + (f"; did you mean {near!r}?" if near else "; remove it")
+def _unknown(name: str, sink: Sink) -> str:
+    near = nearest(name, sink.known_names)
+    return f"is not a setting of {sink.name}" + (f"; did you mean {near!r}?" if near else "; remove it")

@@ -5,9 +5,9 @@ Nothing is deleted or moved: objects in the way are named, and a person moves th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, TypeAlias
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.source import Isolation
@@ -20,9 +20,12 @@ from airflow_provider_kafka_s3.maintenance.leftovers import Comparison, Leftover
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 
-__all__ = ["InTheWay", "PartitionTakeover", "Takeover", "plan_takeover", "take_over"]
+__all__ = ["FindLeftovers", "InTheWay", "PartitionTakeover", "Takeover", "plan_takeover", "take_over"]
 
-_NO_END = 2**63 - 1
+_NO_END: Final = 2**63 - 1
+
+FindLeftovers: TypeAlias = Callable[[Mapping[int, tuple[int, int]]], Mapping[int, Sequence[Leftover]]]
+"""Objects of the sink whose first offsets are in these bounds, per Kafka partition."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ def plan_takeover(
     isolation: Isolation = "read_committed",
     without_offset: Literal["fail", "earliest"] = "fail",
     schemas: SchemaSource | None = None,
+    find: FindLeftovers | None = None,
 ) -> Takeover:
     """Decide where a pipeline goes on; nothing is written.
 
@@ -118,6 +122,7 @@ def plan_takeover(
         without_offset: what a partition with records and without a committed offset does: it is an error, or begins at
             the first offset in Kafka.
         schemas: of the registry, by id; None: the layout needs none.
+        find: finds the sink's objects; None: they have the keys of the layout.
 
     Raises:
         ConfigurationError: the connector still runs, the group has no offsets or impossible ones, or the pipeline began
@@ -145,7 +150,8 @@ def plan_takeover(
         raise _began_elsewhere(committer, marker, begin)
     # Once there are batches, the objects at and behind the start of the marker are those of the pipeline.
     until = {p: marker.start.get(p, 0) if marker is not None and has_batches else _NO_END for p in partitions}
-    leftovers = find_leftovers(committer.store, layout, topic, {p: (begin[p], until[p]) for p in partitions})
+    bounds = {p: (begin[p], until[p]) for p in partitions}
+    leftovers = find_leftovers(committer.store, layout, topic, bounds) if find is None else find(bounds)
     _require_records(topic, {p: begin[p] for p in partitions if marker is None or leftovers[p]}, earliest)
     readable = source.ends(topic, partitions, isolation)
     decided = []

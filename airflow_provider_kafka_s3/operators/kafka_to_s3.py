@@ -294,7 +294,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
     def from_connect_config(
         cls, connector: ConnectConfig, *, worker: ConnectConfig | None = None, **parameters: Any
     ) -> Self:
-        """Make the operator from the configuration of a connector: Confluent's S3 sink of Kafka Connect.
+        """Make the operator from the configuration of a connector: Confluent's or DeviantArt's S3 sink.
 
         Each setting becomes a parameter, has no meaning here, or is an error: see ``docs/from-kafka-connect.md``.
         Secrets are not used; the connections have them. ``kafka-s3 convert`` prints the operator, and what became of

@@ -11,6 +11,7 @@ from typing import Final
 from airflow_provider_kafka_s3.kafka_connect.settings import (
     CONSUMER,
     CONVERTER,
+    DEVIANTART_SINK,
     FRAMEWORK,
     SINK,
     Setting,
@@ -24,6 +25,7 @@ PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "from-kafka-connect
 
 _TABLES: Final[Mapping[str, Sequence[Setting]]] = {
     "sink": SINK,
+    "deviantart": DEVIANTART_SINK,
     "framework": FRAMEWORK,
     "converters": CONVERTER,
     "consumer": CONSUMER,

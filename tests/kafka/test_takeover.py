@@ -28,6 +28,7 @@ from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3St
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import S3Server
 from tests.connect_corpus import SCENARIOS, Scenario
+from tests.unit.kafka_connect.connectors import DEVIANTART
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -341,3 +342,52 @@ def test_a_pipeline_that_began_elsewhere_is_not_changed(sink: MakeSink) -> None:
     assert "has landed batches" in refused["error"]["message"]
     assert stopped.objects() == before
     stopped.require_each_record_once()
+
+
+def test_the_sink_of_deviantart_is_taken_over_by_its_markers(
+    kafka_broker: KafkaBroker,
+    s3: S3Server,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    make_topic: Callable[..., str],
+) -> None:
+    """Transactions leave gaps in the offsets: the records of the last chunk are counted in Kafka."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", PASSWORD)
+    topic = make_topic()
+    values = [b"record %d" % n for n in range(9)]
+    for start in range(0, 9, 3):
+        messages = [Message(value, partition=0) for value in values[start : start + 3]]
+        kafka_broker.produce_transaction(topic, messages)
+    connector = {**DEVIANTART, "name": topic, "topics": topic, "s3.prefix": topic}
+    (tmp_path / "connector.json").write_text(json.dumps(connector))
+    client = make_client(
+        S3Settings(endpoint_url=s3.endpoint, region="us-east-1"),
+        S3Credentials(access_key_id="test", secret_access_key=PASSWORD),
+    )
+    chunk = gzip.compress(b"".join(value + b"\n" for value in values[:5]), mtime=0)
+    name = f"{topic}/2026-01-02/{topic}-00000-000000000000"
+    place = {"byte_offset": 0, "byte_length": len(chunk), "first_record_offset": 0, "num_records": 5}
+    for key, body in {
+        f"{name}.gz": chunk,
+        f"{name}.index.json": json.dumps({"chunks": [place]}).encode(),
+        f"{topic}/last_chunk_index.{topic}-00000.txt": f"{name}.index.json".encode(),
+    }.items():
+        client.put_object(Bucket="lake", Key=key, Body=body)
+
+    where = ("--bootstrap-server", kafka_broker.bootstrap_servers, "--endpoint-url", s3.endpoint)
+    line = ["takeover", str(tmp_path / "connector.json"), *where, "--region", "us-east-1", "--json", "--apply"]
+    assert main.main(line) == 0
+    (found,) = json.loads(capsys.readouterr().out)["topics"]
+    # Offsets 0, 1, 2, a mark of the transaction, 4, 5: the next record has offset 6.
+    assert found["partitions"][0]["start"] == 6
+
+    layout = layout_of(convert(connector).parameters)
+    store = DurableStore(S3Store(client, "lake"), Retrier())
+    source = KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers})
+    pipeline = TopicPipeline(store, source, topics_dir=topic, pipeline=topic, topic=topic)
+    pipeline.land(RunRequest(run="first", offsets="incremental", layout=layout.at(0), starting="earliest"))
+    objects = [store.get(info.key) for info in store.list(f"{topic}/") if info.key.endswith(".gz")]
+    lines = [line for one in objects if one is not None for line in gzip.decompress(one.body).splitlines()]
+    assert sorted(lines) == values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CUSTOMER", "MINIMAL", "SECRET"]
+__all__ = ["CUSTOMER", "DEVIANTART", "MINIMAL", "SECRET"]
 
 SECRET: Final = "canary-7d1f-secret"
 
@@ -58,3 +58,19 @@ CUSTOMER: Final = {
     "consumer.override.max.poll.records": "15000",
 }
 """The shape of a sink in production, of 1,500 tasks."""
+
+DEVIANTART: Final = {
+    "name": "orders-backup",
+    "connector.class": "com.deviantart.kafka_connect_s3.S3SinkConnector",
+    "tasks.max": "4",
+    "topics": "orders,refunds",
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "local.buffer.dir": "/var/buffer",
+    "s3.bucket": "lake",
+    "s3.prefix": "/raw/backup/",
+    "s3.endpoint": "http://minio:9000",
+    "s3.path_style": "true",
+    "compressed_block_size": "67108864",
+}
+"""DeviantArt's sink, with all of its settings."""

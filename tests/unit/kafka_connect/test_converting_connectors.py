@@ -11,9 +11,18 @@ from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka_connect.call import python_call
 from airflow_provider_kafka_s3.kafka_connect.convert import Converted, convert, layout_of
-from airflow_provider_kafka_s3.kafka_connect.settings import CONSUMER, CONVERTER, FRAMEWORK, SINK, find, known_names
+from airflow_provider_kafka_s3.kafka_connect.settings import (
+    CONFLUENT,
+    CONSUMER,
+    CONVERTER,
+    DEVIANTART_SINK,
+    FRAMEWORK,
+    SINK,
+    Sink,
+)
+from airflow_provider_kafka_s3.kafka_connect.settings import DEVIANTART as DEVIANTART_SETTINGS
 from airflow_provider_kafka_s3.retry import RetryPolicy
-from tests.unit.kafka_connect.connectors import CUSTOMER, MINIMAL, SECRET
+from tests.unit.kafka_connect.connectors import CUSTOMER, DEVIANTART, MINIMAL, SECRET
 
 BY_HOUR = {
     "partitioner.class": "io.confluent.connect.storage.partitioner.HourlyPartitioner",
@@ -104,7 +113,7 @@ def test_all_that_is_wrong_is_one_error() -> None:
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("com.deviantart.kafka_connect_s3.S3SinkConnector", "is DeviantArt's sink, which is not converted"),
+        ("io.aiven.kafka.connect.s3.AivenKafkaConnectS3SinkConnector", "is Aiven's sink, which is not converted"),
         ("io.confluent.connect.hdfs.HdfsSinkConnector", "is not converted"),
     ],
 )
@@ -404,14 +413,79 @@ def test_secrets_are_in_no_error() -> None:
     assert SECRET not in refusal({**SECRETS, "aws.secret.acces.key": SECRET, "flush.size": "x", "topics": ""})
 
 
-def test_every_setting_is_found_by_its_name() -> None:
+@pytest.mark.parametrize("sink", [CONFLUENT, DEVIANTART_SETTINGS], ids=lambda sink: sink.bucket)
+def test_every_setting_is_found_by_its_name(sink: Sink) -> None:
     """Also those that stand for several, and each has its own words."""
-    assert len(set(known_names())) == len(known_names()) > 150
-    assert all((found := find(name)) is not None and found.name == name for name in known_names())
-    assert find("transforms.a.type") == find("transforms.*")
-    assert find("consumer.override.sasl.mechanism") == find("consumer.override.sasl.*")
-    assert find("rotate.scheduled.interval.ms") is None
-    assert all(setting.here for setting in (*SINK, *FRAMEWORK, *CONVERTER, *CONSUMER))
+    names = sink.known_names
+    assert len(set(names)) == len(names) > 100
+    assert all((found := sink.find(name)) is not None and found.name == name for name in names)
+    assert sink.find("transforms.a.type") == sink.find("transforms.*")
+    assert sink.find("consumer.override.sasl.mechanism") == sink.find("consumer.override.sasl.*")
+    assert sink.find("rotate.scheduled.interval.ms") is None
+    assert all(setting.here for setting in (*SINK, *DEVIANTART_SINK, *FRAMEWORK, *CONVERTER, *CONSUMER))
+
+
+def test_the_sink_of_deviantart_has_an_equivalent_operator() -> None:
+    """Lines of text by gzip, one folder per day; each setting is in it, or named with the reason."""
+    result = convert(DEVIANTART)
+    assert result.parameters == {
+        "task_id": "orders-backup",
+        "topics": ["orders", "refunds"],
+        "bucket": "lake",
+        "pipeline": "orders-backup",
+        "offsets": "incremental",
+        "starting_offsets": "earliest",
+        "format": config.RawBytes(compression="gzip", extension=""),
+        "value_converter": config.BytesConverter(),
+        "partitioner": config.TimePattern(
+            path_format="yyyy-MM-dd", duration_ms=86_400_000, timestamp_from=config.ClockTime()
+        ),
+        "topics_dir": "raw/backup",
+        "naming": config.Naming(file_delim="-", offset_pad_width=12),
+    }
+    assert notes(result).keys() == DEVIANTART.keys()
+    assert "cannot read it" in notes(result)["compressed_block_size"]
+    assert notes(result)["key.converter"] == "no effect: no keys are stored"
+    assert result.connections == {
+        "aws_conn_id": {
+            "conn_type": "aws",
+            "extra": {"endpoint_url": "http://minio:9000", "config_kwargs": {"s3": {"addressing_style": "path"}}},
+        },
+        "kafka_conn_id": {"conn_type": "kafka", "extra": {}},
+    }
+    assert result.consumer_group == "connect-orders-backup"
+
+
+def test_the_sink_of_deviantart_without_optional_settings_writes_to_the_top_of_the_bucket() -> None:
+    """An empty prefix, AWS, and the host of the bucket in URLs."""
+    optional = ("s3.prefix", "s3.endpoint", "s3.path_style", "compressed_block_size", "local.buffer.dir")
+    result = convert({name: value for name, value in DEVIANTART.items() if name not in optional})
+    assert result.parameters["topics_dir"] == ""
+    assert result.connections["aws_conn_id"] == {"conn_type": "aws", "extra": {}}
+
+
+def test_all_that_is_wrong_with_a_sink_of_deviantart_is_one_error() -> None:
+    """Settings of the other sink are unknown to it."""
+    with pytest.raises(ConfigurationError) as caught:
+        convert(
+            {
+                **DEVIANTART,
+                "s3.bucket": "",
+                "s3.bucket.name": "lake",
+                "flush.size": "3",
+                "s3.path_style": "yes",
+                "compressed_block_size": "-1",
+                "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            }
+        )
+    error = str(caught.value)
+    assert "because of 6 settings" in error
+    assert "  s3.bucket.name: is not a setting of DeviantArt's S3 sink; did you mean 's3.bucket'?" in error
+    assert "  flush.size: is not a setting of DeviantArt's S3 sink" in error
+    assert "  s3.bucket: is missing" in error
+    assert "  s3.path_style: 'yes' must be 'true' or 'false'" in error
+    assert "  compressed_block_size: must not be negative" in error
+    assert "is refused: the sink writes what Java prints for its values" in error
 
 
 def test_printed_python_makes_the_same_layout() -> None:
@@ -419,6 +493,7 @@ def test_printed_python_makes_the_same_layout() -> None:
     settings = [
         CUSTOMER,
         {**MINIMAL, **BY_HOUR, "s3.object.tagging": "true", "s3.object.tagging.key.value.pairs": "a:b"},
+        DEVIANTART,
         {**MINIMAL, "file.delim": "'\"+", "store.kafka.headers": "true", "s3.ssea.name": "aws:kms"},
     ]
     for one in settings:

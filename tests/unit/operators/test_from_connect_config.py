@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka_connect.call import python_call
 from airflow_provider_kafka_s3.kafka_connect.convert import convert
 from airflow_provider_kafka_s3.testing.pipeline import SimulatedPipeline
-from tests.unit.kafka_connect.connectors import CUSTOMER, MINIMAL
+from tests.unit.kafka_connect.connectors import CUSTOMER, DEVIANTART, MINIMAL
 from tests.unit.operators.conftest import make_context
 
 AT = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
@@ -37,6 +39,19 @@ def test_a_sink_in_production_is_replaced() -> None:
         ]
         assert landed["records"] == 3
         assert len(simulated.objects("topics/events/_dead_letters")) == 1
+
+
+def test_the_sink_of_deviantart_lands_lines_of_text() -> None:
+    """By gzip, below the prefix and the day of the plan."""
+    with SimulatedPipeline() as simulated:
+        simulated.append("orders", b"one", b"{two", at=AT)
+        simulated.append("refunds", b"three", at=AT)
+        KafkaToS3Operator.from_connect_config(DEVIANTART).execute(make_context())
+        found = {re.sub(r"/\d{4}-\d\d-\d\d/", "/DAY/", key): body for key, body in simulated.objects().items()}
+        assert {key: gzip.decompress(body) for key, body in found.items()} == {
+            "raw/backup/orders/DAY/orders-0-000000000000.gz": b"one\n{two\n",
+            "raw/backup/refunds/DAY/refunds-0-000000000000.gz": b"three\n",
+        }
 
 
 @pytest.mark.parametrize("form", ["mapping", "REST", "JSON", "properties", "path"])
@@ -76,7 +91,7 @@ def test_a_connector_that_cannot_be_converted_is_an_error_of_the_dag() -> None:
         KafkaToS3Operator.from_connect_config({**MINIMAL, "topics.regex": "a.*", "rotate.scheduled.interval.ms": "1"})
 
 
-@pytest.mark.parametrize("connector", [MINIMAL, CUSTOMER], ids=lambda c: c["name"])
+@pytest.mark.parametrize("connector", [MINIMAL, CUSTOMER, DEVIANTART], ids=lambda c: c["name"])
 def test_printed_python_makes_the_same_operator(connector: dict[str, str]) -> None:
     """With the same layout and the same upload."""
     names: dict[str, type[KafkaToS3Operator]] = {}

@@ -1,0 +1,192 @@
+"""A pipeline goes on where DeviantArt's sink has ended, by its markers, indices and the records in Kafka."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.request import RunRequest
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, ForeignObjectError
+from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
+from airflow_provider_kafka_s3.kafka_connect.convert import convert, layout_of
+from airflow_provider_kafka_s3.maintenance.takeover import Takeover
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from tests.unit.kafka_connect.connectors import DEVIANTART
+
+TOPIC = "orders"
+FOLDER = "raw/backup"
+MARKER = f"{FOLDER}/last_chunk_index.{TOPIC}-00000.txt"
+
+
+class World:
+    """A sink with one Kafka partition whose offsets have gaps, and its bucket."""
+
+    def __init__(self) -> None:
+        self.layout = layout_of(convert(DEVIANTART).parameters)
+        self.bucket = MemoryStore("lake")
+        self.kafka = SimulatedKafka()
+        self.kafka.create_topic(TOPIC)
+        self.values: dict[int, bytes] = {}
+        for number in range(20):
+            if number % 4 == 3:
+                self.kafka.append_marker(TOPIC, 0)
+            value = b"record %d%s" % (number, b"\n" if number % 5 == 0 else b"")
+            self.values[self.kafka.append(TOPIC, 0, value, number)] = value
+        self.pipeline = TopicPipeline(
+            DurableStore(self.bucket, Retrier()), self.kafka, topics_dir=FOLDER, pipeline="p", topic=TOPIC
+        )
+
+    @property
+    def offsets(self) -> list[int]:
+        """Offsets of the records."""
+        return sorted(self.values)
+
+    def write(self, chunks: Sequence[Sequence[int]], *, day: str = "2026-01-02") -> str:
+        """Write a data object of these records in chunks, with its index; returns the key of the index."""
+        name = f"{FOLDER}/{day}/{TOPIC}-00000-{chunks[0][0]:012d}"
+        data, listed = b"", []
+        for offsets in chunks:
+            text = b"".join(self.values[o].removesuffix(b"\n") + b"\n" for o in offsets)
+            member = gzip.compress(text, mtime=0)
+            listed.append(
+                {
+                    "byte_length_uncompressed": len(text),
+                    "num_records": len(offsets),
+                    "byte_length": len(member),
+                    "byte_offset": len(data),
+                    "first_record_offset": offsets[0] if offsets else 0,
+                }
+            )
+            data += member
+        self.bucket.put_new(f"{name}.gz", data)
+        self.bucket.put_new(f"{name}.index.json", json.dumps({"chunks": listed}).encode())
+        return f"{name}.index.json"
+
+    def mark(self, index: str) -> None:
+        """Write the marker."""
+        self.bucket.put_new(MARKER, index.encode())
+
+    def plan(self, state: str = "", **more: Any) -> Takeover:
+        """Decide where the pipeline goes on."""
+        return self.pipeline.plan_takeover_by_chunks(ConsumerGroup("g", state, {}), self.layout, **more)
+
+    def land(self) -> list[bytes]:
+        """Land all that is new, and return all lines of visible objects."""
+        self.pipeline.land(RunRequest(run="first", offsets="incremental", layout=self.layout, starting="earliest"))
+        keys = [info.key for info in self.bucket.list("") if info.key.endswith(".gz") and "_kafka_s3/" not in info.key]
+        return sorted(line for key in keys for line in gzip.decompress(self._body(key)).splitlines() if line)
+
+    def _body(self, key: str) -> bytes:
+        stored = self.bucket.get(key)
+        assert stored is not None
+        return stored.body
+
+    @property
+    def lines(self) -> list[bytes]:
+        """All records as lines."""
+        return sorted(value.removesuffix(b"\n") for value in self.values.values())
+
+
+def test_a_pipeline_goes_on_behind_the_last_chunk_although_offsets_have_gaps() -> None:
+    """First offset and number of records would give an offset within the chunk."""
+    world = World()
+    world.write([world.offsets[:3]], day="2026-01-01")
+    world.mark(world.write([world.offsets[3:7], world.offsets[7:12]]))
+    takeover = world.plan()
+    assert takeover.start == {0: world.offsets[11] + 1}
+    assert takeover.start[0] > world.offsets[7] + 5
+    world.pipeline.take_over(takeover, world.layout)
+    assert world.land() == world.lines
+    assert world.plan().done
+
+
+def test_an_object_that_no_marker_names_is_in_the_way() -> None:
+    """The sink stopped between the upload and the marker: it would write the object again."""
+    world = World()
+    world.mark(world.write([world.offsets[:4]]))
+    world.write([world.offsets[4:9]])
+    takeover = world.plan()
+    assert takeover.start == {0: world.offsets[3] + 1}
+    assert [one.key.rpartition(".")[2] for one in takeover.in_the_way] == ["gz", "json"]
+    with pytest.raises(ForeignObjectError):
+        world.pipeline.take_over(takeover, world.layout)
+    for one in takeover.in_the_way:
+        world.bucket.delete(one.key)
+    world.pipeline.take_over(world.plan(), world.layout)
+    assert world.land() == world.lines
+
+
+def test_an_empty_first_chunk_is_skipped() -> None:
+    """A record larger than a block first makes an empty one."""
+    world = World()
+    world.mark(world.write([world.offsets[:2], []]))
+    assert world.plan().start == {0: world.offsets[1] + 1}
+
+
+def test_a_partition_without_a_marker_needs_a_decision() -> None:
+    """An error that names the key, or the first offset in Kafka."""
+    world = World()
+    with pytest.raises(ConfigurationError, match="no marker of the sink: s3://lake/raw/backup/last_chunk_index"):
+        world.plan()
+    assert world.plan(without_offset="earliest").start == {0: 0}
+
+
+def test_a_chunk_with_other_records_than_kafka_is_refused() -> None:
+    """The topic was created again."""
+    world = World()
+    world.mark(world.write([world.offsets[:4]]))
+    world.kafka.create_topic(TOPIC)
+    for _ in range(9):
+        world.kafka.append(TOPIC, 0, b"other", 0)
+    with pytest.raises(ConfigurationError, match="are not those in Kafka from offset 0 on"):
+        world.plan()
+
+
+def test_a_chunk_that_kafka_has_deleted_is_refused_with_the_likely_offset() -> None:
+    """Its records cannot be counted any more."""
+    world = World()
+    world.mark(world.write([world.offsets[:4]]))
+    world.kafka.delete_records(TOPIC, 0, 2)
+    with pytest.raises(DataLossError, match=r"deleted offsets \[0, 2\).*ends \(at 4 if offsets have no gaps\)"):
+        world.plan()
+
+
+@pytest.mark.parametrize("index", [b"", b"[]", b'{"chunks":[]}', b'{"chunks":[{"num_records":"x"}]}', b"\xff"])
+def test_a_marker_that_leads_to_no_chunk_is_refused(index: bytes) -> None:
+    """It is named, and nothing is guessed."""
+    world = World()
+    world.bucket.put_new(f"{FOLDER}/x.index.json", index)
+    world.mark(f"{FOLDER}/x.index.json")
+    with pytest.raises(ConfigurationError, match=f"the marker s3://lake/{MARKER} does not lead to an index"):
+        world.plan()
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "no gzip"])
+def test_a_damaged_data_object_is_refused(damage: str) -> None:
+    """It is named, and nothing is guessed."""
+    world = World()
+    index = world.write([world.offsets[:4]])
+    world.mark(index)
+    key = index.removesuffix(".index.json") + ".gz"
+    body = world._body(key)
+    world.bucket.delete(key)
+    if damage != "gone":
+        world.bucket.put_new(key, body[:-9] if damage == "cut" else b"x" * len(body))
+    with pytest.raises(ConfigurationError, match="or the object is damaged"):
+        world.plan()
+
+
+def test_a_running_sink_is_refused() -> None:
+    """Its consumer group has members."""
+    world = World()
+    world.mark(world.write([world.offsets[:4]]))
+    with pytest.raises(ConfigurationError, match="active members"):
+        world.plan(state="stable")
