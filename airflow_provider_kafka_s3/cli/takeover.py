@@ -137,8 +137,8 @@ def _moves(access: Access, blocked: Sequence[InTheWay]) -> Iterator[str]:
     if not blocked:
         return
     yield (
-        f"{count(len(blocked), 'object')} past the committed offsets are in the way: their records are still in Kafka, "
-        f"and are landed again. Nothing is deleted here: move them to names that readers skip, then run this again"
+        f"in the way: {count(len(blocked), 'object')} past the committed offsets. The records are still in Kafka and "
+        f"are landed again. Nothing is deleted here: move all of these to names that readers skip, then repeat this"
     )
     endpoint = access.arguments.endpoint_url
     options = ("--endpoint-url", endpoint) if endpoint else ()

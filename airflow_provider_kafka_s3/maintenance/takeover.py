@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossErr
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
 from airflow_provider_kafka_s3.layout.keys import data_prefix, set_aside_key
 from airflow_provider_kafka_s3.maintenance.leftovers import Comparison, Leftover, compare, find_leftovers
-from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 
 __all__ = ["FindLeftovers", "InTheWay", "PartitionTakeover", "Takeover", "plan_takeover", "take_over"]
@@ -69,7 +69,7 @@ class PartitionTakeover:
                 ", and behind what objects have" if self.held else ""
             )
         if self.held:
-            return "objects have all records from the committed offset to here"
+            return "objects have all records up to here"
         return "the committed offset"
 
 
@@ -202,9 +202,9 @@ def take_over(committer: Committer, takeover: Takeover, layout: Layout, *, unsaf
     if blocking := takeover.in_the_way:
         urls = few([committer.store.url(one.key) for one in blocking])
         raise ForeignObjectError(
-            f"topic {takeover.topic!r}: {len(blocking)} objects past the committed offsets are in the way, since their "
-            f"records are landed again: {urls}. Nothing was changed. Move all of them, as `kafka-s3 takeover` without "
-            f"--apply lists them, then try again. Their records are still in Kafka"
+            f"topic {takeover.topic!r} has {count(len(blocking), 'object')} in the way, past the committed offsets: "
+            f"{urls}. The records are still in Kafka and are landed again, so readers would see them twice. Nothing "
+            f"was changed. Move all of these, by the commands of a dry run (without --apply), then try again"
         )
     if takeover.done:
         return
