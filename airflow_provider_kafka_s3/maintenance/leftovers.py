@@ -8,27 +8,39 @@ compared with the lines of the objects.
 from __future__ import annotations
 
 import bisect
+import io
 import itertools
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import structs
 
 from airflow_provider_kafka_s3.arrays import int64_values
-from airflow_provider_kafka_s3.config import MIB, ByPartition, ClockTime, JsonLines, Layout, RawBytes, ValuesOnly
+from airflow_provider_kafka_s3.config import (
+    MIB,
+    ByPartition,
+    ClockTime,
+    JsonLines,
+    Layout,
+    Parquet,
+    RawBytes,
+    ValuesOnly,
+)
 from airflow_provider_kafka_s3.exceptions import UnknownOutcomeError
 from airflow_provider_kafka_s3.formats.parts import MAIN
+from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload
 from airflow_provider_kafka_s3.formats.registry import make_formats
 from airflow_provider_kafka_s3.layout.keys import data_prefix, encoded_partition_parser, named_object_parser
 from airflow_provider_kafka_s3.layout.split import Append, LeaveOut, Splitter
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 from airflow_provider_kafka_s3.storage.durable import DurableStore
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["Comparison", "Leftover", "compare", "find_leftovers"]
 
@@ -122,22 +134,23 @@ def compare(
     if reason := _incomparable(layout, leftovers):
         return Comparison(start, (), [(one, reason) for one in leftovers])
     others: list[tuple[Leftover, str]] = []
-    bodies: dict[Leftover, bytes] = {}
+    contents: dict[Leftover, _Content] = {}
     room = _MAX_COMPARED
     for one in leftovers:
         body = _read(store, one, room, layout) if one.ending == layout.format.object_extension else None
-        if body is None:
-            others.append((one, "it has another format, is damaged, or is too large to be compared"))
+        found = None if body is None else _content(layout, body)
+        if body is None or not found:
+            others.append((one, "it has another format, is damaged or empty, or is too large to be compared"))
         else:
             room -= len(body)
-            bodies[one] = body
+            contents[one] = found
     expected = _Expected(layout, topic, partition, by_folder=not _by_clock(layout))
-    expected.read(records, schemas, until=sum(expected.measure(body) for body in bodies.values()))
+    expected.read(records, schemas, until=sum(map(len, contents.values())))
     owners: dict[int, Leftover] = {}
     ends: dict[Leftover, int] = {}
     stop = min((one.start for one, _ in others), default=None)
-    for one, body in bodies.items():
-        offsets = expected.offsets_of(one, body)
+    for one, content in contents.items():
+        offsets = expected.offsets_of(one, content)
         if offsets is None or owners.keys() & offsets:
             why = "its records are not those of Kafka" if offsets is None else "its records are in another object, too"
             others.append((one, why))
@@ -171,7 +184,7 @@ def _end_of_all(
 
 
 def _incomparable(layout: Layout, leftovers: Sequence[Leftover]) -> str:
-    if not isinstance(layout.format, JsonLines | RawBytes):
+    if not isinstance(layout.format, JsonLines | RawBytes | Parquet):
         return f"objects of the format {layout.format.__struct_config__.tag} are not compared with Kafka"
     if not isinstance(layout.content, ValuesOnly):
         return "objects with keys or headers beside them are not compared with Kafka"
@@ -209,13 +222,30 @@ def _read(store: DurableStore, one: Leftover, room: int, layout: Layout) -> byte
     return body if len(body) <= room else None
 
 
+_Content: TypeAlias = bytes | list[str]
+"""What is in an object: its bytes, or of JSON and Parquet the value of each record in one notation."""
+
+
+def _content(layout: Layout, body: bytes) -> _Content | None:
+    """The content of an object; None if it is invalid."""
+    if isinstance(layout.format, JsonLines):
+        lines = body.split(b"\n")
+        return None if lines.pop() else [_value_of(line) for line in lines]
+    if not isinstance(layout.format, Parquet):
+        return body
+    try:
+        return [_notation(row) for row in pq.read_table(io.BytesIO(body)).to_pylist()]
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+
+
 class _Record(NamedTuple):
     """A record that has to be in an object."""
 
     offset: int
     folders: str
-    line: bytes | None
-    """What is written for it; None: it cannot be written."""
+    content: bytes | str | None
+    """What is written for it: bytes, or the value in one notation; None: it cannot be written."""
 
 
 @dataclass
@@ -234,65 +264,69 @@ class _Expected:
     records: list[_Record] = field(default_factory=list)
     _of_folder: dict[str, list[_Record]] = field(default_factory=dict)
 
-    def measure(self, body: bytes) -> int:
-        """Lines of JSON, or bytes."""
-        return body.count(b"\n") if isinstance(self.layout.format, JsonLines) else len(body)
-
     def read(self, batches: Iterable[pa.RecordBatch], schemas: SchemaSource | None, *, until: int) -> None:
         """Read records, until there are as many as all objects can hold."""
         left = until
         if left <= 0:
             return
-        layout = structs.replace(
-            self.layout,
-            format=structs.replace(self.layout.format, compression="none", compression_level=None),
-            **({} if self.by_folder else {"partitioner": ByPartition()}),
-        )
+        layout = self.layout
+        if not self.by_folder:
+            layout = structs.replace(layout, partitioner=ByPartition())
+        if isinstance(layout.format, JsonLines | RawBytes):
+            plain = structs.replace(layout.format, compression="none", compression_level=None)
+            layout = structs.replace(layout, format=plain)
         for record in _written(layout, self.topic, self.partition, batches, schemas):
             self.records.append(record)
             self._of_folder.setdefault(record.folders if self.by_folder else "", []).append(record)
-            left -= self.measure(record.line or b"")
+            left -= len(record.content) if isinstance(record.content, bytes) else 1
             if left <= 0:
                 return
 
-    def offsets_of(self, one: Leftover, body: bytes) -> list[int] | None:
+    def offsets_of(self, one: Leftover, content: _Content) -> list[int] | None:
         """Offsets of the records in an object; None if it has others."""
         rows = self._of_folder.get(one.folders if self.by_folder else "", [])
         at = bisect.bisect_left(rows, one.start, key=lambda record: record.offset)
         if at == len(rows) or rows[at].offset != one.start:
             return None
-        count = self._lines(rows, at, body) if isinstance(self.layout.format, JsonLines) else _bytes(rows, at, body)
+        count = _bytes(rows, at, content) if isinstance(content, bytes) else _values(rows, at, content)
         return [record.offset for record in rows[at : at + count]] if count else None
 
-    def _lines(self, rows: Sequence[_Record], at: int, body: bytes) -> int:
-        """Number of the records that an object has, by its lines; 0 if they differ."""
-        lines = body.split(b"\n")
-        if lines.pop() or at + len(lines) > len(rows):
-            return 0
-        for record, line in zip(itertools.islice(rows, at, at + len(lines)), lines, strict=True):
-            if record.line is None or _value_of(line) != _value_of(record.line):
-                return 0
-        return len(lines)
+
+def _values(rows: Sequence[_Record], at: int, content: Sequence[str]) -> int:
+    """Number of the records that an object has, by its values; 0 if they differ."""
+    found = itertools.islice(rows, at, at + len(content))
+    return len(content) if [record.content for record in found] == content else 0
 
 
-def _bytes(rows: Sequence[_Record], at: int, body: bytes) -> int:
+def _bytes(rows: Sequence[_Record], at: int, content: bytes) -> int:
     """Number of the records that an object has, by its bytes; 0 if they differ."""
     done = count = 0
-    while done < len(body):
-        line = rows[at + count].line if at + count < len(rows) else None
-        if line is None or not body.startswith(line, done):
+    while done < len(content):
+        expected = rows[at + count].content if at + count < len(rows) else None
+        if not isinstance(expected, bytes) or not content.startswith(expected, done):
             return 0
-        done += len(line)
+        done += len(expected)
         count += 1
     return count
 
 
-def _value_of(line: bytes) -> str | bytes:
+def _value_of(line: bytes) -> str:
     """A JSON document in one notation: the sink writes values again, with other spaces and another order of members."""
     try:
         return json.dumps(json.loads(line), sort_keys=True)
     except (ValueError, RecursionError):
-        return line.rstrip(b"\n")
+        return repr(line.rstrip(b"\n"))
+
+
+def _notation(value: Any) -> str:
+    """A row of a file in one notation."""
+    return json.dumps(value, sort_keys=True, default=_text)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).isoformat()
+    return repr(value)
 
 
 def _written(
@@ -324,7 +358,17 @@ def _written(
                     range(event.rows.start, event.rows.stop) if isinstance(event.rows, slice) else event.rows.tolist()
                 )
                 for row, offset in zip(rows, event.offsets.tolist(), strict=True):
-                    writer = formats.open(MAIN, key, schema)
-                    line = b"".join(map(bytes, writer.write(prepared.take(MAIN, slice(row, row + 1), schema))))
-                    found.append(_Record(offset, folders, line + b"".join(map(bytes, writer.close()))))
+                    payload = prepared.take(MAIN, slice(row, row + 1), schema)
+                    content = _written_alone(layout, payload, partial(formats.open, MAIN, key, schema))
+                    found.append(_Record(offset, folders, content))
         yield from sorted(found)
+
+
+def _written_alone(layout: Layout, payload: Payload, open_writer: Callable[[], ObjectWriter]) -> bytes | str:
+    """What is written for one record."""
+    if isinstance(layout.format, Parquet):
+        (row,) = payload.to_pylist()
+        return _notation(row)
+    writer = open_writer()
+    written = b"".join([*map(bytes, writer.write(payload)), *map(bytes, writer.close())])
+    return _value_of(written) if isinstance(layout.format, JsonLines) else written

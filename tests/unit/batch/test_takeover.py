@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_kafka_s3.batch.request import RunRequest
@@ -283,6 +286,87 @@ def test_files_with_schemas_are_in_the_way() -> None:
     takeover = world.plan({0: 9})
     assert (takeover.start, [one.key for one in takeover.in_the_way]) == ({0: 9}, [key])
     assert takeover.in_the_way[0].why == "objects of the format avro are not compared with Kafka"
+
+
+class ParquetWorld(World):
+    """A sink that writes Parquet: the files of this package, encoded in another way."""
+
+    def __init__(self) -> None:
+        scenario = SCENARIOS["D01"]
+        schema = {"type": "struct", "fields": [{"type": "int64", "field": "seq"}, {"type": "string", "field": "f"}]}
+        connector = {
+            **scenario.connector(scenario.topic),
+            "format.class": "io.confluent.connect.s3.format.parquet.ParquetFormat",
+            "value.converter.schemas.enable": "true",
+        }
+        layout = layout_of(convert(connector).parameters)
+        super().__init__("D01", layout)
+        self.kafka.create_topic(self.topic)
+        for seq in range(10):
+            value = {"schema": schema, "payload": {"seq": seq, "f": f"text {seq}"}}
+            self.kafka.append(self.topic, 0, json.dumps(value).encode(), seq)
+        for key in self.visible():
+            self.bucket.delete(key)
+        self.rows = [{"seq": seq, "f": f"text {seq}"} for seq in range(9)]
+        for start in (0, 3, 6):
+            self.put(start, self.rows[start : start + 3])
+
+    def put(self, start: int, rows: list[dict[str, Any]]) -> None:
+        """Write an object as the sink does."""
+        sink = io.BytesIO()
+        fields = [pa.field("seq", pa.int64(), nullable=False), pa.field("f", pa.string(), nullable=False)]
+        pq.write_table(pa.Table.from_pylist(rows, pa.schema(fields)), sink, use_dictionary=False, version="1.0")
+        name = f"topics/{self.topic}/partition=0/{self.topic}+0+{start:010d}.snappy.parquet"
+        self.bucket.put_new(name, sink.getvalue())
+
+    def landed(self) -> list[int]:
+        """The records in visible objects."""
+        found: list[int] = []
+        for key in self.visible():
+            stored = self.bucket.get(key)
+            assert stored is not None
+            found += pq.read_table(io.BytesIO(stored.body)).column("seq").to_pylist()
+        return sorted(found)
+
+
+def test_parquet_files_are_compared_by_their_rows() -> None:
+    """However they are encoded: those that have all records are kept."""
+    world = ParquetWorld()
+    takeover = world.plan({0: 3})
+    assert (takeover.start, takeover.in_the_way) == ({0: 9}, ())
+    world.pipeline.take_over(takeover, world.layout)
+    world.land()
+    assert world.landed() == [*range(10)]
+
+
+def test_parquet_files_with_other_rows_are_in_the_way() -> None:
+    """Their records are landed again; so are those behind them."""
+    world = ParquetWorld()
+    key = next(key for key in world.visible() if "+0000000003" in key)
+    world.bucket.delete(key)
+    world.put(3, [*world.rows[3:5], {"seq": 5, "f": "other"}])
+    takeover = world.plan({0: 0})
+    assert takeover.start == {0: 3}
+    assert [one.why for one in takeover.in_the_way] == [
+        "its records are not those of Kafka",
+        "others of its records are in no object",
+    ]
+    world.move_all(takeover)
+    world.pipeline.take_over(world.plan({0: 0}), world.layout)
+    world.land()
+    assert world.landed() == [*range(10)]
+
+
+def test_a_damaged_parquet_file_is_in_the_way() -> None:
+    """It is named, and nothing is guessed."""
+    world = ParquetWorld()
+    key = next(key for key in world.visible() if "+0000000006" in key)
+    stored = world.bucket.get(key)
+    assert stored is not None
+    world.bucket.delete(key)
+    world.bucket.put_new(key, stored.body[:-9])
+    takeover = world.plan({0: 3})
+    assert (takeover.start, [one.key for one in takeover.in_the_way]) == ({0: 6}, [key])
 
 
 def test_the_folders_of_the_clock_are_not_compared() -> None:
