@@ -231,7 +231,7 @@ class TopicPipeline:
             layout,
             isolation=isolation,
             without_offset=without_offset,
-            schemas=self._registry,  # not the pinned schemas: nothing is written
+            schemas=self._registry or NoRegistry(),  # not the pinned schemas: nothing is written
         )
 
     def plan_takeover_by_chunks(

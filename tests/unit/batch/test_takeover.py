@@ -26,6 +26,7 @@ from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from tests.connect_corpus import SCENARIOS, Scenario
 
 WRITTEN_OTHERWISE = {
@@ -367,6 +368,30 @@ def test_a_damaged_parquet_file_is_in_the_way() -> None:
     world.bucket.put_new(key, stored.body[:-9])
     takeover = world.plan({0: 3})
     assert (takeover.start, [one.key for one in takeover.in_the_way]) == ({0: 6}, [key])
+
+
+def test_values_with_schemas_of_a_registry_need_it_and_nothing_is_pinned() -> None:
+    """The objects of a sink with Avro values as JSON lines are compared with its schemas."""
+    connector = {
+        **SCENARIOS["D01"].connector("t-d01"),
+        "value.converter": "io.confluent.connect.avro.AvroConverter",
+        "value.converter.schema.registry.url": "http://registry:8081",
+    }
+    del connector["value.converter.schemas.enable"]
+    world = World("D01", layout_of(convert(connector).parameters))
+    registry = SimulatedRegistry()
+    schema = registry.register('{"type": "record", "name": "R", "fields": [{"name": "seq", "type": "long"}]}')
+    world.kafka.append(world.topic, 0, registry.frame(schema, b"\x12"), 9)
+    world.bucket.put_new(f"topics/{world.topic}/partition=0/{world.topic}+0+0000000009.json", b'{"seq":9}\n')
+    with pytest.raises(ConfigurationError, match="--registry-conn-id"):
+        world.plan({0: 9})
+    before = [info.key for info in world.bucket.list("")]
+    world.pipeline = TopicPipeline(
+        world.pipeline.log.store, world.kafka, topics_dir="topics", pipeline="p", topic=world.topic, registry=registry
+    )
+    takeover = world.plan({0: 9})
+    assert (takeover.start, takeover.in_the_way) == ({0: 10}, ())
+    assert [info.key for info in world.bucket.list("")] == before
 
 
 def test_the_folders_of_the_clock_are_not_compared() -> None:
