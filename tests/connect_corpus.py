@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+
 __all__ = ["SCENARIOS", "Record", "Scenario"]
 
 _VECTORS: Final = Path(__file__).parent / "vectors" / "connect_corpus.json"
@@ -23,6 +25,7 @@ class Record(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,25 @@ class Scenario:
     def records(self) -> dict[int, list[Record]]:
         """Those of each Kafka partition."""
         found: dict[int, list[Record]] = {p: [] for p in range(self.partitions)}
-        for index, (partition, timestamp, key, value, *_) in enumerate(self.case["records"]):
+        for index, (partition, timestamp, key, value, *more) in enumerate(self.case["records"]):
             rows = found[partition]
             offset = self.case["offsets"][index] if "offsets" in self.case else len(rows)
-            rows.append(Record(offset, timestamp, None if key is None else key.encode(), self._sent(value)))
+            headers = tuple((name, _sent(text)) for name, text in (more or [None])[0] or ())
+            rows.append(Record(offset, timestamp, _sent(key), _sent(value, self.case.get("envelope")), headers))
         return found
+
+    def fill(self, kafka: SimulatedKafka) -> None:
+        """Create the topic, with the records at their offsets."""
+        kafka.create_topic(self.topic, self.partitions)
+        for partition, records in self.records.items():
+            for record in records:
+                while kafka.bounds(self.topic, partition)[1] < record.offset:
+                    kafka.append_marker(self.topic, partition)
+                kafka.append(
+                    self.topic, partition, record.value, record.timestamp, key=record.key, headers=record.headers
+                )
+        if deleted := self.case.get("prepare", {}).get("delete_before"):
+            kafka.delete_records(self.topic, 0, deleted)
 
     def objects(self, topic: str) -> dict[str, bytes]:
         """Key -> bytes, for a topic of any name."""
@@ -79,15 +96,16 @@ class Scenario:
             made[str(one["key"]).replace(self.topic, topic)] = body
         return made
 
-    def _sent(self, value: Any) -> bytes | None:
-        if value is None:
-            return None
-        if isinstance(value, dict):
-            return base64.b64decode(value["base64"])
-        envelope = self.case.get("envelope")
-        if envelope is not None:
-            return f'{{"schema":{json.dumps(envelope)},"payload":{value}}}'.encode()
-        return str(value).encode()
+
+def _sent(value: Any, envelope: Any = None) -> bytes | None:
+    """A key, value or header as it was in Kafka, in its envelope if it has one."""
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return base64.b64decode(value["base64"])
+    return (
+        str(value).encode() if envelope is None else f'{{"schema":{json.dumps(envelope)},"payload":{value}}}'.encode()
+    )
 
 
 SCENARIOS: Final = {case["id"]: Scenario(case) for case in json.loads(_VECTORS.read_text())["cases"]}

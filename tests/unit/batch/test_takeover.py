@@ -63,16 +63,7 @@ class World:
         self.layout = layout or COMPARABLE[name]
         self.bucket = MemoryStore("lake")
         self.kafka = SimulatedKafka()
-        self.kafka.create_topic(self.topic, self.scenario.partitions)
-        for partition, records in self.scenario.records.items():
-            at = 0
-            for record in records:
-                for _ in range(record.offset - at):
-                    self.kafka.append_marker(self.topic, partition)
-                self.kafka.append(self.topic, partition, record.value, record.timestamp, key=record.key)
-                at = record.offset + 1
-        if deleted := self.scenario.case.get("prepare", {}).get("delete_before"):
-            self.kafka.delete_records(self.topic, 0, deleted)
+        self.scenario.fill(self.kafka)
         for key, body in self.scenario.objects(self.topic).items():
             self.bucket.put_new(key, body)
         store = DurableStore(self.bucket, Retrier())
