@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -193,23 +194,50 @@ def parse_topics(topics: object) -> tuple[str, ...]:
 
 
 def require_layout(layout: Layout) -> Layout:
-    """Return a layout if its delimiters and its pattern are valid; imports nothing heavy."""
+    """Return a layout if its delimiters and its pattern are valid; imports nothing heavy itself.
+
+    Classes of other packages are checked if their modules can be imported here: the process that parses a DAG need not
+    have them.
+
+    Raises:
+        ConfigurationError: something is wrong.
+    """
     validate_delimiters(layout)
     if layout.by_time is not None:
         time_pattern(layout.by_time, layout.naming.directory_delim)
+    if layout.extensions and all(_is_here(each.import_path) for each in layout.extensions):
+        from airflow_provider_kafka_s3.extensions.loading import pinned
+
+        pinned(layout)
     return layout
+
+
+def _is_here(import_path: str) -> bool:
+    """Whether the module of a class can be imported here."""
+    try:
+        import_module(import_path.partition(":")[0])
+    except ImportError:
+        return False
+    except Exception:  # noqa: BLE001 - it is here, and the check of the class has the error
+        return True
+    return True
 
 
 def usable_layout(layout: Layout, topics: Sequence[str]) -> Layout:
     """Return a layout if its time zone and its declared schema are valid, and its longest possible key is not too long.
 
+    Returns:
+        The layout with what its classes of other packages declare.
+
     Raises:
         ConfigurationError: see :mod:`~airflow_provider_kafka_s3.layout.keys` and
             :mod:`~airflow_provider_kafka_s3.schemas.avro`.
     """
+    from airflow_provider_kafka_s3.extensions.loading import pinned
     from airflow_provider_kafka_s3.formats.registry import make_formats
     from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
 
+    layout = pinned(layout)
     if not layout.needs_registry:
         make_formats(layout, topic="", partition=0)
     longest = with_schema_name(layout, make_partitioner(layout).longest, "null")

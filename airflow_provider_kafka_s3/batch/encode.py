@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.config import KIB, MIB, Layout, Upload
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
+from airflow_provider_kafka_s3.extensions.loading import require_pinned
 from airflow_provider_kafka_s3.formats.parts import MAIN, PreparedParts
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Rejected, record_error
 from airflow_provider_kafka_s3.formats.registry import make_formats
@@ -97,7 +98,7 @@ def write_slice(
     Raises:
         RecordError: a record cannot be written with the layout, or there are too many dead letters.
         ConfigurationError: an object's key is unsafe, there are more than ``MAX_OBJECTS``, or the plan was made with
-            another time zone database.
+            another time zone database, or another version of a class of another package.
         SparkJobError: the batches are not the records of this slice.
     """
     opened: list[tuple[_ObjectStats, str, ObjectSink]] = []
@@ -176,6 +177,8 @@ def _encode(
     """Encode the objects of a slice, except those for which ``begin`` returns None."""
     layout, topic, partition = _layout(plan), plan.topic, slice_.partition
     _require_zone_database(plan, layout)
+    if layout.extensions:
+        require_pinned(layout, f"batch {plan.batch} of topic {plan.topic!r}")
     formats = make_formats(layout, topic=topic, partition=partition, schemas=schemas)
     splitter = Splitter(layout, topic=topic, partition=partition, generation=plan.generation)
     open_objects: dict[str, list[tuple[str, _ObjectStats, ObjectWriter]]] = {}

@@ -51,6 +51,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
+from airflow_provider_kafka_s3.extensions.loading import pinned
 from airflow_provider_kafka_s3.layout.keys import data_prefix, is_hidden
 
 __all__ = ["TopicRun"]
@@ -312,7 +313,7 @@ class TopicRun:
         largest = self.request.limits.records_per_slice
         # With many gaps or small slices, the rest is left to the next batch.
         read = first_slices(split.read, max_records=largest, most=MAX_SLICES)
-        layout = self.request.layout.at(int(self._now() * 1000))
+        layout = pinned(self.request.layout.at(int(self._now() * 1000)))
         plan = Plan(
             batch=view.next,
             type="data",

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, get_args
 
-from airflow_provider_kafka_s3.config.formats import AvroContainer, Format, JsonLines, RawBytes, parse_format
+from airflow_provider_kafka_s3.config.formats import (
+    AvroContainer,
+    CustomFormat,
+    Format,
+    JsonLines,
+    RawBytes,
+    parse_format,
+)
 from airflow_provider_kafka_s3.config.values import TAG, Value, make_value, require
 
 __all__ = ["Content", "Envelope", "SiblingObjects", "ValuesOnly", "parse_content"]
@@ -48,6 +55,10 @@ class SiblingObjects(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             self.headers is None or isinstance(self.headers, JsonLines | AvroContainer),
             f"headers={self.headers!r} must be 'json' or 'avro'",
         )
+        require(
+            not isinstance(self.keys, CustomFormat),
+            f"keys={self.keys!r}: a format of your own is for values only; it may write keys beside values",
+        )
         for name, what in (("keys", "key"), ("headers", "headers")):
             settings: Format | None = getattr(self, name)
             require(
@@ -65,7 +76,7 @@ class SiblingObjects(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """An extension of values that is also one of another object; None if there is none."""
         extension = values.object_extension
         others = {name + settings.object_extension for name, settings in self.siblings.items()}
-        return extension if isinstance(values, RawBytes) and extension in others else None
+        return extension if isinstance(values, RawBytes | CustomFormat) and extension in others else None
 
 
 Content: TypeAlias = ValuesOnly | Envelope | SiblingObjects

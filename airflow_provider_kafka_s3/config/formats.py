@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from msgspec import Meta, structs
+from msgspec import Meta, field, structs
 
+from airflow_provider_kafka_s3.config.extensions import (
+    ImportPath,
+    Options,
+    Pinned,
+    check_import_path,
+    checked_options,
+)
 from airflow_provider_kafka_s3.config.sizes import MIB
 from airflow_provider_kafka_s3.config.values import (
     TAG,
@@ -24,6 +31,7 @@ __all__ = [
     "CompressionName",
     "Csv",
     "CsvSeparator",
+    "CustomFormat",
     "DecimalFormat",
     "Format",
     "JsonLines",
@@ -89,6 +97,14 @@ class _Framed(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return extension + _EXTENSIONS[self.compression]
 
 
+def _check_extension(extension: str) -> None:
+    reject_control_characters("extension", extension)
+    require(
+        "/" not in extension and (extension == "" or extension.startswith(".")),
+        f"extension={extension!r} must start with a dot and hold no '/'",
+    )
+
+
 class JsonLines(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="json"):
     """JSON lines: every value has to be valid JSON, and is one line.
 
@@ -130,11 +146,7 @@ class RawBytes(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_control_characters("extension", self.extension)
-        require(
-            "/" not in self.extension and (self.extension == "" or self.extension.startswith(".")),
-            f"extension={self.extension!r} must start with a dot and hold no '/'",
-        )
+        _check_extension(self.extension)
 
     @property
     def object_extension(self) -> str:
@@ -246,7 +258,44 @@ class Csv(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_fi
         return self._compressed(".csv")
 
 
-Format: TypeAlias = JsonLines | RawBytes | AvroContainer | Parquet | Csv
+class CustomFormat(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="custom"):
+    """A class of your own package, which derives from ``airflow_provider_kafka_s3.extensions.Format``.
+
+    Attributes:
+        import_path: of the class, such as ``mycompany_layouts.msgpack:MessagePack``. Airflow's workers and Spark's
+            executors have to be able to import it.
+        options: keyword arguments of the class: texts, whole numbers, booleans, None, and lists and mappings of these.
+        extension: of object keys, with its dot; may be empty.
+        compression: ``none``, ``gzip``, ``zstd`` or ``bzip2``; adds ``.gz``, ``.zst`` or ``.bz2`` to the extension.
+        compression_level: of gzip 0 (fastest) to 3 (smallest), a level of ISA-L; of zstd 1 to 19; of bzip2 1 to 9, the
+            size of its blocks in 100 kB; None: 1 for gzip, 3 for zstd, 9 for bzip2.
+        on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it,
+            ``write`` gives it to the class.
+        pinned: what the class declares, which the plan of a batch has. Not set in a DAG.
+    """
+
+    import_path: ImportPath
+    options: Options = field(default_factory=dict)
+    extension: str = ".bin"
+    pinned: Pinned | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_import_path(self.import_path)
+        structs.force_setattr(self, "options", checked_options(self.options))
+        _check_extension(self.extension)
+        require(
+            self.pinned is None or not self.pinned.fields,
+            "pinned: a format looks at no fields of values",
+        )
+
+    @property
+    def object_extension(self) -> str:
+        """What object keys end in, such as ``.bin.gz``."""
+        return self._compressed(self.extension)
+
+
+Format: TypeAlias = JsonLines | RawBytes | AvroContainer | Parquet | Csv | CustomFormat
 """All formats; :func:`airflow_provider_kafka_s3.formats.registry.make_format` encodes them."""
 
 _FORMATS: Final[tuple[type[Format], ...]] = get_args(Format)

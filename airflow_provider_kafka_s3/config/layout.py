@@ -23,14 +23,24 @@ from airflow_provider_kafka_s3.config.converters import (
     StringConverter,
     needs_registry,
 )
+from airflow_provider_kafka_s3.config.extensions import RecordPart
 from airflow_provider_kafka_s3.config.file_names import parse_file_name_template
-from airflow_provider_kafka_s3.config.formats import AvroContainer, Csv, Format, JsonLines, Parquet, RawBytes
+from airflow_provider_kafka_s3.config.formats import (
+    AvroContainer,
+    Csv,
+    CustomFormat,
+    Format,
+    JsonLines,
+    Parquet,
+    RawBytes,
+)
 from airflow_provider_kafka_s3.config.partitioners import (
     ByField,
     ByKey,
     ByPartition,
     Chain,
     ClockTime,
+    CustomPartitioner,
     Daily,
     FieldTime,
     Hourly,
@@ -59,6 +69,7 @@ _CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
     AvroContainer: (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter),
     Parquet: (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter),
     Csv: (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter),
+    CustomFormat: (BytesConverter, JsonConverter),
 }
 """The converters that each format can encode the values of."""
 
@@ -160,7 +171,8 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         topics_dir: prefix of all keys, without slashes at its ends; may be empty.
         format: what the bytes of objects are.
-        value_converter: what the bytes of values are; None: JSON for JSON lines, bytes for raw bytes.
+        value_converter: what the bytes of values are; None: JSON for JSON lines, bytes for raw bytes and
+            for formats of other packages.
         key_converter: what the bytes of keys are, if the content has keys.
         content: what of a record is written.
         partitioner: how a record chooses its folder.
@@ -227,7 +239,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def _default_converter(self) -> Converter:
         require(
-            isinstance(self.format, JsonLines | RawBytes),
+            isinstance(self.format, JsonLines | RawBytes | CustomFormat),
             f"{self.format!r} needs value_converter, what the bytes of values are: "
             f"{_names(_CONVERTERS[type(self.format)])}",
         )
@@ -236,9 +248,18 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def _check_converter(self, name: str, converter: Converter | None, place: str, settings: Format) -> None:
         kinds = _CONVERTERS[type(settings)]
         require(
-            not isinstance(converter, JsonConverter) or isinstance(settings, JsonLines) or converter.has_schema,
+            not isinstance(converter, JsonConverter)
+            or isinstance(settings, JsonLines | CustomFormat)
+            or converter.has_schema,
             f"{name}='json' needs a schema with {place}={settings!r}: JsonConverter(schema=...) with the schema "
             f"of the documents",
+        )
+        require(
+            not isinstance(settings, CustomFormat)
+            or not isinstance(converter, JsonConverter)
+            or not converter.has_schema,
+            f"{name}={converter!r} converts values by their schema, and {place}={settings!r} gets their bytes; use "
+            f"{name}='json' or 'bytes'",
         )
         require(
             isinstance(converter, kinds),
@@ -250,7 +271,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         match content:
             case Envelope():
                 require(
-                    not isinstance(self.format, RawBytes),
+                    not isinstance(self.format, RawBytes | CustomFormat),
                     "content='envelope' needs a format with fields; use format='json', 'avro' or 'parquet'",
                 )
                 self._check_converter("key_converter", self.key_converter, "format", self.format)
@@ -267,7 +288,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             f"content='envelope' or 'siblings'",
         )
         require(
-            self.has_keys or self.format.on_null != "write",
+            self.has_keys or self.format.on_null != "write" or isinstance(self.format, CustomFormat),
             "on_null='write' writes the keys of null values, and no keys are written; use content='envelope' or "
             "'siblings'",
         )
@@ -316,7 +337,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def has_typed_values(self) -> bool:
         """Whether values are converted by their schemas."""
-        if isinstance(self.format, RawBytes):
+        if isinstance(self.format, RawBytes | CustomFormat):
             return False
         return not isinstance(self.value_converter, JsonConverter) or self.value_converter.has_schema
 
@@ -332,7 +353,18 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             self.errors == "dead_letter"
             or not isinstance(self.content, ValuesOnly)
             or any(isinstance(p, ByKey) for p in self.partitioners)
+            or not {"key", "headers"}.isdisjoint(self._read_by_extensions)
         )
+
+    @property
+    def extensions(self) -> tuple[CustomPartitioner | CustomFormat, ...]:
+        """The partitioners and the format that are classes of other packages."""
+        return tuple(x for x in (*self.partitioners, self.format) if isinstance(x, CustomPartitioner | CustomFormat))
+
+    @property
+    def _read_by_extensions(self) -> frozenset[RecordPart]:
+        """Parts of records that classes of other packages look at, as far as they are pinned."""
+        return frozenset(part for x in self.extensions if x.pinned is not None for part in x.pinned.reads)
 
     @property
     def partitioners(self) -> tuple[Partitioner, ...]:
@@ -346,12 +378,22 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def reads_timestamps(self) -> bool:
-        """Whether the partitioner looks at timestamps of Kafka records."""
-        return self.by_time is not None and isinstance(self.by_time.timestamp_from, RecordTime)
+        """Whether the partitioner, or a class of another package, looks at timestamps of Kafka records."""
+        by_time = self.by_time is not None and isinstance(self.by_time.timestamp_from, RecordTime)
+        return by_time or "timestamp" in self._read_by_extensions
 
     @property
     def field_names(self) -> tuple[str, ...]:
-        """The fields of values that the partitioner looks at."""
+        """The fields of values that the partitioner looks at; those of classes of other packages are pinned."""
+        names = [*self._named_fields]
+        for p in self.partitioners:
+            if isinstance(p, CustomPartitioner) and p.pinned is not None:
+                names += p.pinned.fields
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def _named_fields(self) -> tuple[str, ...]:
+        """The fields of values that are named by settings."""
         names = [name for p in self.partitioners if isinstance(p, ByField) for name in p.names]
         if self.by_time is not None and isinstance(self.by_time.timestamp_from, FieldTime):
             names.append(self.by_time.timestamp_from.name)
@@ -380,10 +422,11 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             not {ByField, ByKey}.intersection(kinds) or re.search("[%=A-Za-z0-9]", delim) is None,
             f"directory_delim={delim!r} has characters of names, so folders of values would be ambiguous; use '/'",
         )
-        folded = [name.lower() for name in fields] if self.naming.lowercase_paths else []
+        named = self._named_fields
+        folded = [name.lower() for name in named] if self.naming.lowercase_paths else []
         require(
             len(set(folded)) == len(folded),
-            f"lowercase_paths gives two of the fields {', '.join(fields)} the same folders; rename one of them",
+            f"lowercase_paths gives two of the fields {', '.join(named)} the same folders; rename one of them",
         )
 
     def _check_on_bad_timestamp(self) -> None:

@@ -6,8 +6,15 @@ import zoneinfo
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, get_args
 
-from msgspec import Meta, structs
+from msgspec import Meta, field, structs
 
+from airflow_provider_kafka_s3.config.extensions import (
+    ImportPath,
+    Options,
+    Pinned,
+    check_import_path,
+    checked_options,
+)
 from airflow_provider_kafka_s3.config.values import TAG, Value, make_value, reject_control_characters, require
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
@@ -20,6 +27,7 @@ __all__ = [
     "ByTime",
     "Chain",
     "ClockTime",
+    "CustomPartitioner",
     "Daily",
     "FieldTime",
     "Hourly",
@@ -185,14 +193,35 @@ class TimePattern(ByTime, frozen=True, kw_only=True, forbid_unknown_fields=True,
     locale: Annotated[str, Meta(min_length=1, examples=["fr"])] = ROOT_LOCALE
 
 
-_Link: TypeAlias = ByPartition | ByField | ByKey | Daily | Hourly | TimePattern
+class CustomPartitioner(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="custom"):
+    """By a class of your own package, which derives from ``airflow_provider_kafka_s3.extensions.Partitioner``.
+
+    Attributes:
+        import_path: of the class, such as ``mycompany_layouts.tenant:TenantPartitioner``. Airflow's workers and Spark's
+            executors have to be able to import it.
+        options: keyword arguments of the class: texts, whole numbers, booleans, None, and lists and mappings of these.
+        pinned: what the class declares, which the plan of a batch has. Not set in a DAG.
+    """
+
+    import_path: ImportPath
+    options: Options = field(default_factory=dict)
+    pinned: Pinned | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_import_path(self.import_path)
+        structs.force_setattr(self, "options", checked_options(self.options))
+
+
+_Link: TypeAlias = ByPartition | ByField | ByKey | Daily | Hourly | TimePattern | CustomPartitioner
 
 
 class Chain(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="chain"):
     """By several partitioners, one folder after another: ``country=NO/year=2026/month=01/day=02``.
 
     Attributes:
-        partitioners: two or more, in the order of the folders; at most one of them by time.
+        partitioners: two or more, in the order of the folders; at most one of each kind and one by time, but any
+            number of classes of your own.
     """
 
     partitioners: tuple[_Link, ...]
@@ -203,7 +232,8 @@ class Chain(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_fi
         require(
             len(self.partitioners) > 1, f"partitioners={self.partitioners!r} needs two or more; use the only one itself"
         )
-        kinds = [ByTime if isinstance(p, ByTime) else type(p) for p in self.partitioners]
+        own = CustomPartitioner
+        kinds = [ByTime if isinstance(p, ByTime) else type(p) for p in self.partitioners if not isinstance(p, own)]
         require(
             len(set(kinds)) == len(kinds),
             "partitioners has two of one kind: several fields are the names of one ByField, several parts of a time "
@@ -211,7 +241,7 @@ class Chain(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_fi
         )
 
 
-Partitioner: TypeAlias = ByPartition | ByField | ByKey | Daily | Hourly | TimePattern | Chain
+Partitioner: TypeAlias = ByPartition | ByField | ByKey | Daily | Hourly | TimePattern | Chain | CustomPartitioner
 """All partitioners; :func:`airflow_provider_kafka_s3.layout.partitioners.make_partitioner` applies them."""
 
 _LINKS: Final[tuple[type[_Link], ...]] = get_args(_Link)

@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.converters.primitive import BytesValueConverter, 
 from airflow_provider_kafka_s3.converters.protobuf import ProtobufRegistryConverter
 from airflow_provider_kafka_s3.converters.record_parts import ColumnConverter, EnvelopeConverter, HeadersConverter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, message_of
+from airflow_provider_kafka_s3.formats.custom import CheckedFormat
 from airflow_provider_kafka_s3.formats.jsonlines import JsonDocumentConverter, JsonLinesFormat
 from airflow_provider_kafka_s3.formats.parts import PartFormats
 from airflow_provider_kafka_s3.formats.port import RecordFormat
@@ -63,7 +64,17 @@ def make_formats(
         part: Literal["value"] | None = None if layout.format.on_null == "write" else "value"
         main = _typed_format(layout.format, envelope, part, evolving, fields)
         return PartFormats(main, document_fields=of_documents)
-    values = make_format(layout.format, converter, schemas, topic=evolving, fields=fields)
+    values: RecordFormat
+    if isinstance(layout.format, config.CustomFormat):
+        values = CheckedFormat(
+            layout.format,
+            topic=topic,
+            partition=partition,
+            are_documents=isinstance(converter, config.JsonConverter),
+            writes_nulls=layout.format.on_null == "write" and not isinstance(content, config.SiblingObjects),
+        )
+    else:
+        values = make_format(layout.format, converter, schemas, topic=evolving, fields=fields)
     siblings: Mapping[str, RecordFormat] = {}
     if isinstance(content, config.SiblingObjects):
         siblings = _siblings(content, layout.key_converter, schemas)
@@ -173,6 +184,8 @@ def _encoding(settings: config.Format, *, by_schema: bool = False) -> TypedEncod
             return typed.CsvEncoding(settings)
         case config.RawBytes():
             raise ConfigurationError("format='bytes' writes bytes; use value_converter='bytes'")
+        case config.CustomFormat():
+            raise ConfigurationError("a format of your own gets the bytes of values; it is for values only")
         case _:
             assert_never(settings)
 

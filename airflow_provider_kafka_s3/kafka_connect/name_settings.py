@@ -7,7 +7,7 @@ from typing import Any, Final
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.config.sizes import MAX_PARTS
 from airflow_provider_kafka_s3.config.values import make_value
-from airflow_provider_kafka_s3.kafka_connect.settings_reader import SettingsReader
+from airflow_provider_kafka_s3.kafka_connect.settings_reader import SettingsReader, own_class
 from airflow_provider_kafka_s3.layout.locales import connect_locale
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
 
@@ -36,7 +36,8 @@ _SPARES: Final = 1_000
 def partitioner(reader: SettingsReader) -> config.Partitioner | None:
     """The partitioner."""
     default = "io.confluent.connect.storage.partitioner.DefaultPartitioner"
-    remedy = f"use one of {', '.join(name.rpartition('.')[2] for name in _PARTITIONERS)}, or a Chain of them here"
+    known = ", ".join(name.rpartition(".")[2] for name in _PARTITIONERS)
+    remedy = f"use one of {known}, or a Chain of them here; or your own class, in Python: {own_class('partitioner')}"
     kind = reader.one_class("partitioner.class", _PARTITIONERS, default, remedy)
     of_time = ("timezone", "locale", "timestamp.extractor", "timestamp.field")
     of_pattern = ("path.format", "partition.duration.ms")

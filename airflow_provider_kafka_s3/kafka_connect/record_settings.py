@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.kafka_connect.settings import CONVERTER
-from airflow_provider_kafka_s3.kafka_connect.settings_reader import SettingsReader
+from airflow_provider_kafka_s3.kafka_connect.settings_reader import SettingsReader, own_class
 
 __all__ = ["CONVERTERS", "content", "converter", "record_format"]
 
@@ -44,7 +44,10 @@ def record_format(
     """
     if not default and reader.required(name, f"use one of {', '.join(_FORMATS)}") is None:
         return None
-    kind = reader.one_class(name, _FORMATS, default, "use Avro, JSON, ByteArray or Parquet")
+    remedy = "use Avro, JSON, ByteArray or Parquet"
+    if on_null:
+        remedy += f"; or your own class, in Python: {own_class('format')}"
+    kind = reader.one_class(name, _FORMATS, default, remedy)
     # All are read, so that one error has all wrong ones.
     nulls = {"fail": "fail", "ignore": "ignore", "write": "write"}
     decimals = {"BASE64": "BASE64", "NUMERIC": "NUMERIC"}

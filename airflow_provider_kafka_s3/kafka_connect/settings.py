@@ -63,7 +63,11 @@ def _refused(name: str, here: str, parameter: str = "") -> Setting:
 _EXTRA: Final = "in the extra of the AWS connection"
 
 SINK: Final = (
-    _parameter("format.class", "format", "`format`: its kind"),
+    _parameter(
+        "format.class",
+        "format",
+        "`format`: its kind; own classes are refused: give `format=CustomFormat(…)` with a class in Python",
+    ),
     _parameter("flush.size", "rotation", "`flush_size` of `rotation`; bytes end no object, as in Connect"),
     Setting(
         "rotate.interval.ms",
@@ -151,7 +155,8 @@ SINK: Final = (
     _parameter(
         "partitioner.class",
         "partitioner",
-        "`partitioner`: its kind; own classes are refused: combine those of this package",
+        "`partitioner`: its kind; own classes are refused: combine those of this package, or give "
+        "`partitioner=CustomPartitioner(…)` with a class in Python",
     ),
     _parameter("partition.field.name", "partitioner", "`names` of `ByField`"),
     _parameter("partition.duration.ms", "partitioner", "`duration_ms` of `TimePattern`"),

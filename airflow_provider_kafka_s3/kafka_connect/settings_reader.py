@@ -11,7 +11,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka_connect.settings import CONFLUENT, Sink, Use, is_secret
 from airflow_provider_kafka_s3.messages import count, either, nearest
 
-__all__ = ["Note", "SettingsReader"]
+__all__ = ["Note", "SettingsReader", "own_class"]
 
 T = TypeVar("T")
 
@@ -173,6 +173,12 @@ class SettingsReader:
             lines = "\n".join(f"  {name}: {reason}" for name, reason in self._problems.items())
             number = count(len(self._problems), "setting")
             raise ConfigurationError(f"the connector cannot be converted, because of {number}:\n{lines}")
+
+
+def own_class(parameter: str) -> str:
+    """The parameter that replaces a class in Java by one in Python."""
+    kind = {"partitioner": "CustomPartitioner", "format": "CustomFormat"}[parameter]
+    return f"from_connect_config(..., {parameter}={kind}(import_path='mypackage.module:MyClass'))"
 
 
 def _unknown(name: str, sink: Sink) -> str:

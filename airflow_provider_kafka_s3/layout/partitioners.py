@@ -10,38 +10,36 @@ of its own, in which every folder with a time has the same name: ``year=NAME/mon
 the others, and with Hive's name for "null" (``__HIVE_DEFAULT_PARTITION__``) readers of the table find the record with
 null in the partition columns.
 
-A record without a usable field is left out: its code is :data:`REFUSED`, and the reason is beside the codes.
+A record without a usable field is left out: its code is
+:data:`~airflow_provider_kafka_s3.extensions.partitioners.REFUSED`, and the reason is beside the codes.
 """
 
 from __future__ import annotations
 
 import zoneinfo
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
+from typing import Final, NamedTuple, Protocol, assert_never
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, Int64Array, int64_values
 from airflow_provider_kafka_s3.config.partitioners import DAY_MS
 from airflow_provider_kafka_s3.converters.field_values import FieldValue, FieldValues, Unusable, key_values
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+from airflow_provider_kafka_s3.extensions.partitioners import REFUSED, Encoded
+from airflow_provider_kafka_s3.extensions.records import Batch
+from airflow_provider_kafka_s3.layout.custom import CheckedPartitioner
 from airflow_provider_kafka_s3.layout.folders import Folders
 from airflow_provider_kafka_s3.layout.patterns import Pattern, time_pattern
 from airflow_provider_kafka_s3.layout.timestamps import milliseconds
 from airflow_provider_kafka_s3.layout.zones import load_zone
 
 __all__ = [
-    "REFUSED",
-    "Batch",
     "ChainPartitioner",
-    "Codes",
-    "Encoded",
     "FieldPartitioner",
     "KafkaPartitioner",
     "KeyPartitioner",
@@ -49,12 +47,6 @@ __all__ = [
     "TimePartitioner",
     "make_partitioner",
 ]
-
-Codes: TypeAlias = npt.NDArray[np.intp]
-"""Per record the index of its path."""
-
-REFUSED: Final = -1
-"""Code of a record without an encoded partition."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -74,38 +66,6 @@ class _Piece(NamedTuple):
     start: int
     offset: int
     width: int
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """The encoded partitions of the records of a batch.
-
-    Attributes:
-        codes: of each record the index of its path, or :data:`REFUSED`.
-        paths: the distinct paths.
-        refused: the rows without a path, and why; the reason does not hold any content of the record.
-    """
-
-    codes: Codes
-    paths: list[str]
-    refused: Mapping[int, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What partitioners look at.
-
-    Attributes:
-        records: of one Kafka partition, not empty; see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`.
-        topic: the Kafka topic.
-        partition: the Kafka partition.
-        fields: the fields of values that the layout names, parallel to the records.
-    """
-
-    records: pa.RecordBatch
-    topic: str
-    partition: int
-    fields: Mapping[str, FieldValues] = field(default_factory=dict)
 
 
 class RecordPartitioner(Protocol):
@@ -157,6 +117,8 @@ def _make(layout: config.Layout, settings: config.Partitioner, *, alone: bool) -
             return [KeyPartitioner(Folders("key", layout.naming, max_bytes=most, alone=alone))]
         case config.Daily() | config.Hourly() | config.TimePattern():
             return [_by_time(layout, settings)]
+        case config.CustomPartitioner():
+            return [CheckedPartitioner(settings, layout.naming)]
         case config.Chain():
             raise ConfigurationError("a chain in a chain; put its partitioners into one")
         case _:

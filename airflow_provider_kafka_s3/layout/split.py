@@ -16,11 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Int64Array, int64_array, int64_values
-from airflow_provider_kafka_s3.config import Layout, SiblingObjects
+from airflow_provider_kafka_s3.config import CustomPartitioner, Layout, SiblingObjects
 from airflow_provider_kafka_s3.converters.field_values import FieldValues
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.extensions.partitioners import Codes, Encoded
+from airflow_provider_kafka_s3.extensions.records import Batch
 from airflow_provider_kafka_s3.layout.keys import TOMBSTONE_FOLDER, data_key, with_schema_name
-from airflow_provider_kafka_s3.layout.partitioners import Batch, Codes, Encoded, make_partitioner
+from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
 from airflow_provider_kafka_s3.schemas.evolution import NO_SCHEMA, SchemaRotation, SchemaVersion, schema_groups
 from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError
 
@@ -35,6 +37,9 @@ _CORRECT_FIELD: Final = (
     "correct the producer, name another field, or use errors='dead_letter' to set such records aside; missing='null' "
     "of ByField puts records without the field into the folder of null, and on_bad_timestamp those without a time into "
     "a partition of their own"
+)
+_CORRECT_CLASS: Final = (
+    "correct the producer or your partitioner, or use errors='dead_letter' to set such records aside"
 )
 _NO_NAME: Final = "null"
 """Name of a schema without one, and of none, in Kafka Connect."""
@@ -134,6 +139,8 @@ class Splitter:
         self._partition = partition
         self._generation = generation
         self._partitioner = make_partitioner(layout)
+        has_class = any(isinstance(p, CustomPartitioner) for p in layout.partitioners)
+        self._correct_path = _CORRECT_CLASS if has_class else _CORRECT_FIELD
         self._writes_tombstones = isinstance(layout.content, SiblingObjects) and layout.format.on_null == "write"
         self._open: dict[_Stream, _Open] = {}
         self._records = 0  # since all objects were closed
@@ -170,7 +177,7 @@ class Splitter:
         encoded = self._encoded_partitions(records, tombstones, fields or {})
         refused = np.array(sorted(encoded.refused), np.int64)
         if len(refused) == records.num_rows:
-            yield from (LeaveOut(row, encoded.refused[row], _CORRECT_FIELD) for row in range(records.num_rows))
+            yield from (LeaveOut(row, encoded.refused[row], self._correct_path) for row in range(records.num_rows))
             return
         # A record without an encoded partition is left out before its code is used.
         codes, streams = self._streams(np.maximum(encoded.codes, 0), encoded.paths, schemas, versions)
@@ -181,7 +188,7 @@ class Splitter:
         while start < len(offsets):
             stop = int(refused[at]) if (at := int(np.searchsorted(refused, start))) < len(refused) else len(offsets)
             if stop == start:
-                yield LeaveOut(start, encoded.refused[start], _CORRECT_FIELD)
+                yield LeaveOut(start, encoded.refused[start], self._correct_path)
                 start += 1
                 continue
             if self._layout.rotation.flush_size is not None:

@@ -100,9 +100,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         format: format of the objects: :class:`~airflow_provider_kafka_s3.config.JsonLines`,
             :class:`~airflow_provider_kafka_s3.config.RawBytes`,
             :class:`~airflow_provider_kafka_s3.config.AvroContainer`,
-            :class:`~airflow_provider_kafka_s3.config.Parquet` or :class:`~airflow_provider_kafka_s3.config.Csv`, a
-            mapping such as ``{"kind": "json", "compression": "gzip"}``, or ``"json"``, ``"bytes"``, ``"avro"``,
-            ``"parquet"`` or ``"csv"``.
+            :class:`~airflow_provider_kafka_s3.config.Parquet`, :class:`~airflow_provider_kafka_s3.config.Csv` or a
+            class of your own (:class:`~airflow_provider_kafka_s3.config.CustomFormat`), a mapping such as
+            ``{"kind": "json", "compression": "gzip"}``, or ``"json"``, ``"bytes"``, ``"avro"``, ``"parquet"`` or
+            ``"csv"``.
         offsets: records that a run lands. ``"incremental"``: all since the stored offsets. ``"data_interval"``: those
             with timestamps in the window of the DAG run (its partition or data interval), and all between them and the
             stored offsets; the DAG needs a timetable that makes partitions or data intervals. With either, a run may
@@ -121,8 +122,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             :class:`~airflow_provider_kafka_s3.config.StringConverter` or
             :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"``,
             ``"protobuf"``, ``"json_schema"``, ``"string"`` or ``"bytes"``; None: JSON for ``format="json"``, bytes for
-            ``format="bytes"``. JSON values need a schema with ``format="avro"``, ``"parquet"`` or
-            ``"csv"``: ``JsonConverter(schema=…)``.
+            ``format="bytes"`` and a format of your own. JSON values need a schema with ``format="avro"``,
+            ``"parquet"`` or ``"csv"``: ``JsonConverter(schema=…)``.
         key_converter: what the bytes of keys are, with a ``content`` that has keys.
         content: what of a record is written: :class:`~airflow_provider_kafka_s3.config.ValuesOnly`,
             :class:`~airflow_provider_kafka_s3.config.Envelope` (rows are whole records) or
@@ -131,9 +132,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
         partitioner: determines the folder of a record: :class:`~airflow_provider_kafka_s3.config.ByPartition`,
             :class:`~airflow_provider_kafka_s3.config.ByField`, :class:`~airflow_provider_kafka_s3.config.ByKey`,
             :class:`~airflow_provider_kafka_s3.config.Daily`, :class:`~airflow_provider_kafka_s3.config.Hourly`,
-            :class:`~airflow_provider_kafka_s3.config.TimePattern` or :class:`~airflow_provider_kafka_s3.config.Chain`
-            of several, a mapping such as ``{"kind": "daily", "timezone": "Europe/Berlin"}``, or ``"partition"``,
-            ``"key"``, ``"daily"`` or ``"hourly"``.
+            :class:`~airflow_provider_kafka_s3.config.TimePattern`, a class of your own
+            (:class:`~airflow_provider_kafka_s3.config.CustomPartitioner`) or
+            :class:`~airflow_provider_kafka_s3.config.Chain` of several, a mapping such as
+            ``{"kind": "daily", "timezone": "Europe/Berlin"}``, or ``"partition"``, ``"key"``, ``"daily"`` or
+            ``"hourly"``.
         topics_dir: prefix of all keys. (templated)
         isolation: ``"read_committed"`` or ``"read_uncommitted"``.
         rotation: limits at which one object ends and the next begins:

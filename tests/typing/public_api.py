@@ -14,6 +14,8 @@ from airflow_provider_kafka_s3 import (
     BytesConverter,
     Chain,
     Csv,
+    CustomFormat,
+    CustomPartitioner,
     Daily,
     FieldTime,
     Hourly,
@@ -97,6 +99,22 @@ with DAG("values", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
             )
         ),
         naming=Naming(lowercase_paths=True, file_name_template="{{topic}}-{{partition}}-{{start_offset:padding=true}}"),
+    )
+
+with DAG("own_classes", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
+    KafkaToS3Operator(
+        task_id="tenants",
+        topics="orders",
+        bucket="lake",
+        pipeline="tenants",
+        format=CustomFormat(import_path="mycompany.boxes:Boxes", extension=".box", compression="zstd"),
+        value_converter=JsonConverter(),
+        offsets="incremental",
+        starting_offsets="earliest",
+        partitioner=Chain(
+            partitioners=(CustomPartitioner(import_path="mycompany.tenants:Tenants", options={"n": 1}), Hourly())
+        ),
+        py_files="mycompany.zip",
     )
 
 with DAG("schemas_of_a_registry", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):

@@ -1,4 +1,4 @@
-"""Formats and partitioners of other packages are refused when a DAG is parsed."""
+"""Settings of other packages are refused when a DAG is parsed: their classes are named by those of kind ``custom``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Weekly(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
     """As an object, a mapping and a name; also inside a layout, which plans are made of."""
     for given in (Orc(), {"kind": "orc"}, "orc"):
-        with pytest.raises(ConfigurationError, match=r"^format.*'json', 'bytes', 'avro', 'parquet' or 'csv'"):
+        with pytest.raises(ConfigurationError, match=r"^format.*'json', 'bytes', 'avro', 'parquet', 'csv' or 'custom'"):
             parse_format(given)
     with pytest.raises(ConfigurationError, match=r"^format="):
         Layout(format=Orc())  # type: ignore[arg-type]
@@ -29,7 +29,9 @@ def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
 def test_an_unknown_partitioner_is_refused_with_the_known_ones() -> None:
     """As an object, a mapping and a name; also inside a layout, which plans are made of."""
     for given in (Weekly(), {"kind": "weekly"}, "weekly"):
-        with pytest.raises(ConfigurationError, match=r"^partitioner.*'key', 'daily', 'hourly', 'time' or 'chain'"):
+        with pytest.raises(
+            ConfigurationError, match=r"^partitioner.*'key', 'daily', 'hourly', 'time', 'chain' or 'custom'"
+        ):
             parse_partitioner(given)
     with pytest.raises(ConfigurationError, match=r"^partitioner="):
         Layout(format=JsonLines(), partitioner=Weekly())  # type: ignore[arg-type]

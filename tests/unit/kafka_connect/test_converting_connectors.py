@@ -353,6 +353,19 @@ def test_parameters_replace_settings_also_refused_ones() -> None:
     assert layout_of(result.parameters).rotation == config.Rotation(flush_size=5)
 
 
+def test_a_class_in_java_is_replaced_by_one_in_python() -> None:
+    """The error has the parameter to give, and with it the connector is converted."""
+    settings = {"partitioner.class": "com.example.Tenants", "format.class": "com.example.Boxes"}
+    error = refusal(settings)
+    assert "or your own class, in Python: from_connect_config(..., partitioner=CustomPartitioner(import_path='" in error
+    assert "or your own class, in Python: from_connect_config(..., format=CustomFormat(import_path='" in error
+    tenants = config.CustomPartitioner(import_path="mycompany.tenants:Tenants")
+    boxes = config.CustomFormat(import_path="mycompany.boxes:Boxes", extension=".box")
+    result = converted(settings, partitioner=tenants, format=boxes)
+    assert (result.parameters["partitioner"], result.parameters["format"]) == (tenants, boxes)
+    assert notes(result)["partitioner.class"] == "replaced by the parameter partitioner"
+
+
 def test_the_worker_has_the_converters_of_connectors_without_their_own() -> None:
     """As in Connect; its other settings are not looked at."""
     worker = (

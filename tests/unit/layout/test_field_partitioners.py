@@ -13,7 +13,8 @@ import pytest
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.converters.field_values import DocumentFields
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.layout.partitioners import REFUSED, Batch, make_partitioner
+from airflow_provider_kafka_s3.extensions import REFUSED, Batch
+from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 TIME_ERRORS = {c["id"]: c for c in json.loads((VECTORS / "time_paths.json").read_text())["errors"]}

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+from airflow_provider_kafka_s3.extensions import Batch
 from airflow_provider_kafka_s3.layout.keys import data_key
-from airflow_provider_kafka_s3.layout.partitioners import Batch, RecordPartitioner, make_partitioner
+from airflow_provider_kafka_s3.layout.partitioners import RecordPartitioner, make_partitioner
 from airflow_provider_kafka_s3.layout.patterns import compile_pattern
 from airflow_provider_kafka_s3.layout.zones import load_zone
 

@@ -99,7 +99,7 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
 @pytest.mark.parametrize(
     ("parse", "given", "message"),
     [
-        (parse_format, "orc", "^format='orc' is not known; use 'json', 'bytes', 'avro', 'parquet' or 'csv'$"),
+        (parse_format, "orc", "^format='orc' is not known; use 'json', 'bytes', 'avro', 'parquet', 'csv' or 'custom'$"),
         (
             parse_format,
             {"kind": "json", "compresion": "gzip"},
@@ -113,7 +113,7 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
         (
             parse_format,
             7,
-            r"^format=7 must be 'json', .*, 'parquet' or 'csv', a mapping of settings or a JsonLines .* Csv$",
+            r"^format=7 must be 'json', .*, 'csv' or 'custom', a mapping of settings or a JsonLines .* CustomFormat$",
         ),
         (
             parse_partitioner,
@@ -156,13 +156,13 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
         (
             parse_format,
             {"kind": "orc"},
-            "^format: kind='orc' is not known; use 'json', 'bytes', 'avro', 'parquet' or 'csv'$",
+            "^format: kind='orc' is not known; use 'json', 'bytes', 'avro', 'parquet', 'csv' or 'custom'$",
         ),
         (parse_format, {"kind": ["json"]}, "^format: kind=.*json.* is not known; did you mean 'json'"),
         (
             parse_format,
             {"compression": "gzip"},
-            "^format has no 'kind', which must be 'json', 'bytes', 'avro', 'parquet' or 'csv'",
+            "^format has no 'kind', which must be 'json', 'bytes', 'avro', 'parquet', 'csv' or 'custom'",
         ),
         (
             parse_format,
@@ -228,7 +228,7 @@ def test_the_error_of_an_invalid_setting_names_its_parameter(parse: Any, given: 
         (lambda: RetryPolicy(base=float("nan")), "^base=nan must be a number of seconds from 0 to 86,400$"),
         (
             lambda: Layout(format="json"),
-            "^format='json' must be a JsonLines or a RawBytes or an AvroContainer or a Parquet or a Csv$",
+            "^format='json' must be a JsonLines or a RawBytes or an AvroContainer or .* or a Csv or a CustomFormat$",
         ),  # type: ignore[arg-type]
     ],
 )

@@ -504,7 +504,7 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"bucket": "lake/raw"}, "write bucket='lake' and topics_dir='raw'"),
         ({"deploy_mode": "cluster"}, "deploy mode 'cluster'"),
         ({"conf": {"spark.submit.deployMode": "cluster"}}, "deploy mode 'cluster'"),
-        ({"format": "orc"}, "^format='orc' is not known; use 'json', 'bytes', 'avro', 'parquet' or 'csv'$"),
+        ({"format": "orc"}, "^format='orc' is not known; use 'json', 'bytes', 'avro', 'parquet', 'csv' or 'custom'$"),
         (
             {"partitioner": {"kind": "time", "path_fromat": "YYYY"}},
             "^partitioner: kind 'time' has no 'path_fromat'; did you mean 'path",
