@@ -52,7 +52,7 @@ from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import ConnectServer
 from airflow_provider_kafka_s3.submit import spark_command
 from airflow_provider_kafka_s3.submit.checks import require_spark
-from airflow_provider_kafka_s3.submit.connect_job import ConnectJob, settings_of_server
+from airflow_provider_kafka_s3.submit.connect_job import ConnectJob, python_files, settings_of_server
 from airflow_provider_kafka_s3.submit.topic_errors import topic_errors
 
 if TYPE_CHECKING:
@@ -447,7 +447,9 @@ class KafkaToS3Operator(SparkSubmitOperator):
             raise AirflowException("the task was killed; no Spark job was submitted")
         self.log.info("submitting %s", ", ".join(f"batch {p.batch} of topic {t}" for t, p in sorted(plans.items())))
         self._job = self._make_job(context, spark, target)
-        server = None if target.connect_url is None else ConnectServer(url=target.connect_url, conf=dict(spark.conf))
+        server = None
+        if target.connect_url is not None:
+            server = ConnectServer(url=target.connect_url, conf=dict(spark.conf), py_files=python_files(spark))
         try:
             with tempfile.TemporaryDirectory(prefix="kafka-s3-") as folder:
                 outcome = self._job.run(run.job(plans, result_path=str(Path(folder, "result.json")), connect=server))

@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -37,7 +37,7 @@ from airflow_provider_kafka_s3.spark.spec import ConnectServer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["open_session", "session_id"]
+__all__ = ["code_of", "open_session", "session_id"]
 
 log = logging.getLogger(__name__)
 
@@ -60,21 +60,31 @@ _REFUSED: Final = re.compile(r"StatusCode\.(UNAUTHENTICATED|PERMISSION_DENIED)")
 _UNREACHABLE: Final = re.compile(r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED")
 
 
-def session_id(package: str, conf: dict[str, str], week: tuple[int, int], generation: int) -> str:
+def code_of(files: Sequence[Path]) -> str:
+    """The identity of the code of a session: names of files, and digests of those that are not this package's.
+
+    Args:
+        files: the zip of this package, whose name contains a hash of its content, and others.
+    """
+    package, *others = files
+    return "|".join([package.name, *(f"{f.name}:{hashlib.sha256(f.read_bytes()).hexdigest()}" for f in others)])
+
+
+def session_id(code: str, conf: dict[str, str], week: tuple[int, int], generation: int) -> str:
     """The id of the session that all runs with the same code and settings share.
 
     Args:
-        package: name of the zip with the code, which contains a hash of it.
+        code: see :func:`code_of`.
         conf: settings of the session.
         week: ISO year and week: it limits the age of a session and the number of closed ids to try.
         generation: number of sessions of the week that the server has ended.
     """
-    identity = json.dumps([package, sys.version_info[:2], sorted(conf.items()), week, generation])
+    identity = json.dumps([code, sys.version_info[:2], sorted(conf.items()), week, generation])
     return str(uuid.UUID(bytes=hashlib.sha256(identity.encode()).digest()[:16], version=4))
 
 
 def open_session(server: ConnectServer) -> SparkSession:
-    """Open a session with the settings of the job and the code of this package.
+    """Open a session with the settings of the job, the code of this package and the files of the job.
 
     Raises:
         AccessDeniedError: the server refuses the token.
@@ -84,17 +94,18 @@ def open_session(server: ConnectServer) -> SparkSession:
     conf = session_conf(server.conf)
     year, week, _ = datetime.now(UTC).isocalendar()
     with tempfile.TemporaryDirectory(prefix="kafka-s3-") as folder:
-        package = package_zip(folder)
+        files = [package_zip(folder), *map(Path, server.py_files)]
+        code = code_of(files)
         for generation in range(_SESSIONS):
             try:
-                return _open(server, session_id(package.name, conf, (year, week), generation), conf, package)
+                return _open(server, session_id(code, conf, (year, week), generation), conf, files)
             except Exception as e:
                 if not _ENDED.search(str(e)):
                     raise _explain(server, e) from e
     raise SparkJobError(f"Spark Connect has ended every session of this week. Restart {_where(server)}")
 
 
-def _open(server: ConnectServer, session: str, conf: dict[str, str], package: Path) -> SparkSession:
+def _open(server: ConnectServer, session: str, conf: dict[str, str], files: Sequence[Path]) -> SparkSession:
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
@@ -106,7 +117,8 @@ def _open(server: ConnectServer, session: str, conf: dict[str, str], package: Pa
         version = spark.version
         for name, value in conf.items():
             spark.conf.set(name, value)
-        _add(spark.addArtifacts, package)
+        for file in files:
+            _add(spark.addArtifacts, file)
     except BaseException:
         spark.client.close()
         raise
@@ -130,14 +142,14 @@ def _wait_until_ready(client: Any, server: ConnectServer) -> None:
         ) from None
 
 
-def _add(add_artifacts: Callable[..., None], package: Path) -> None:
+def _add(add_artifacts: Callable[..., None], file: Path) -> None:
     try:
-        add_artifacts(str(package), pyfile=True)
+        add_artifacts(str(file), pyfile=True)
     except Exception as e:  # noqa: BLE001 - the second attempt decides
         # Runs that share a session may add the same file at the same time, and the server moves both to one path. Once
         # it exists, the server compares further uploads with it.
-        log.info("adding %s again after an error of the server: %s", package.name, message_of(e))
-        add_artifacts(str(package), pyfile=True)
+        log.info("adding %s again after an error of the server: %s", file.name, message_of(e))
+        add_artifacts(str(file), pyfile=True)
 
 
 def _address(server: ConnectServer) -> str:

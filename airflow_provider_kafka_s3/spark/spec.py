@@ -46,10 +46,12 @@ class ConnectServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     Attributes:
         url: ``sc://host:port/;name=value;…``.
         conf: settings of the session.
+        py_files: paths of files of this machine with modules for the executors.
     """
 
     url: str
     conf: dict[str, str] = {}
+    py_files: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"ConnectServer(url={_SECRET}, conf={self.conf!r})"

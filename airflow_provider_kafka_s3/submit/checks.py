@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.submit import spark_command
+from airflow_provider_kafka_s3.submit.connect_job import python_files
 from airflow_provider_kafka_s3.submit.jars import require_jars
 from airflow_provider_kafka_s3.submit.versions import connector_flaw, installed_versions, pyspark_flaw, raise_flaw
 
@@ -27,7 +28,7 @@ def require_spark(settings: SparkSettings, target: SparkTarget) -> None:
         target: where Spark runs. The command and the jars of a Spark Connect server are the server's.
 
     Raises:
-        ConfigurationError: versions are incompatible, or Spark, its command or a jar is missing.
+        ConfigurationError: versions are incompatible, or Spark, its command, a jar or a file of Python is missing.
     """
     if target.connect_url is None:
         for name in _CLUSTER_MODE:
@@ -37,7 +38,9 @@ def require_spark(settings: SparkSettings, target: SparkTarget) -> None:
                     f"Airflow worker; remove it"
                 )
     _require_versions(settings, target)
-    if settings.jars_by("jars") and target.connect_url is None:
+    if target.connect_url is not None:
+        python_files(settings)
+    elif settings.jars_by("jars"):
         require_jars(settings, command=settings.spark_binary or target.spark_binary, local=target.is_local)
 
 

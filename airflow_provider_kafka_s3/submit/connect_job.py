@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.spark.conf import of_server
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec
 from airflow_provider_kafka_s3.submit import spark_command
@@ -19,7 +20,7 @@ from airflow_provider_kafka_s3.submit.processes import kill_job
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.submit.settings import SparkSettings
 
-__all__ = ["ConnectJob", "settings_of_server"]
+__all__ = ["ConnectJob", "python_files", "settings_of_server"]
 
 _OUTPUT: Final = 20
 """Last lines of a driver's output to keep, in case it ends without a result."""
@@ -28,7 +29,7 @@ _END: Final = 4.0
 """Seconds that a driver has to end. Airflow 3 kills a task five seconds after SIGTERM."""
 
 _START_ONLY: Final = (
-    *("files", "py_files", "jars", "packages", "exclude_packages", "driver_class_path", "properties_file"),
+    *("files", "jars", "packages", "exclude_packages", "driver_class_path", "properties_file"),
     *("keytab", "principal", "proxy_user", "archives", "repositories", "total_executor_cores", "executor_cores"),
     *("executor_memory", "driver_memory", "num_executors"),
 )
@@ -96,6 +97,29 @@ class ConnectJob:
             process.wait(_END)
         except subprocess.TimeoutExpired:
             process.kill()
+
+
+def python_files(settings: SparkSettings) -> tuple[str, ...]:
+    """Paths of the ``py_files`` of a task, which are added to the session on a Spark Connect server.
+
+    Raises:
+        ConfigurationError: one is no file of this worker, is of another kind, or two have one name.
+    """
+    given = [part.strip() for part in (settings.py_files or "").split(",") if part.strip()]
+    paths = [Path(part) for part in given]
+    for part, path in zip(given, paths, strict=True):
+        if path.suffix not in (".zip", ".egg", ".py") or not path.is_file():
+            raise ConfigurationError(
+                f"py_files={part!r} is no .zip, .egg or .py file of this worker; a session on a Spark Connect server "
+                f"gets no others. Give such a file, or install its modules in the Python of the server's executors"
+            )
+    names = [path.name for path in paths]
+    if len(set(names)) < len(names):
+        raise ConfigurationError(
+            f"py_files has two files of one name: {', '.join(map(str, paths))}; a session on a Spark Connect server "
+            f"has one of a name, so rename one of them"
+        )
+    return tuple(str(path.absolute()) for path in paths)
 
 
 def settings_of_server(settings: SparkSettings) -> list[str]:

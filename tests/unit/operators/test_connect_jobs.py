@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -77,6 +78,39 @@ def test_settings_that_only_a_new_spark_can_have_are_named(
     shown = caplog.text + "".join(capfd.readouterr())
     assert "was started without: packages, executor_memory, spark.executor.cores" in shown
     assert TOKEN not in shown
+
+
+def test_python_files_are_added_to_the_session(bench: Bench, server: FakeServer, tmp_path: Path) -> None:
+    """Files of this worker with modules for the executors."""
+    (tmp_path / "mine.zip").touch()
+    bench.run(bench.task(py_files=str(tmp_path / "mine.zip")))
+    (spec,) = server.specs
+    assert spec.connect is not None
+    assert spec.connect.py_files == (str(tmp_path / "mine.zip"),)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["s3://lake/mine.zip"], "py_files='s3://lake/mine.zip' is no .zip, .egg or .py file of this worker"),
+        (["absent.zip"], "absent.zip' is no .zip, .egg or .py file of this worker"),
+        (["mine.whl"], "mine.whl' is no .zip, .egg or .py file of this worker"),
+        (["mine.zip", "more/mine.zip"], "py_files has two files of one name"),
+    ],
+)
+def test_python_files_that_no_session_can_have_are_refused(
+    bench: Bench, server: FakeServer, tmp_path: Path, names: list[str], message: str
+) -> None:
+    """Before anything is planned."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    (tmp_path / "more").mkdir()
+    for name in ("mine.zip", "mine.whl", "more/mine.zip"):
+        (tmp_path / name).touch()
+    files = ",".join(name if "://" in name else str(tmp_path / name) for name in names)
+    with pytest.raises(AirflowFailException, match=message):
+        bench.run(bench.task(py_files=files))
+    assert [*bench.store.list("")] == []
 
 
 def test_after_a_driver_without_a_result_a_retry_succeeds(bench: Bench, server: FakeServer) -> None:

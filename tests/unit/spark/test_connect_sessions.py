@@ -14,7 +14,7 @@ from airflow_provider_kafka_s3.exceptions import AccessDeniedError, Configuratio
 from airflow_provider_kafka_s3.spark import connect_session
 from airflow_provider_kafka_s3.spark.conf import JOB_CONF, SERVER_CONF, of_server, session_conf
 from airflow_provider_kafka_s3.spark.connect_driver import KILLED
-from airflow_provider_kafka_s3.spark.connect_session import open_session, session_id
+from airflow_provider_kafka_s3.spark.connect_session import code_of, open_session, session_id
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
@@ -122,6 +122,19 @@ def test_a_session_that_the_server_has_ended_is_followed_by_the_next(monkeypatch
     monkeypatch.setattr(connect_session, "_open", third)
     assert open_session(ConnectServer(url="sc://h:1")) == requested[2]
     assert len(set(requested)) == 3
+
+
+def test_changed_files_of_a_job_have_a_session_of_their_own(tmp_path: Path) -> None:
+    """A session never replaces a file; equal files share one, wherever they are."""
+    package, mine = Path("package-1.zip"), tmp_path / "mine.zip"
+    mine.write_bytes(b"1")
+    before = code_of([package, mine])
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mine.zip").write_bytes(b"1")
+    assert code_of([package, tmp_path / "elsewhere" / "mine.zip"]) == before
+    mine.write_bytes(b"2")
+    assert len({before, code_of([package, mine]), code_of([package])}) == 3
+    assert code_of([package]) == "package-1.zip"
 
 
 @pytest.mark.parametrize("collisions", [0, 1, 2])
