@@ -239,7 +239,7 @@ def usable_layout(layout: Layout, topics: Sequence[str]) -> Layout:
 
     layout = pinned(layout)
     if not layout.needs_registry:
-        make_formats(layout, topic="", partition=0)
+        make_formats(layout, topic="", partition=lambda: 0)
     longest = with_schema_name(layout, make_partitioner(layout).longest, "null")
     for topic in topics:
         data_key(

@@ -40,7 +40,7 @@ class Covering:
         return [
             entry
             for entry in self.decision.objects
-            if Offsets({partitions[entry.slices[0]]: [(entry.min_offset, entry.max_offset + 1)]}) & target
+            if any(Offsets({partitions[p.id]: [(p.min_offset, p.max_offset + 1)]}) & target for p in entry.by_slice)
         ]
 
     def summary(self, topic_log: TopicLog, run: str) -> BatchSummary:

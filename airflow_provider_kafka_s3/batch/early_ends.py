@@ -42,14 +42,15 @@ def early_ends(plan: Plan, manifest: Manifest) -> str | None:
     by_slice, folder_of = _objects_of_values(plan, layout, manifest), encoded_partition_parser(layout, plan.topic)
     slices = records = objects = needed = 0
     folders: set[str] = set()
-    for result in manifest.slices:
-        entries = by_slice.get(result.id, [])
-        rotations = 1 if flush is None else 1 + result.records // flush
+    for group in plan.grouped:
+        # All objects of slices that share objects are open in one task.
+        entries = [entry for s in group for entry in by_slice.get(s.id, ())]
+        rotations = 1 if flush is None else 1 + sum(manifest.slices[s.id].records for s in group) // flush
         if len(entries) <= rotations * most:
             continue
         inside = {folder_of(entry.key) for entry in entries}
         if len(entries) > _FAR_MORE * rotations * len(inside):
-            slices += 1
+            slices += len(group)
             objects += len(entries)
             records += sum(entry.records for entry in entries)
             needed = max(needed, len(inside))
@@ -66,7 +67,7 @@ def early_ends(plan: Plan, manifest: Manifest) -> str | None:
 
 
 def _objects_of_values(plan: Plan, layout: Layout, manifest: Manifest) -> dict[int, list[ObjectEntry]]:
-    """By slice, the objects of values that did not end because of ``max_bytes``."""
+    """By their first slice, the objects of values that did not end because of ``max_bytes``."""
     dead = dead_letters_prefix(layout, plan.topic)
     found: dict[int, list[ObjectEntry]] = defaultdict(list)
     for entry in manifest.objects:

@@ -1,7 +1,7 @@
-"""Encode the records of a slice as objects.
+"""Encode the records of a slice, or of a group of slices that share objects.
 
-Spark tasks use it to upload a slice, and it writes lost objects again from the same records. So both have the same
-names and the same bytes.
+Spark tasks use it to upload slices, and it writes lost objects again from the same records. So both have the same names
+and the same bytes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,16 @@ from airflow_provider_kafka_s3.arrays import Int64Array, bounds, int64_values, p
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.dead_letters import dead_letters
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
-from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, ReadSlice
 from airflow_provider_kafka_s3.config import KIB, MIB, Layout, Upload
-from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ContentHash, ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.documents.manifest import (
+    MAX_OBJECTS,
+    ContentHash,
+    ObjectEntry,
+    SlicePart,
+    SliceResult,
+    SliceRows,
+)
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
 from airflow_provider_kafka_s3.extensions.loading import require_pinned
@@ -39,7 +46,7 @@ from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ObjectSink", "OpenObject", "object_builder", "too_many_objects", "write_slice"]
+__all__ = ["ObjectSink", "OpenObject", "object_builder", "too_many_objects", "write_slice", "write_slices"]
 
 _LITTLE_ENDIAN: Final = np.dtype("<i8")
 _COPY_BYTES: Final = MIB
@@ -78,43 +85,65 @@ def write_slice(
     max_dead_letters: DeadLetterLimit | None = None,
     schemas: SchemaSource | None = None,
 ) -> SliceRows:
-    """Write all records of a slice to objects.
+    """:func:`write_slices` for one slice; ``batches`` has its records."""
+    (rows,) = write_slices(
+        plan, (slice_,), lambda _: batches, open_object, max_dead_letters=max_dead_letters, schemas=schemas
+    )
+    return rows
+
+
+def write_slices(
+    plan: Plan,
+    slices: Sequence[Slice],
+    read: ReadSlice,
+    open_object: OpenObject,
+    *,
+    max_dead_letters: DeadLetterLimit | None = None,
+    schemas: SchemaSource | None = None,
+) -> tuple[SliceRows, ...]:
+    """Write all records of some slices to objects, which they share.
 
     Names and bytes depend on the plan and the records alone, not on the boundaries of the Arrow batches or the number
     of tries. Only the nonce and the upload id of each object are new every time.
 
     Args:
         plan: of the batch; gives layout, topic and generation.
-        slice_: one of its slices.
-        batches: all records of the slice, see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`; whole records
-            if the layout needs them.
+        slices: one group of its slices.
+        read: gives all records of a slice, see :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`; whole records
+            if the layout needs them. It is called for each slice in turn, after the records of the one before.
         open_object: opens an object for writing, such as ``UploadPool.open``.
         max_dead_letters: limit of the batch, which a slice alone may exceed; None: no limit.
         schemas: of the registry, by id; None: the layout needs none.
 
     Returns:
-        The result of the slice, and its objects in the order of their first records. All their bytes are stored.
+        The result of each slice, and the objects that begin with a record of it, in the order of their first records.
+        All their bytes are stored.
 
     Raises:
         RecordError: a record cannot be written with the layout, or there are too many dead letters.
         ConfigurationError: an object's key is unsafe, there are more than ``MAX_OBJECTS``, or the plan was made with
             another time zone database, or another version of a class of another package.
-        SparkJobError: the batches are not the records of this slice.
+        SparkJobError: the batches are not the records of these slices.
     """
     opened: list[tuple[_ObjectStats, str, ObjectSink]] = []
 
     def begin(key: str) -> _ObjectStats:
         if len(opened) == MAX_OBJECTS:
-            raise too_many_objects(plan, f"more than {MAX_OBJECTS:,} in slice {slice_.id} alone")
+            some = f"slice {slices[0].id}" if len(slices) == 1 else f"slices {slices[0].id} to {slices[-1].id}"
+            raise too_many_objects(plan, f"more than {MAX_OBJECTS:,} in {some} alone")
         nonce = uuid.uuid4().hex
         sink = open_object(validate_key(key), {BATCH_METADATA: str(plan.batch), NONCE_METADATA: nonce})
-        stats = _ObjectStats(plan.topic_id, slice_.partition, sink.write, sink.seal)
+        stats = _ObjectStats(plan.topic_id, sink.write, sink.seal)
         opened.append((stats, nonce, sink))
         return stats
 
-    result = _encode(plan, slice_, batches, begin, schemas=schemas, max_dead_letters=max_dead_letters)
-    opened.sort(key=lambda item: item[0].min_offset)
-    return SliceRows(result=result, objects=tuple(_entry(slice_, *item) for item in opened))
+    results = _encode(plan, slices, read, begin, schemas=schemas, max_dead_letters=max_dead_letters)
+    opened.sort(key=lambda item: (item[0].parts[0].id, item[0].parts[0].min_offset))
+    objects: dict[int, list[ObjectEntry]] = {}
+    for item in opened:
+        entry = _entry(*item)
+        objects.setdefault(entry.slices[0], []).append(entry)
+    return tuple(SliceRows(result=result, objects=tuple(objects.get(result.id, ()))) for result in results)
 
 
 def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
@@ -126,89 +155,132 @@ def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
     )
 
 
-def _entry(slice_: Slice, stats: _ObjectStats, nonce: str, sink: ObjectSink) -> ObjectEntry:
+def _entry(stats: _ObjectStats, nonce: str, sink: ObjectSink) -> ObjectEntry:
     uploaded = sink.finish()
+    first = stats.parts[0]
     return ObjectEntry(
         key=uploaded.key,
-        slices=(slice_.id,),
+        slices=tuple(part.id for part in stats.parts),
         nonce=nonce,
         upload_id=uploaded.upload_id,
         parts=tuple((part.etag, part.checksum) for part in uploaded.parts),
         checksum_algorithm="CRC32",
         size=uploaded.size,
         crc32=f"{uploaded.crc32:08x}",
-        content=stats.content.hexdigest(),
-        records=stats.records,
-        min_offset=stats.min_offset,
-        max_offset=stats.max_offset,
+        content=stats.content,
+        records=sum(part.records for part in stats.parts),
+        min_offset=first.min_offset,
+        max_offset=first.max_offset,
+        ranges=tuple(stats.parts) if len(stats.parts) > 1 else (),
     )
 
 
 class _ObjectStats:
-    """Digest, count and offsets of the records written to an object so far, in offset order."""
+    """Digest, count and offsets of the records written to an object so far, in their order."""
 
-    def __init__(
-        self, topic_id: str, partition: int, write: Callable[[bytes | memoryview], object], seal: Callable[[], None]
-    ) -> None:
+    def __init__(self, topic_id: str, write: Callable[[bytes | memoryview], object], seal: Callable[[], None]) -> None:
         self.write = write
         self.seal = seal
-        self.content = ContentHash(topic_id, partition)
-        self.records = 0
-        self.min_offset = -1
-        self.max_offset = -1
+        self.parts: list[SlicePart] = []
+        self._topic_id = topic_id
+        self._hash: ContentHash | None = None
 
-    def add(self, offsets: Int64Array) -> None:
-        self.content.update(offsets.astype(_LITTLE_ENDIAN, copy=False).tobytes())
-        if not self.records:
-            self.min_offset = int(offsets[0])
-        self.max_offset = int(offsets[-1])
-        self.records += len(offsets)
+    def add(self, slice_: Slice, offsets: Int64Array) -> None:
+        first, last = int(offsets[0]), int(offsets[-1])
+        if self._hash is None:
+            self._hash = ContentHash(self._topic_id, slice_.partition)
+        elif self.parts[-1].id != slice_.id:
+            self._hash.next_slice(slice_.partition)
+        self._hash.update(offsets.astype(_LITTLE_ENDIAN, copy=False).tobytes())
+        records = 0
+        if self.parts and self.parts[-1].id == slice_.id:
+            before = self.parts.pop()
+            first, records = before.min_offset, before.records
+        self.parts.append(SlicePart(id=slice_.id, records=records + len(offsets), min_offset=first, max_offset=last))
+
+    @property
+    def content(self) -> str:
+        """Digest of the records."""
+        assert self._hash is not None, "an object is begun for a record"
+        return self._hash.hexdigest()
 
 
 def _encode(
     plan: Plan,
-    slice_: Slice,
-    batches: Iterable[pa.RecordBatch],
+    slices: Sequence[Slice],
+    read: ReadSlice,
     begin: Callable[[str], _ObjectStats | None],
     *,
     schemas: SchemaSource | None,
     max_dead_letters: DeadLetterLimit | None = None,
-) -> SliceResult:
-    """Encode the objects of a slice, except those for which ``begin`` returns None."""
-    layout, topic, partition = _layout(plan), plan.topic, slice_.partition
+) -> list[SliceResult]:
+    """Encode the objects of some slices, except those for which ``begin`` returns None."""
+    layout = _layout(plan)
     _require_zone_database(plan, layout)
     if layout.extensions:
         require_pinned(layout, f"batch {plan.batch} of topic {plan.topic!r}")
-    formats = make_formats(layout, topic=topic, partition=partition, schemas=schemas)
-    splitter = Splitter(layout, topic=topic, partition=partition, generation=plan.generation)
-    open_objects: dict[str, list[tuple[str, _ObjectStats, ObjectWriter]]] = {}
-    dead = _DeadLetters(plan, layout, slice_, begin, max_dead_letters)
-    records = ignored = tombstones = 0
+    encoding = _Encoding(plan, layout, slices[0], begin, schemas)
+    results = [encoding.add(s, read(s), max_dead_letters) for s in slices]
+    encoding.finish()
+    return results
 
-    def open_parts(data_object: DataObject) -> Iterator[tuple[str, _ObjectStats, ObjectWriter]]:
-        for part in formats.names(tombstones=data_object.is_tombstones):
-            key = data_object.key if part == MAIN else sibling_key(layout, data_object.key, part)
-            if (stats := begin(key)) is not None:
-                yield part, stats, formats.open(part, key, data_object.schema)
 
-    def close(key: str) -> None:
-        for _, stats, writer in open_objects.pop(key):
-            for piece in writer.close():
-                stats.write(piece)
-            stats.seal()
+class _Encoding:
+    """The objects of some slices, one slice after another."""
 
-    checked = _checked(plan, slice_, batches)
-    if layout.has_typed_values:
-        checked = _in_parts(checked)
-    for batch in checked:
-        prepared = formats.prepare(batch)
-        if prepared.rejected and layout.errors == "fail":
-            raise record_error(batch, prepared.rejected[0], topic=topic, partition=partition)
-        records += prepared.records.num_rows
-        ignored += prepared.ignored
-        tombstones += 0 if prepared.tombstones is None else int(prepared.tombstones.sum())
-        rejected = [*prepared.rejected]
-        for event in splitter.feed(
+    def __init__(
+        self,
+        plan: Plan,
+        layout: Layout,
+        first: Slice,
+        begin: Callable[[str], _ObjectStats | None],
+        schemas: SchemaSource | None,
+    ) -> None:
+        self._plan = plan
+        self._layout = layout
+        self._begin = begin
+        self._splitter = Splitter(layout, topic=plan.topic, partition=first.partition, generation=plan.generation)
+        self._formats = make_formats(
+            layout, topic=plan.topic, partition=lambda: self._splitter.partition, schemas=schemas
+        )
+        self._open: dict[str, list[tuple[str, _ObjectStats, ObjectWriter]]] = {}
+
+    def add(
+        self, slice_: Slice, batches: Iterable[pa.RecordBatch], max_dead_letters: DeadLetterLimit | None
+    ) -> SliceResult:
+        """Encode the records of the next slice; objects stay open for the records of another one."""
+        layout, topic, partition = self._layout, self._plan.topic, slice_.partition
+        self._splitter.partition = partition
+        dead = _DeadLetters(self._plan, layout, slice_, self._begin, max_dead_letters)
+        records = ignored = tombstones = 0
+        checked = _checked(self._plan, slice_, batches)
+        if layout.has_typed_values:
+            checked = _in_parts(checked)
+        for batch in checked:
+            prepared = self._formats.prepare(batch)
+            if prepared.rejected and layout.errors == "fail":
+                raise record_error(batch, prepared.rejected[0], topic=topic, partition=partition)
+            records += prepared.records.num_rows
+            ignored += prepared.ignored
+            tombstones += 0 if prepared.tombstones is None else int(prepared.tombstones.sum())
+            left_out = self._write(slice_, batch, prepared)
+            records -= len(left_out)
+            if rejected := [*prepared.rejected, *left_out]:
+                dead.add(batch, sorted(rejected, key=lambda r: r.row))
+        dead.close()
+        return SliceResult(
+            id=slice_.id,
+            records=records,
+            ignored=ignored,
+            dead_letters=dead.count,
+            tombstones=tombstones,
+            next_offset=slice_.end,
+        )
+
+    def _write(self, slice_: Slice, batch: pa.RecordBatch, prepared: PreparedParts) -> list[Rejected]:
+        """Write records to their objects; returns those whose schemas or fields fit no object."""
+        left_out: list[Rejected] = []
+        for event in self._splitter.feed(
             prepared.records,
             prepared.sizes,
             prepared.schemas,
@@ -217,35 +289,38 @@ def _encode(
             fields=prepared.fields,
         ):
             if isinstance(event, LeaveOut):
-                left_out = _left_out(batch, prepared, event)
-                if layout.errors == "fail":
-                    raise record_error(batch, left_out, topic=topic, partition=partition)
-                rejected.append(left_out)
-                records -= 1
+                left_out.append(_left_out(batch, prepared, event))
+                if self._layout.errors == "fail":
+                    raise record_error(batch, left_out[0], topic=self._plan.topic, partition=slice_.partition)
                 continue
             key = event.object.key
             if not isinstance(event, Append):
-                close(key)
+                self._close(key)
                 continue
-            if key not in open_objects:
-                open_objects[key] = [*open_parts(event.object)]
-            for part, stats, writer in open_objects[key]:
-                stats.add(event.offsets)
+            if key not in self._open:
+                self._open[key] = [*self._open_parts(event.object)]
+            for part, stats, writer in self._open[key]:
+                stats.add(slice_, event.offsets)
                 for piece in writer.write(prepared.take(part, event.rows, event.object.schema)):
                     stats.write(piece)
-        if rejected:
-            dead.add(batch, sorted(rejected, key=lambda r: r.row))
-    for end in splitter.finish():
-        close(end.object.key)
-    dead.close()
-    return SliceResult(
-        id=slice_.id,
-        records=records,
-        ignored=ignored,
-        dead_letters=dead.count,
-        tombstones=tombstones,
-        next_offset=slice_.end,
-    )
+        return left_out
+
+    def _open_parts(self, data_object: DataObject) -> Iterator[tuple[str, _ObjectStats, ObjectWriter]]:
+        for part in self._formats.names(tombstones=data_object.is_tombstones):
+            key = data_object.key if part == MAIN else sibling_key(self._layout, data_object.key, part)
+            if (stats := self._begin(key)) is not None:
+                yield part, stats, self._formats.open(part, key, data_object.schema)
+
+    def _close(self, key: str) -> None:
+        for _, stats, writer in self._open.pop(key):
+            for piece in writer.close():
+                stats.write(piece)
+            stats.seal()
+
+    def finish(self) -> None:
+        """End all open objects."""
+        for end in self._splitter.finish():
+            self._close(end.object.key)
 
 
 def _left_out(batch: pa.RecordBatch, prepared: PreparedParts, event: LeaveOut) -> Rejected:
@@ -269,6 +344,7 @@ class _DeadLetters:
         self.count = 0
         self._plan = plan
         self._layout = layout
+        self._slice = slice_
         self._partition = slice_.partition
         self._begin = begin
         self._limit = limit
@@ -295,7 +371,7 @@ class _DeadLetters:
             self._object = self._begin(key)
         self.count += len(rejected)
         if self._object is not None:
-            self._object.add(offsets)
+            self._object.add(self._slice, offsets)
             self._object.write(dead_letters(batch, rejected, topic=topic, partition=self._partition))
 
     def close(self) -> None:
@@ -356,7 +432,7 @@ def _in_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def object_builder(
     store: DurableStore, upload: Upload | None = None, schemas: SchemaSource | None = None
 ) -> BuildObjects:
-    """Make a function that builds objects again from the records of their slice.
+    """Make a function that builds objects again from the records of their slices.
 
     The bytes of each are kept in memory up to the layout's part size, then in an unlinked temporary file. They are
     released with the built object.
@@ -379,9 +455,7 @@ def object_builder(
             tags=layout.tags.own_tags,
         )
 
-    def build(
-        plan: Plan, slice_: Slice, keys: Collection[str], records: Iterator[pa.RecordBatch]
-    ) -> dict[str, _Rebuilt]:
+    def build(plan: Plan, slices: Sequence[Slice], keys: Collection[str], read: ReadSlice) -> dict[str, _Rebuilt]:
         layout = _layout(plan)
         built: dict[str, _Rebuilt] = {}
 
@@ -392,11 +466,11 @@ def object_builder(
             file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=layout.part_size, dir=how.spill_dir))  # noqa: SIM115
             rebuilt = built[key] = _Rebuilt(store, key, file, layout, lambda: uploads(layout))
             weakref.finalize(rebuilt, file.close)
-            rebuilt.stats = _ObjectStats(plan.topic_id, slice_.partition, rebuilt.write, file.flush)
+            rebuilt.stats = _ObjectStats(plan.topic_id, rebuilt.write, file.flush)
             return rebuilt.stats
 
         try:
-            _encode(plan, slice_, records, begin, schemas=schemas)
+            _encode(plan, slices, read, begin, schemas=schemas)
         except BaseException:
             for rebuilt in built.values():
                 rebuilt.file.close()
@@ -426,7 +500,7 @@ class _Rebuilt:
     @property
     def content(self) -> str:
         """Digest of its records."""
-        return self.stats.content.hexdigest()
+        return self.stats.content
 
     @property
     def crc32(self) -> str:

@@ -7,17 +7,21 @@ time as a job: one of them decides.
 from __future__ import annotations
 
 import logging
-from typing import Final, Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
-from airflow_provider_kafka_s3.batch.encode import too_many_objects, write_slice
+from airflow_provider_kafka_s3.batch.encode import too_many_objects, write_slices
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, Manifest, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, DataLossError, RecordError
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["execute_plan"]
 
@@ -53,15 +57,22 @@ def execute_plan(
     layout, store = plan.layout, committer.store
     done: list[SliceRows] = []
 
-    def read(s: Slice) -> None:
-        records = committer.source.read(
+    def records(s: Slice) -> Iterator[pa.RecordBatch]:
+        return committer.source.read(
             plan.topic, s.partition, s.start, s.end, plan.isolation, whole=layout.whole_records
         )
+
+    def read(slices: Sequence[Slice]) -> None:
         with UploadPool(store, part_size=layout.part_size, tags=layout.tags.own_tags) as pool:
             try:
-                done.append(
-                    write_slice(
-                        plan, s, records, pool.open, max_dead_letters=max_dead_letters, schemas=committer.schemas
+                done.extend(
+                    write_slices(
+                        plan,
+                        slices,
+                        records,
+                        pool.open,
+                        max_dead_letters=max_dead_letters,
+                        schemas=committer.schemas,
                     )
                 )
             except BaseException:
@@ -71,7 +82,7 @@ def execute_plan(
 
     try:
         require_topic_id(committer.source, committer.log, topic_id_of(committer.log, plan))
-        in_threads(read, plan.slices, threads=_THREADS)
+        in_threads(read, plan.grouped, threads=_THREADS)
         if (count := sum(len(rows.objects) for rows in done)) > MAX_OBJECTS:
             raise too_many_objects(plan, f"{count:,}")
     except BaseException as e:

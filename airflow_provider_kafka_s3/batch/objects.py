@@ -314,14 +314,18 @@ class BatchObjects:
 
     def rebuild(self, plan: Plan, entries: Sequence[ObjectEntry]) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
         """See :func:`~airflow_provider_kafka_s3.batch.rebuild.rebuild`."""
-        return rebuild(plan, entries, lambda s, wanted: self._read_again(plan, s, wanted))
+        return rebuild(plan, entries, lambda slices, wanted: self._read_again(plan, slices, wanted))
 
-    def _read_again(self, plan: Plan, s: Slice, wanted: Sequence[str]) -> Mapping[str, BuiltObject]:
+    def _read_again(self, plan: Plan, slices: Sequence[Slice], wanted: Sequence[str]) -> Mapping[str, BuiltObject]:
         topic_id = topic_id_of(self.log, plan)
         require_topic_id(self._source, self.log, topic_id)
         whole = plan.layout is not None and plan.layout.whole_records
-        records = self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation, whole=whole)
-        built = self._build(plan, s, wanted, records)
+        built = self._build(
+            plan,
+            slices,
+            wanted,
+            lambda s: self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation, whole=whole),
+        )
         require_topic_id(self._source, self.log, topic_id)
         return built
 

@@ -5,7 +5,7 @@ Nothing is stored here: the caller stores the objects, or reports those whose re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -24,7 +24,7 @@ from airflow_provider_kafka_s3.messages import few
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BuildObjects", "BuiltObject", "Lost", "OtherInstallation", "batch_loss", "rebuild"]
+__all__ = ["BuildObjects", "BuiltObject", "Lost", "OtherInstallation", "ReadSlice", "batch_loss", "places", "rebuild"]
 
 _BUILT_AT_ONCE: Final = 8
 """Objects built again by one read of their slice. Each takes up to one part size of memory, then disk."""
@@ -59,8 +59,11 @@ class BuiltObject(Protocol):
         ...
 
 
-BuildObjects = Callable[[Plan, Slice, Collection[str], "Iterator[pa.RecordBatch]"], Mapping[str, BuiltObject]]
-"""(plan, slice, keys, records of the slice) -> the objects of these keys that the records yield."""
+ReadSlice = Callable[[Slice], "Iterable[pa.RecordBatch]"]
+"""(slice) -> its records."""
+
+BuildObjects = Callable[[Plan, Sequence[Slice], Collection[str], ReadSlice], Mapping[str, BuiltObject]]
+"""(plan, slices that share objects, keys, what reads a slice) -> the objects of these keys that the records yield."""
 
 
 @dataclass(frozen=True)
@@ -85,37 +88,45 @@ class Lost:
         return isinstance(self.why, OtherInstallation)
 
     def __str__(self) -> str:
-        partition = self.plan.slices[self.entry.slices[0]].partition
-        return (
-            f"partition {partition}, offsets {self.entry.min_offset} to {self.entry.max_offset}, "
-            f"{self.entry.records} records"
-        )
+        return places(self.plan, self.entry)
+
+
+def places(plan: Plan, entry: ObjectEntry) -> str:
+    """The records of an object, for errors: Kafka partitions, offsets and number."""
+    ranges = [
+        f"partition {plan.slices[part.id].partition}, offsets {part.min_offset} to {part.max_offset}"
+        for part in entry.by_slice
+    ]
+    return f"{few(ranges, by=', and ')}, {entry.records} records"
 
 
 def rebuild(
-    plan: Plan, entries: Sequence[ObjectEntry], read: Callable[[Slice, Sequence[str]], Mapping[str, BuiltObject]]
+    plan: Plan,
+    entries: Sequence[ObjectEntry],
+    read: Callable[[Sequence[Slice], Sequence[str]], Mapping[str, BuiltObject]],
 ) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
     """Build objects again from Kafka, those of a slice together. For one that cannot be built, yield the reason.
 
-    The objects are kept in memory and temporary files until the next ones are requested. A slice whose records are gone
-    is not read a second time.
+    Slices that share objects are read in turn, in the order of the plan. The objects are kept in memory and temporary
+    files until the next ones are requested. Slices whose records are gone are not read a second time.
 
     Args:
         plan: of the committed batch.
         entries: the objects.
-        read: (slice, keys) -> the objects of these keys that the slice's records yield.
+        read: (slices, keys) -> the objects of these keys that the records of the slices yield.
     """
-    by_slice: dict[int, list[ObjectEntry]] = {}
-    for entry in entries:
-        by_slice.setdefault(entry.slices[0], []).append(entry)
-    for slice_id, slice_entries in sorted(by_slice.items()):
+    group_of = {s.id: group for group in plan.grouped for s in group}
+    by_group: dict[tuple[Slice, ...], list[ObjectEntry]] = {}
+    for entry in sorted(entries, key=lambda entry: entry.slices[0]):
+        by_group.setdefault(group_of[entry.slices[0]], []).append(entry)
+    for slices, group_entries in by_group.items():
         gone = ""
-        for at in range(0, len(slice_entries), _BUILT_AT_ONCE):
-            block = slice_entries[at : at + _BUILT_AT_ONCE]
+        for at in range(0, len(group_entries), _BUILT_AT_ONCE):
+            block = group_entries[at : at + _BUILT_AT_ONCE]
             built: dict[str, BuiltObject] = {}
             if not gone:
                 try:
-                    built.update(read(plan.slices[slice_id], [entry.key for entry in block]))
+                    built.update(read(slices, [entry.key for entry in block]))
                 except (DataLossError, TopicRecreatedError, TopicNotFoundError, RecordError) as e:
                     gone = str(e)
             for entry in block:

@@ -33,12 +33,10 @@ from airflow_provider_kafka_s3.batch.window_offsets import pipeline_start, windo
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import (
-    MAX_SLICES,
     Plan,
-    cut_slices,
     fair_share,
-    first_slices,
     layout_digest,
+    plan_slices,
     writer_versions,
 )
 from airflow_provider_kafka_s3.documents.planner import TaskHasEnded
@@ -311,9 +309,9 @@ class TopicRun:
         ends = self.source.ends(self.topic, tuple(claim), record.isolation)
         split = self._claimable(claim, ends, record.isolation)
         largest = self.request.limits.records_per_slice
-        # With many gaps or small slices, the rest is left to the next batch.
-        read = first_slices(split.read, max_records=largest, most=MAX_SLICES)
         layout = pinned(self.request.layout.at(int(self._now() * 1000)))
+        # With many gaps or small slices, the rest is left to the next batch.
+        slices, groups = plan_slices(split.read, max_records=largest, merge=layout.rotation.merge_partitions)
         plan = Plan(
             batch=view.next,
             type="data",
@@ -323,7 +321,8 @@ class TopicRun:
             run=self.request.run,
             tail=tail,
             isolation=record.isolation,
-            slices=cut_slices(read, max_records=largest),
+            slices=slices,
+            groups=groups,
             skipped=split.skipped,
             layout=layout,
             layout_sha256=layout_digest(layout),

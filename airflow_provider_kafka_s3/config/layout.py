@@ -104,11 +104,24 @@ class Rotation(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         max_open_objects: objects of a slice that are open at the same time, at most: a record that needs one more
             closes the one that was opened first. Each holds about 300 KiB of the worker's memory with gzip or zstd, and
             up to 900 kB with bzip2.
+        merge_partitions: let objects hold records of several Kafka partitions, partition after partition: one object
+            per encoded partition for all slices that one Spark task reads (``records_per_slice`` of limits in total)
+            instead of one per Kafka partition. Each object is named after its first record. Not with ``flush_size``,
+            which counts the records of one Kafka partition.
     """
 
     flush_size: Annotated[int, Meta(ge=1, description="records")] | None = None
     max_bytes: Annotated[int, Meta(ge=1, description="bytes")] = 1024 * MIB
     max_open_objects: Annotated[int, Meta(ge=1, description="objects")] = 400
+    merge_partitions: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            not self.merge_partitions or self.flush_size is None,
+            f"merge_partitions does not go with flush_size={self.flush_size!r}, which counts the records of one Kafka "
+            f"partition; remove flush_size, and use max_bytes to end objects",
+        )
 
 
 class Naming(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -230,6 +243,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         self._check_schema_compatibility()
         self._check_partitioner()
         self._check_on_bad_timestamp()
+        self._check_merge_partitions()
         limit = self.part_size * (MAX_PARTS - 1_000)
         require(
             self.rotation.max_bytes <= limit,
@@ -427,6 +441,19 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         require(
             len(set(folded)) == len(folded),
             f"lowercase_paths gives two of the fields {', '.join(named)} the same folders; rename one of them",
+        )
+
+    def _check_merge_partitions(self) -> None:
+        merges = self.rotation.merge_partitions
+        require(
+            not merges or not any(isinstance(p, ByPartition) for p in self.partitioners),
+            "merge_partitions has no effect with the partitioner 'partition', whose folders are those of one Kafka "
+            "partition each; use a partitioner by time, field or key, or remove merge_partitions",
+        )
+        require(
+            not merges or not self.tags.offsets,
+            "merge_partitions does not go with offset_tags: objects with records of several Kafka partitions have "
+            "several first and last offsets, which are in the manifest. Remove one of the two",
         )
 
     def _check_on_bad_timestamp(self) -> None:

@@ -271,10 +271,10 @@ class EnvelopeConverter:
         key: converter of keys.
         value: converter of values.
         topic: the Kafka topic.
-        partition: the Kafka partition.
+        partition: gives the Kafka partition of the records that are converted.
     """
 
-    def __init__(self, key: ValueConverter, value: ValueConverter, *, topic: str, partition: int) -> None:
+    def __init__(self, key: ValueConverter, value: ValueConverter, *, topic: str, partition: Callable[[], int]) -> None:
         self.schemas: list[ValueSchema] = []
         self._parts = (_NullableConverter(key, "key"), _NullableConverter(value, "value"))
         self._topic = topic.encode()
@@ -312,7 +312,7 @@ class EnvelopeConverter:
             buffer(np.arange(rows + 1, dtype=np.int32) * len(self._topic)),
             pa.py_buffer(self._topic * rows),
         ]
-        numbers = [None, buffer(np.full(rows, self._partition, np.int32))]
+        numbers = [None, buffer(np.full(rows, self._partition(), np.int32))]
         return [
             envelope_headers(records),
             cast("Array", pa.Array.from_buffers(pa.string(), rows, names)),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 import msgspec
 
 from airflow_provider_kafka_s3.config import MAX_PARTS
 from airflow_provider_kafka_s3.documents.codec import Document
-from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.layout.keys import (
     data_key_parser,
     dead_letters_prefix,
@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.layout.keys import (
 )
 from airflow_provider_kafka_s3.storage.port import Part
 
-__all__ = ["MAX_OBJECTS", "Amend", "ContentHash", "Manifest", "ObjectEntry", "SliceResult", "SliceRows"]
+__all__ = ["MAX_OBJECTS", "Amend", "ContentHash", "Manifest", "ObjectEntry", "SlicePart", "SliceResult", "SliceRows"]
 
 MAX_OBJECTS: Final = 100_000
 """Objects of one batch at most: one manifest lists them, and one process completes them."""
@@ -30,6 +30,7 @@ MAX_OBJECTS: Final = 100_000
 # Values from the store are sent back to it in URLs, headers and XML: only characters valid in all of them are accepted.
 _TOKEN: Final = re.compile("[\x21-\x7e]{1,2048}")
 _CHECKSUM: Final = re.compile("[A-Za-z0-9+/=]{0,64}")
+_NO_OFFSET: Final = (-1).to_bytes(8, "little", signed=True)
 _CRC32: Final = re.compile("[0-9A-Fa-f]{8}")
 
 
@@ -60,12 +61,28 @@ class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             )
 
 
-class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SlicePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The records of one slice in an object.
+
+    Attributes:
+        id: of the slice.
+        records: number of records.
+        min_offset: lowest offset of the records.
+        max_offset: highest offset of the records.
+    """
+
+    id: int
+    records: int
+    min_offset: int
+    max_offset: int
+
+
+class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One object of a batch, and the upload that holds its bytes until it is completed.
 
     Attributes:
         key: in the bucket.
-        slices: ids of the slices its records come from.
+        slices: ids of the slices its records come from, in the order of its records.
         nonce: random per upload; also in the object's metadata.
         upload_id: of the multipart upload; it can be completed or aborted only once.
         parts: ``[etag, checksum]`` of part 1, 2, …
@@ -74,8 +91,9 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         crc32: of the whole object, eight hex digits.
         content: digest that identifies its records, see :class:`ContentHash`.
         records: number of records.
-        min_offset: lowest offset of its records.
-        max_offset: highest offset of its records.
+        min_offset: lowest offset of its records; of several slices, that of the first one's records.
+        max_offset: highest offset of its records; of several slices, that of the first one's records.
+        ranges: its records by slice, if there are several slices; else empty. See :attr:`by_slice`.
     """
 
     key: str
@@ -90,6 +108,7 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     records: int
     min_offset: int
     max_offset: int
+    ranges: tuple[SlicePart, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.parts) <= MAX_PARTS or self.size < 0:
@@ -102,13 +121,24 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if _CRC32.fullmatch(self.crc32) is None:
             raise ValueError("crc32 is not eight hex digits")
 
+    @property
+    def by_slice(self) -> tuple[SlicePart, ...]:
+        """Its records of each slice, in their order."""
+        if self.ranges:
+            return self.ranges
+        only = self.slices[0]
+        return (SlicePart(id=only, records=self.records, min_offset=self.min_offset, max_offset=self.max_offset),)
+
     def upload_parts(self) -> tuple[Part, ...]:
         """The parts, as the store's port takes them."""
         return tuple(Part(number, etag, checksum) for number, (etag, checksum) in enumerate(self.parts, start=1))
 
 
 class SliceRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The result of one attempt at a slice, returned to the driver: what was read, and the uploads of its objects."""
+    """The result of one attempt at a slice, returned to the driver: what was read, and the uploads of its objects.
+
+    An object of several slices is one of the first of them.
+    """
 
     result: SliceResult
     objects: tuple[ObjectEntry, ...]
@@ -195,17 +225,12 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise ValueError(f"slice {result.id} was read to {result.next_offset}, not to {by_id[result.id].end}")
         parse = data_key_parser(plan.layout, plan.topic)
         dead = dead_letters_prefix(plan.layout, plan.topic)
+        group_of = {i: number for number, group in enumerate(plan.groups) for i in group}
         for entry in self.objects:
             # The driver completes, checks and may write every listed object, so each key has to follow from this plan.
             key = validate_key(entry.key)
-            if len(entry.slices) != 1 or entry.slices[0] not in by_id:
-                raise ValueError(f"object {key} belongs to slices {entry.slices[:3]}, which the plan does not have")
+            _check_slices(entry, by_id, group_of, may_share=not key.startswith(dead))
             s = by_id[entry.slices[0]]
-            if not (
-                s.start <= entry.min_offset <= entry.max_offset < s.end
-                and 0 < entry.records <= entry.max_offset - entry.min_offset + 1
-            ):
-                raise ValueError(f"object {key} does not lie within its slice [{s.start}, {s.end})")
             if parse(key) != (s.partition, entry.min_offset, plan.generation):
                 raise ValueError(
                     f"object {key} is not named as one of topic {plan.topic!r}, partition {s.partition}, offset "
@@ -213,17 +238,50 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 )
         records: Counter[tuple[int, str | None]] = Counter()
         for entry in self.objects:
-            part = dead if entry.key.startswith(dead) else sibling_of_key(plan.layout, entry.key)
-            records[entry.slices[0], part] += entry.records
+            kind = dead if entry.key.startswith(dead) else sibling_of_key(plan.layout, entry.key)
+            for part in entry.by_slice:
+                records[part.id, kind] += part.records
         for result in self.slices:
             expected: dict[str | None, tuple[int, str]] = dict.fromkeys(
                 siblings(plan.layout), (result.records, "records")
             )
             expected[None] = (result.records - result.tombstones, "records with values")
             expected[dead] = (result.dead_letters, "dead letters")
-            for part, (count, what) in expected.items():
-                if records[result.id, part] != count:
+            for kind, (count, what) in expected.items():
+                if records[result.id, kind] != count:
                     raise ValueError(f"the objects of slice {result.id} do not add up to its {count} {what}")
+
+
+def _check_slices(
+    entry: ObjectEntry, by_id: Mapping[int, Slice], group_of: Mapping[int, int], *, may_share: bool
+) -> None:
+    """Raise ValueError unless an object lies within slices of a plan, and several are of one group in its order.
+
+    Args:
+        entry: the object.
+        by_id: the slices of the plan.
+        group_of: number of the group of each slice; empty if the plan has no groups.
+        may_share: whether it may hold records of several slices.
+    """
+    slices = entry.slices
+    if not slices or not all(i in by_id for i in slices) or (len(slices) > 1 and not may_share):
+        raise ValueError(f"object {entry.key} belongs to slices {slices[:3]}, which the plan does not have")
+    if len({group_of.get(i, -1 - i) for i in slices}) > 1 or [*slices] != sorted(set(slices)):
+        raise ValueError(f"object {entry.key} belongs to slices {slices[:3]}, which are not of one group in its order")
+    first, expected = entry.by_slice[0], slices if len(slices) > 1 else ()
+    if (
+        tuple(part.id for part in entry.ranges) != expected
+        or sum(part.records for part in entry.by_slice) != entry.records
+        or (first.min_offset, first.max_offset) != (entry.min_offset, entry.max_offset)
+    ):
+        raise ValueError(f"object {entry.key} has ranges that are not its records of slices {slices[:3]}")
+    for part in entry.by_slice:
+        s = by_id[part.id]
+        if not (
+            s.start <= part.min_offset <= part.max_offset < s.end
+            and 0 < part.records <= part.max_offset - part.min_offset + 1
+        ):
+            raise ValueError(f"object {entry.key} does not lie within its slice [{s.start}, {s.end})")
 
 
 class Amend(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -239,11 +297,16 @@ class ContentHash:
     """Digest that identifies the records of an object.
 
     SHA-256 over the topic id, then per slice the Kafka partition and the record offsets as little-endian int64 in file
-    order. A Kafka record never changes, so equal digests under one plan mean equal data, whatever library wrote it.
+    order. Before the partition of each further slice there is the number -1, which no offset is. A Kafka record never
+    changes, so equal digests under one plan mean equal data, whatever library wrote it.
     """
 
     def __init__(self, topic_id: str, partition: int) -> None:
         self._hash = hashlib.sha256(topic_id.encode() + b"\0" + partition.to_bytes(8, "little"))
+
+    def next_slice(self, partition: int) -> None:
+        """Begin another slice: the offsets that follow are those of its records."""
+        self._hash.update(_NO_OFFSET + partition.to_bytes(8, "little"))
 
     def update(self, offsets: Iterable[int] | memoryview | bytes) -> None:
         """Add offsets: their little-endian int64 bytes, or integers."""

@@ -19,10 +19,12 @@ __all__ = [
     "MAX_SLICES",
     "Plan",
     "Slice",
+    "cut_groups",
     "cut_slices",
     "fair_share",
     "first_slices",
     "layout_digest",
+    "plan_slices",
     "writer_versions",
 ]
 
@@ -31,7 +33,7 @@ MAX_SLICES: Final = 200
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, order=True):
-    """A contiguous offset range of one Kafka partition, read by one Spark task."""
+    """A contiguous offset range of one Kafka partition, read by one Spark task, alone or with the rest of its group."""
 
     id: int
     partition: int
@@ -62,6 +64,8 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         start: of batch 1: the marker's ``start``, from which a lost marker is rebuilt. None for all other batches.
         new_topic_id: incarnation that a reset continues with; None for data.
         writer: versions of the software that planned it; information.
+        groups: ids of the slices that share objects, and that one task reads; together all ids in their order. Empty:
+            no slice shares objects with another.
     """
 
     batch: int
@@ -79,12 +83,17 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     start: dict[int, int] | None = None
     new_topic_id: str | None = None
     writer: str = ""
+    groups: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= MAX_BATCH or self.generation < 0:
             raise ValueError(f"batch {self.batch}, generation {self.generation} is out of range")
         if [s.id for s in self.slices] != list(range(len(self.slices))):
             raise ValueError("slice ids are not 0, 1, 2, …")
+        if self.groups and ([*itertools.chain(*self.groups)] != list(range(len(self.slices))) or () in self.groups):
+            raise ValueError("its groups are not its slices in their order")
+        if any(_place(a) >= _place(b) for group in self.grouped for a, b in itertools.pairwise(group)):
+            raise ValueError("the slices of a group are not in the order of partitions and offsets")
         if (self.type == "data") != (self.layout is not None) or (self.type == "reset") != (
             self.new_topic_id is not None
         ):
@@ -106,9 +115,20 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Offsets(ranges)
 
     @property
+    def grouped(self) -> tuple[tuple[Slice, ...], ...]:
+        """Its slices, those together that share objects and that one task reads."""
+        if not self.groups:
+            return tuple((s,) for s in self.slices)
+        return tuple(tuple(self.slices[i] for i in group) for group in self.groups)
+
+    @property
     def claim(self) -> Offsets:
         """The offsets that belong to this batch alone: those in its slices and those skipped."""
         return self.read | self.skipped if self.skipped else self.read
+
+
+def _place(s: Slice) -> tuple[int, int]:
+    return s.partition, s.start
 
 
 def layout_digest(layout: Layout) -> str:
@@ -135,6 +155,35 @@ def cut_slices(offsets: Offsets, *, max_records: int) -> tuple[Slice, ...]:
     return tuple(slices)
 
 
+def cut_groups(offsets: Offsets, *, max_records: int) -> tuple[tuple[Slice, ...], tuple[tuple[int, ...], ...]]:
+    """Cut offsets into slices, and these into groups of at most ``max_records`` offsets each, of nearly equal size.
+
+    The groups are as few as possible: all offsets, those of one Kafka partition after those of another, are cut at the
+    same distances. So a partition has at most one slice more than it would have ranges and whole groups.
+
+    Returns:
+        The slices, and the ids of those of each group.
+    """
+    total = offsets.count
+    count = -(-total // max_records)
+    slices: list[Slice] = []
+    groups: list[list[int]] = []
+    at = 0  # offsets before the slice
+    for partition, ranges in offsets.items():
+        for start, end in ranges:
+            low = start
+            while low < end:
+                # Group i begins at total * i // count.
+                group = ((at + 1) * count - 1) // total
+                high = min(end, low + total * (group + 1) // count - at)
+                if group == len(groups):
+                    groups.append([])
+                groups[group].append(len(slices))
+                slices.append(Slice(id=len(slices), partition=partition, start=low, end=high))
+                at, low = at + high - low, high
+    return tuple(slices), tuple(map(tuple, groups))
+
+
 def first_slices(offsets: Offsets, *, max_records: int, most: int) -> Offsets:
     """The lowest offsets of every partition that fit into ``most`` slices of ``max_records`` offsets."""
     kept: dict[int, list[tuple[int, int]]] = {}
@@ -147,6 +196,24 @@ def first_slices(offsets: Offsets, *, max_records: int, most: int) -> Offsets:
             kept.setdefault(partition, []).append((start, stop))
             room -= -(-(stop - start) // max_records)
     return Offsets(kept)
+
+
+def plan_slices(
+    offsets: Offsets, *, max_records: int, merge: bool
+) -> tuple[tuple[Slice, ...], tuple[tuple[int, ...], ...]]:
+    """The slices of the next batch, and their groups if they share objects; the lowest offsets if not all fit into it.
+
+    Args:
+        offsets: to read.
+        max_records: of a slice, or of all slices of a group.
+        merge: whether slices share objects.
+    """
+    if not merge:
+        return cut_slices(first_slices(offsets, max_records=max_records, most=MAX_SLICES), max_records=max_records), ()
+    # Spark plans reads for each group. Groups have half of max_records at least, so no partition has more than
+    # MAX_SLICES slices: one for each range, and one more for each edge of a group.
+    offsets = first_slices(offsets, max_records=max_records, most=MAX_SLICES // 3)
+    return cut_groups(fair_share(offsets, MAX_SLICES * max_records), max_records=max_records)
 
 
 def fair_share(offsets: Offsets, limit: int) -> Offsets:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal, NoReturn, cast
 
@@ -31,7 +31,7 @@ class CheckedFormat:
     Args:
         settings: import path and options of its class.
         topic: the Kafka topic.
-        partition: the Kafka partition.
+        partition: gives the Kafka partition of the records that are prepared.
         are_documents: whether values have to be JSON documents.
         writes_nulls: whether the class gets null values.
 
@@ -40,7 +40,13 @@ class CheckedFormat:
     """
 
     def __init__(
-        self, settings: config.CustomFormat, *, topic: str, partition: int, are_documents: bool, writes_nulls: bool
+        self,
+        settings: config.CustomFormat,
+        *,
+        topic: str,
+        partition: Callable[[], int],
+        are_documents: bool,
+        writes_nulls: bool,
     ) -> None:
         self._class = settings.import_path
         self._format = load_format(settings)
@@ -73,7 +79,7 @@ class CheckedFormat:
             records = batch.take(int64_array(rows))
         if not len(rows):
             return Prepared(records, np.zeros(0, np.int64), binary_array([], large=False), ignored, rejected)
-        frames, refused = self._frames(Batch(records, self._topic, self._partition))
+        frames, refused = self._frames(Batch(records, self._topic, self._partition()))
         if refused:
             rejected += [Rejected(int(rows[row]), "format", reason, _CORRECT) for row, reason in refused.items()]
             left = int64_array(np.delete(np.arange(len(rows)), list(refused)))

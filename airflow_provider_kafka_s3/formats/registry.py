@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, assert_never
 
@@ -32,14 +32,14 @@ __all__ = ["make_format", "make_formats", "unusable"]
 
 
 def make_formats(
-    layout: config.Layout, *, topic: str, partition: int, schemas: SchemaSource | None = None
+    layout: config.Layout, *, topic: str, partition: Callable[[], int], schemas: SchemaSource | None = None
 ) -> PartFormats:
-    """The formats of the objects of a slice.
+    """The formats of the objects of a slice, or of several slices.
 
     Args:
         layout: of the objects.
         topic: the Kafka topic.
-        partition: the Kafka partition.
+        partition: gives the Kafka partition of the records that are prepared.
         schemas: of the registry; None: the layout needs none.
 
     Raises:

@@ -19,6 +19,7 @@ from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
 from airflow_provider_kafka_s3.batch.object_metadata import CONTENT_METADATA, CRC32_METADATA, matches
 from airflow_provider_kafka_s3.batch.presence import missing_objects
+from airflow_provider_kafka_s3.batch.rebuild import places
 from airflow_provider_kafka_s3.batch.request import BatchSummary, RunRequest, TopicResult, Verification
 from airflow_provider_kafka_s3.batch.window_offsets import window_of
 from airflow_provider_kafka_s3.config import MIB
@@ -230,12 +231,8 @@ class _Findings:
         for entry, built in self.committer.objects.rebuild(plan, entries):
             where = self.committer.store.url(entry.key)
             if isinstance(built, str):
-                partition = plan.slices[entry.slices[0]].partition
                 self.lost_batches.append(plan.batch)
-                self.lost.append(
-                    f"{where} of batch {plan.batch} (partition {partition}, offsets {entry.min_offset} to "
-                    f"{entry.max_offset}, {entry.records} records: {built})"
-                )
+                self.lost.append(f"{where} of batch {plan.batch} ({places(plan, entry)}: {built})")
                 continue
             try:
                 self.committer.objects.put_again(plan, entry, built, only_unresolved=False)

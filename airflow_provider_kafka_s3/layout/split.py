@@ -1,7 +1,7 @@
-"""Assigns the records of a slice to objects, and ends objects.
+"""Assigns the records of a slice, or of a group of slices, to objects, and ends objects.
 
-The result depends only on the records since the beginning of the slice: the same records in other batches make the same
-objects.
+The result depends only on the records since the beginning of the first slice: the same records in other batches make
+the same objects.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class DataObject:
         first_offset: of its records.
         schema: index of its schema; None if it may hold records of several schemas, or none.
         is_tombstones: whether its records are tombstones, which have objects beside this one only.
+        partition: the Kafka partition of its first record.
     """
 
     key: str
@@ -62,6 +63,12 @@ class DataObject:
     first_offset: int
     schema: int | None = None
     is_tombstones: bool = False
+    partition: int = 0
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where its first record is; places ascend in the order of records."""
+        return self.partition, self.first_offset
 
 
 @dataclass(frozen=True)
@@ -115,12 +122,12 @@ class _Open:
 
 
 class Splitter:
-    """Splits the records of one slice into objects.
+    """Splits the records of one slice, or of one slice after another, into objects.
 
     An object ends with the record that brings it to ``max_bytes``. All open objects end with the ``flush_size``-th
     record of the Kafka partition since they last did (counted over all encoded partitions together), in the order of
-    their first records. A record that needs a new object while ``max_open_objects`` are open ends the one with the
-    lowest first offset. Objects of different encoded partitions that end by ``max_bytes`` within one batch may end in
+    their first records. A record that needs a new object while ``max_open_objects`` are open ends the one that
+    begins first. Objects of different encoded partitions that end by ``max_bytes`` within one batch may end in
     another order than that of their last records.
 
     Records of different schemas have different objects that are open at the same time; or, with a
@@ -129,14 +136,15 @@ class Splitter:
     Args:
         layout: with partitioner, rotation and names.
         topic: the Kafka topic.
-        partition: the Kafka partition of all records.
+        partition: the Kafka partition of the records. May be changed between two calls, to that of the next slice: the
+            open objects take its records, too.
         generation: incarnation of the topic, part of the names from 1 on.
     """
 
     def __init__(self, layout: Layout, *, topic: str, partition: int, generation: int) -> None:
         self._layout = layout
         self._topic = topic
-        self._partition = partition
+        self.partition = partition
         self._generation = generation
         self._partitioner = make_partitioner(layout)
         has_class = any(isinstance(p, CustomPartitioner) for p in layout.partitioners)
@@ -195,7 +203,7 @@ class Splitter:
                 stop = min(stop, start + self._layout.rotation.flush_size - self._records)
             stop = self._first_over_limit(codes, streams, start, stop)
             if stop == start:
-                oldest = min(self._open, key=lambda stream: self._open[stream].object.first_offset)
+                oldest = min(self._open, key=lambda stream: self._open[stream].object.place)
                 yield self._close(oldest)
                 continue
             if first_roll is not None:
@@ -229,7 +237,7 @@ class Splitter:
             if len(rows) < records.num_rows:
                 some = records.take(int64_array(rows))
                 of_some = {name: values.take(rows) for name, values in fields.items()}
-            encoded = self._partitioner.encode(Batch(some, self._topic, self._partition, of_some))
+            encoded = self._partitioner.encode(Batch(some, self._topic, self.partition, of_some))
         paths = encoded.paths
         if self._writes_tombstones and TOMBSTONE_FOLDER in paths:
             raise ConfigurationError(
@@ -245,7 +253,7 @@ class Splitter:
 
     def finish(self) -> Iterator[Close]:
         """Close all open objects: at the end of the slice, or when ``flush_size`` is reached."""
-        still_open = sorted((o.object for o in self._open.values()), key=lambda o: o.first_offset)
+        still_open = sorted((o.object for o in self._open.values()), key=lambda o: o.place)
         self._open.clear()
         self._records = 0
         if self._rotation is not None:
@@ -342,12 +350,12 @@ class Splitter:
             self._layout,
             topic=self._topic,
             encoded_partition=path,
-            partition=self._partition,
+            partition=self.partition,
             first_offset=first_offset,
             generation=self._generation,
         )
         is_tombstones = self._writes_tombstones and path == TOMBSTONE_FOLDER
-        return DataObject(key, path, first_offset, schema, is_tombstones)
+        return DataObject(key, path, first_offset, schema, is_tombstones, self.partition)
 
 
 def _name_of(versions: Sequence[SchemaVersion], schema: int) -> str:

@@ -333,7 +333,7 @@ def _written(
     layout: Layout, topic: str, partition: int, batches: Iterable[pa.RecordBatch], schemas: SchemaSource | None
 ) -> Iterator[_Record]:
     """What is written for each record, and where."""
-    formats = make_formats(layout, topic=topic, partition=partition, schemas=schemas)
+    formats = make_formats(layout, topic=topic, partition=lambda: partition, schemas=schemas)
     splitter = Splitter(layout, topic=topic, partition=partition, generation=0)
     folders_of = encoded_partition_parser(layout, topic)
     for batch in batches:

@@ -1,28 +1,30 @@
-"""Data frames in which one task reads exactly one slice.
+"""Data frames in which one task reads exactly one slice, or one group of slices that share objects.
 
 How Spark splits an offset range differs between versions, so it gets no range to split: the k-th slice of every Kafka
 partition forms one frame with an explicit start and end for each partition. Spark reads it with one task per partition,
-and a union of frames keeps their tasks.
+and a union of frames keeps their tasks. The slices of a group form frames of their own, whose tasks are made one,
+without a shuffle. The order of slices in that task is undefined, see :mod:`airflow_provider_kafka_s3.spark.reorder`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.batch.source import Isolation
-from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.spark.packing import RecordPacking
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Rank", "read_directly", "record_frame", "slice_frame", "slice_ranks"]
+__all__ = ["Rank", "group_ranks", "read_directly", "record_frame", "slice_frame", "slice_ranks"]
 
 _V1_SOURCES: Final = "spark.sql.sources.useV1SourceList"
+_UNION_PARTITIONING: Final = "spark.sql.unionOutputPartitioning"
 
 
 @dataclass(frozen=True)
@@ -51,24 +53,35 @@ class Rank:
 
 
 def slice_ranks(plans: Sequence[Plan]) -> list[Rank]:
-    """Distribute the slices of plans of different topics over as few frames as possible."""
+    """Distribute those slices of plans of different topics that share no objects over as few frames as possible."""
+    return _ranks((plan, group[0]) for plan in plans for group in plan.grouped if len(group) == 1)
+
+
+def group_ranks(plans: Sequence[Plan]) -> list[list[Rank]]:
+    """The same for each group of slices that share objects."""
+    groups = [(plan, group) for plan in plans for group in plan.grouped if len(group) > 1]
+    return [_ranks((plan, s) for s in group) for plan, group in groups]
+
+
+def _ranks(slices: Iterable[tuple[Plan, Slice]]) -> list[Rank]:
     ranks: dict[tuple[Isolation, int], dict[str, dict[int, tuple[int, int]]]] = {}
-    for plan in plans:
-        seen: dict[int, int] = {}
-        for s in plan.slices:
-            rank = seen.get(s.partition, 0)
-            seen[s.partition] = rank + 1
-            frame = ranks.setdefault((plan.isolation, rank), {})
-            frame.setdefault(plan.topic, {})[s.partition] = (s.start, s.end)
+    seen: Counter[tuple[str, int]] = Counter()
+    for plan, s in slices:
+        rank = seen[plan.topic, s.partition]
+        seen[plan.topic, s.partition] += 1
+        frame = ranks.setdefault((plan.isolation, rank), {})
+        frame.setdefault(plan.topic, {})[s.partition] = (s.start, s.end)
     return [Rank(isolation, ranges) for (isolation, _), ranges in sorted(ranks.items())]
 
 
 def read_directly(spark: SparkSession) -> None:
-    """Make a session read Kafka with Spark's data source V2, as streams do.
+    """Make a session read Kafka with Spark's data source V2, as streams do, and keep the tasks of unions.
 
     By default batch reads use V1, which converts every record to a ``Row`` of seven objects and back: a fourth of the
-    CPU of reading. Partitions, offsets and errors are the same with both.
+    CPU of reading. Partitions, offsets and errors are the same with both. Since Spark 4.1 a union of frames of one task
+    each may become one task by default.
     """
+    spark.conf.set(_UNION_PARTITIONING, "false")
     sources = [s for s in (spark.conf.get(_V1_SOURCES) or "").split(",") if s.strip().lower() != "kafka"]
     spark.conf.set(_V1_SOURCES, ",".join(sources))
 
@@ -76,7 +89,7 @@ def read_directly(spark: SparkSession) -> None:
 def record_frame(
     spark: SparkSession, plans: Sequence[Plan], options: Mapping[Isolation, Mapping[str, str]]
 ) -> DataFrame:
-    """The records of all slices of some plans, one task per slice.
+    """The records of all slices of some plans, one task per slice, or per group of slices that share objects.
 
     Args:
         spark: the session.
@@ -100,7 +113,7 @@ def slice_frame(
     options: Mapping[Isolation, Mapping[str, str]],
     columns: Sequence[str],
 ) -> DataFrame:
-    """Columns of Spark's Kafka source for all slices, one task per slice.
+    """Columns of Spark's Kafka source for all slices, one task per slice, or per group of slices that share objects.
 
     Args:
         spark: the session.
@@ -114,7 +127,16 @@ def slice_frame(
         source_options = {**options[rank.isolation], **rank.options(), "failOnDataLoss": "true"}
         return spark.read.format("kafka").options(**source_options).load().selectExpr(*columns)
 
-    return reduce(lambda a, b: a.unionByName(b), map(frame, slice_ranks(plans)))
+    merged = [_union([*map(frame, ranks)]).coalesce(1) for ranks in group_ranks(plans)]
+    return _union([*map(frame, slice_ranks(plans)), *merged])
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    """The union of frames as a flat tree: Spark descends into a plan by recursion, and many topics have many groups."""
+    if len(frames) == 1:
+        return frames[0]
+    half = len(frames) // 2
+    return _union(frames[:half]).unionByName(_union(frames[half:]))
 
 
 def _json(value: object) -> str:

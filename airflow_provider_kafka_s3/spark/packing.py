@@ -8,6 +8,7 @@ adjacent in memory, and joining them only removes the boundaries between them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
@@ -23,8 +24,8 @@ from airflow_provider_kafka_s3.arrays import (
     int64_array,
     int64_values,
 )
-from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
 
 __all__ = ["FAITHFUL_FROM", "PIECE_BYTES", "RecordPacking"]
 
@@ -107,6 +108,30 @@ class RecordPacking:
         position = batch.column("position")[0].as_py()
         topic = batch.column("topic")[0].as_py() if self._topics else None
         return topic, position >> self._shift, position & ((1 << self._shift) - 1)
+
+    def runs(self, batch: pa.RecordBatch, slices: Sequence[Slice]) -> Iterator[tuple[Slice, pa.RecordBatch]]:
+        """The rows of a batch by slice, adjacent ones together, in their order.
+
+        Args:
+            batch: not empty, of one topic.
+            slices: of that topic, by partition and offset.
+
+        Raises:
+            SparkJobError: a row is of none of the slices.
+        """
+        positions = int64_values(batch.column("position"))
+        starts = np.array([s.partition << self._shift | s.start for s in slices], np.int64)
+        ends = np.array([s.partition << self._shift | s.end for s in slices], np.int64)
+        at = np.searchsorted(starts, positions, side="right") - 1
+        if (wrong := np.flatnonzero((at < 0) | (positions >= ends[at]))).size:
+            _, partition, offset = self.place(batch.slice(int(wrong[0])))
+            raise SparkJobError(
+                f"partition {partition} offset {offset} is in none of the {len(slices)} slices that the task reads. "
+                f"Nothing was decided; try again"
+            )
+        edges = [0, *(np.flatnonzero(at[1:] != at[:-1]) + 1).tolist(), len(at)]
+        for low, high in itertools.pairwise(edges):
+            yield slices[at[low]], batch.slice(low, high - low)
 
     def records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Unpack batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`, or of whole records.

@@ -177,7 +177,8 @@ class Progress:
     def __init__(self, action: SparkAction, plans: Sequence[Plan], *, every: float = _EVERY) -> None:
         self._action = action
         self._topics = ", ".join(plan.topic for plan in plans)
-        self._slices = sum(len(plan.slices) for plan in plans)
+        # Slices that share objects are read by one task, and count as one.
+        self._slices = sum(len(plan.grouped) for plan in plans)
         self._offsets = sum(s.end - s.start for plan in plans for s in plan.slices)
         self._every = every
         self._over = threading.Event()

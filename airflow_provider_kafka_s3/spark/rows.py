@@ -1,8 +1,9 @@
 """The rows that tasks return to the driver, and their evaluation.
 
 A task yields one ``object`` row per object and then one final row: ``slice`` (all is uploaded), ``empty`` (the task got
-no record) or ``error`` (a person has to act, a retry cannot help). Any other failure is an exception of the task, and
-Spark retries the task.
+no record) or ``error`` (a person has to act, a retry cannot help). If it reads several slices, it yields a ``slice``
+row for each, behind those of the objects that begin with a record of the slice. Any other failure is an exception of
+the task, and Spark retries the task.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class TaskError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def rows_of_slice(topic: int, attempt: str, rows: SliceRows) -> list[Row]:
-    """The rows of a successful task, its final row last."""
+    """The rows of a slice that was written, its final row last."""
     number = rows.result.id
     return [
         *(Row(topic, number, attempt, "object", _raw(entry)) for entry in rows.objects),
@@ -97,8 +98,9 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
     """Group the rows of an action by its plans.
 
     A topic is complete when all its slices have ended. Spark fails a task that does not reach the end of its offsets,
-    and every task has one final row, so there are as many of these as slices. A task without a record cannot determine
-    its slice, but it can only be one without another final row. Numbers of records prove nothing and are not compared.
+    and every task has final rows, so as many tasks have some as there are slices, or groups of slices that share
+    objects. A task without a record cannot determine its slices, but these can only be some without other final rows.
+    Numbers of records prove nothing and are not compared.
 
     Args:
         plans: of the action, in its order.
@@ -114,13 +116,14 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
     ends: dict[tuple[int, int], Row] = {}
     objects: dict[tuple[int, int], list[Row]] = {}
     errors: dict[int, KafkaS3Error] = {}
-    tasks = empty = 0
+    tasks: set[str] = set()
+    empty = 0
     for row in rows:
         where = (row.topic, row.slice)
         if row.kind == "object":
             objects.setdefault(where, []).append(row)
             continue
-        tasks += 1
+        tasks.add(row.attempt)
         if row.kind == "empty":
             empty += 1
         elif where in ends:
@@ -132,12 +135,21 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
             ends[where] = row
             if row.kind == "error":
                 errors.setdefault(row.topic, error_from(row.body))
-    expected = [(topic, s.id) for topic, plan in enumerate(plans) for s in plan.slices]
-    unreported = [where for where in expected if where not in ends]
-    if tasks != len(expected) or empty != len(unreported) or not objects.keys() <= ends.keys():
+    groups = [(topic, group) for topic, plan in enumerate(plans) for group in plan.grouped]
+    unreported = 0
+    for topic, group in groups:
+        reported = [end for s in group if (end := ends.get((topic, s.id))) is not None]
+        unreported += not reported
+        whole = len(reported) == len(group) or any(end.kind == "error" for end in reported)
+        if len({end.attempt for end in reported}) > 1 or (reported and not whole):
+            raise SparkJobError(
+                f"slices {group[0].id} to {group[-1].id} of topic {plans[topic].topic!r} share objects, and were not "
+                f"all read by one task. Nothing was decided; try again"
+            )
+    if len(tasks) != len(groups) or empty != unreported or not objects.keys() <= ends.keys():
         raise SparkJobError(
-            f"Spark ended {tasks} tasks, {empty} of them without records, for {len(expected)} slices, of which "
-            f"{len(ends)} were reported. Nothing was decided; try again"
+            f"Spark ended {len(tasks)} tasks, {empty} of them without records, for {len(groups)} slices or groups, of "
+            f"which {len(groups) - unreported} were reported. Nothing was decided; try again"
         )
     for topic, plan in enumerate(plans):
         count = sum(len(objects.get((topic, s.id), ())) for s in plan.slices)

@@ -1,4 +1,4 @@
-"""The function of a Spark task: identify its slice, write its objects, return its rows.
+"""The function of a Spark task: identify its slices, write their objects, return their rows.
 
 It runs in the Python workers of executors, inside ``mapInArrow``. It has only its pickled state, so it creates its own
 client of the store, once per worker.
@@ -12,15 +12,16 @@ import sys
 import uuid
 import zipimport
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from airflow_provider_kafka_s3.arrays import int64_values
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
-from airflow_provider_kafka_s3.batch.encode import write_slice
+from airflow_provider_kafka_s3.batch.encode import write_slices
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
+from airflow_provider_kafka_s3.batch.rebuild import ReadSlice
 from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import SparkJobError, SparkTimestampError, TerminalError
@@ -29,6 +30,7 @@ from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.executor import python_of_worker
 from airflow_provider_kafka_s3.spark.packing import FAITHFUL_FROM, RecordPacking
+from airflow_provider_kafka_s3.spark.reorder import OrderedSlices
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
@@ -45,7 +47,9 @@ _ROWS_PER_BATCH: Final = 1_000
 
 
 class SliceTask:
-    """The function of the Spark job: the records of one slice in, rows out. Pickled; its repr shows no secrets.
+    """The function of the Spark job: the records of one slice, or one group of slices that share objects, in; rows out.
+
+    Pickled; its repr shows no secrets.
 
     Args:
         plans: of the job, in its order.
@@ -90,13 +94,14 @@ class SliceTask:
         return f"SliceTask({[(p.topic, p.batch) for p in self._plans]}, bucket={self._bucket!r})"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write a slice.
+        """Write a slice, or a group of slices.
 
         Rows are yielded when everything is uploaded. Until then an attempt that fails aborts its uploads; from the
         first row on it never does, since a decision may list them.
 
         Args:
-            batches: all records of one slice, as :func:`~airflow_provider_kafka_s3.spark.frames.record_frame` has them.
+            batches: all records of the slice or the group, as
+                :func:`~airflow_provider_kafka_s3.spark.frames.record_frame` has them.
 
         Yields:
             Batches of :class:`~airflow_provider_kafka_s3.spark.rows.Row`.
@@ -112,7 +117,8 @@ class SliceTask:
         else:
             topic, slice_ = self._find(first)
             try:
-                rows = self._write(topic, slice_, itertools.chain([first], batches), attempt)
+                group = next(group for group in self._plans[topic].grouped if slice_ in group)
+                rows = self._write(topic, group, itertools.chain([first], batches), attempt)
             except TerminalError as e:
                 # Not an exception of the task: Spark would retry it in vain.
                 rows = [error_row(topic, slice_.id, attempt, e)]
@@ -122,7 +128,7 @@ class SliceTask:
             yield to_batch(rows[start : start + _ROWS_PER_BATCH])
 
     def _find(self, batch: pa.RecordBatch) -> tuple[int, Slice]:
-        """The slice of the task, determined by its first record: Spark gives a task no other identification."""
+        """The slice of the task's first record: Spark gives a task no other identification."""
         name, partition, offset = self._packing.place(batch)
         topic = next((i for i, plan in enumerate(self._plans) if name in (None, plan.topic)), -1)
         if topic >= 0:
@@ -132,12 +138,29 @@ class SliceTask:
                 return topic, slices[at]
         raise SparkJobError(f"partition {partition} offset {offset} is in no slice of {self!r}. Try again")
 
-    def _write(self, topic: int, slice_: Slice, batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
+    def _write(self, topic: int, slices: Sequence[Slice], batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
+        if len(slices) == 1:
+            return self._write_slices(topic, slices, lambda _: batches, attempt)
+        some = (batch for batch in batches if batch.num_rows)
+        with OrderedSlices(self._packing, slices, some, self._upload.spill_dir) as ordered:
+            return self._write_slices(topic, slices, ordered.of, attempt, ordered.end)
+
+    def _write_slices(
+        self,
+        topic: int,
+        slices: Sequence[Slice],
+        packed: ReadSlice,
+        attempt: str,
+        check_end: Callable[[], None] = lambda: None,
+    ) -> list[Row]:
         plan = self._plans[topic]
         assert plan.layout is not None, "a reset has no slices"
-        records = self._packing.records(batches)
-        if plan.layout.reads_timestamps:
-            records = _faithful(records, plan.topic, slice_)
+        reads_timestamps = plan.layout.reads_timestamps
+
+        def read(slice_: Slice) -> Iterator[pa.RecordBatch]:
+            records = self._packing.records(packed(slice_))
+            return _faithful(records, plan.topic, slice_) if reads_timestamps else records
+
         client = _client(self._s3, self._credentials)
         store = DurableStore(S3Store(client, self._bucket, self._s3), Retrier(self._retry))
         schemas = self._schemas(topic, store) if plan.layout.needs_registry else None
@@ -150,15 +173,16 @@ class SliceTask:
             tags=plan.layout.tags.own_tags,
         ) as pool:
             try:
-                rows = write_slice(
-                    plan, slice_, records, pool.open, max_dead_letters=self._max_dead_letters[topic], schemas=schemas
+                rows = write_slices(
+                    plan, slices, read, pool.open, max_dead_letters=self._max_dead_letters[topic], schemas=schemas
                 )
+                check_end()
             except BaseException:
                 pool.abort_all()
                 raise
         if self._written is not None:
-            self._written += sum(entry.size for entry in rows.objects)
-        return rows_of_slice(topic, attempt, rows)
+            self._written += sum(entry.size for of_slice in rows for entry in of_slice.objects)
+        return [row for of_slice in rows for row in rows_of_slice(topic, attempt, of_slice)]
 
     def _schemas(self, topic: int, store: DurableStore) -> PinnedSchemas:
         source = NoRegistry() if self._registry is None else _registry_client(self._registry, self._retry)

@@ -183,7 +183,7 @@ def _batches(records: Sequence[SimulatedRecord], cut: Sequence[int]) -> list[pa.
 
 
 def _formats(layout: config.Layout) -> PartFormats:
-    return make_formats(layout, topic=_TOPIC, partition=_PARTITION)
+    return make_formats(layout, topic=_TOPIC, partition=lambda: _PARTITION)
 
 
 def _paths(layout: config.Layout, batches: Sequence[pa.RecordBatch]) -> list[str | None]:

@@ -29,7 +29,7 @@ from typing import Any, Final
 from airflow_provider_kafka_s3.batch.nesting import in_folder_of
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
-from airflow_provider_kafka_s3.documents.manifest import ContentHash, ObjectEntry
+from airflow_provider_kafka_s3.documents.manifest import ContentHash, ObjectEntry, SlicePart
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ControlError
@@ -216,8 +216,8 @@ class _BatchContents:
         self.objects = self.size = self.records = 0
         self.absent: list[ObjectEntry] = []
         self._plan = plan
-        self._values: dict[int, list[tuple[ObjectEntry, Sequence[bytes | None]]]] = {s.id: [] for s in plan.slices}
-        self._tombstones: dict[int, dict[str, ObjectEntry]] = {s.id: {} for s in plan.slices}
+        self._values: dict[int, list[tuple[_Part, Sequence[bytes | None]]]] = {s.id: [] for s in plan.slices}
+        self._tombstones: dict[int, dict[str, _Part]] = {s.id: {} for s in plan.slices}
         self._dead: dict[int, dict[int, bytes | None]] = {s.id: {} for s in plan.slices}
         dead = None if plan.layout is None else keys.dead_letters_prefix(plan.layout, plan.topic)
         self._dead_prefix = dead or "\0"
@@ -272,7 +272,8 @@ class _BatchContents:
             if values not in contents and folder in values:
                 # The records have no values.
                 beside.remove(values)
-                self._tombstones.setdefault(entry.slices[0], {})[values] = entry
+                for part in _parts(entry):
+                    self._tombstones.setdefault(part.range.id, {})[values] = part
             for key in beside:
                 if contents.get(key) != entry.content:
                     yield f"I1 object {key} beside {entry.key} is missing, or does not have the same records"
@@ -285,7 +286,12 @@ class _BatchContents:
             return len(decoder(entry.key, body))
         if not entry.key.startswith(self._dead_prefix):
             values = decoder(entry.key, body)
-            self._values.setdefault(entry.slices[0], []).append((entry, values))
+            at = 0
+            for part in _parts(entry):
+                # The last part gets what is left: a wrong number of records is a finding.
+                end = None if part.is_last else at + part.range.records
+                self._values.setdefault(part.range.id, []).append((part, values[at:end]))
+                at += part.range.records
             return len(values)
         letters = [json.loads(line) for line in body.splitlines()]
         self._dead[entry.slices[0]] |= {
@@ -313,6 +319,7 @@ class _BatchContents:
         """Compare the data objects with Kafka; yields findings."""
         layout = self._plan.layout
         writes_nulls = layout is not None and layout.format.on_null == "write"
+        found: _Offsets = {}
         for s in self._plan.slices:
             offsets = [o for o in range(s.start, s.end) if o not in self._dead[s.id]]
             records = in_kafka.get(s.partition, {})
@@ -320,13 +327,55 @@ class _BatchContents:
             nulls = [o for o in offsets if o in records and records[o] is None] if writes_nulls else []
             excused = {o for o in offsets if is_optional(self._plan.topic_id, s.partition, o)}
             if layout is not None and keys.siblings(layout):
-                yield from _check_tombstones(self._plan, s, nulls, excused, [*self._tombstones[s.id].values()])
+                yield from _check_tombstones(
+                    self._plan, s, nulls, excused, [*self._tombstones[s.id].values()], found=found
+                )
             else:
                 expected |= dict.fromkeys(nulls)
-            for entry in self.absent:
-                if entry.slices[0] == s.id:
-                    excused |= set(range(entry.min_offset, entry.max_offset + 1))
-            yield from _check_slice(self._plan, s, expected, excused, self._values[s.id])
+            for part in [part for entry in self.absent for part in entry.by_slice if part.id == s.id]:
+                excused |= set(range(part.min_offset, part.max_offset + 1))
+            yield from _check_slice(self._plan, s, expected, excused, self._values[s.id], found=found)
+        yield from _check_offsets(self._plan, found)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The records of one slice in an object."""
+
+    entry: ObjectEntry
+    range: SlicePart
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the object has no records behind them."""
+        return self.range.id == self.entry.slices[-1]
+
+
+def _parts(entry: ObjectEntry) -> list[_Part]:
+    return [_Part(entry, part) for part in entry.by_slice]
+
+
+_Offsets = dict[str, tuple[ObjectEntry, dict[int, Sequence[int]]]]
+"""By key an object, and by slice the offsets of its records, as far as its values show them."""
+
+
+def _check_offsets(plan: Plan, found: _Offsets) -> Iterable[str]:
+    """Compare the offsets of records with the manifest, of the objects whose offsets are known; yields findings."""
+    for entry, by_slice in found.values():
+        if by_slice.keys() != {*entry.slices}:
+            continue
+        digest: ContentHash | None = None
+        ends = []
+        for part in entry.by_slice:
+            partition, offsets = plan.slices[part.id].partition, by_slice[part.id]
+            if digest is None:
+                digest = ContentHash(plan.topic_id, partition)
+            else:
+                digest.next_slice(partition)
+            digest.update(offsets)
+            ends += [[*offsets[:1], *offsets[-1:]] == [part.min_offset, part.max_offset]]
+        if not all(ends) or digest is None or digest.hexdigest() != entry.content:
+            yield f"I2 object {entry.key} does not have the offsets in its manifest"
 
 
 def _check_object(stored: StoredObject, plan: Plan, entry: ObjectEntry) -> Iterable[str]:
@@ -348,7 +397,9 @@ def _check_slice(
     s: Slice,
     expected: Mapping[int, bytes | None],
     excused: Collection[int],
-    objects: Sequence[tuple[ObjectEntry, Sequence[bytes | None]]],
+    objects: Sequence[tuple[_Part, Sequence[bytes | None]]],
+    *,
+    found: _Offsets,
 ) -> Iterable[str]:
     where = f"batch {plan.batch}, partition {s.partition}, offsets [{s.start}, {s.end})"
     left = collections.Counter(value for _, values in objects for value in values)
@@ -366,38 +417,36 @@ def _check_slice(
     at = {value: offset for offset, value in expected.items()}
     if extra or missing or len(at) != len(expected):
         return  # equal values cannot be distinguished, so their offsets are unknown
-    for entry, values in objects:
-        offsets = [at[value] for value in values]
-        digest = ContentHash(plan.topic_id, s.partition)
-        digest.update(offsets)
-        ends = [*offsets[:1], *offsets[-1:]]
-        if digest.hexdigest() != entry.content or ends != [entry.min_offset, entry.max_offset]:
-            yield f"I2 object {entry.key} does not have the offsets in its manifest"
+    for part, values in objects:
+        found.setdefault(part.entry.key, (part.entry, {}))[1][s.id] = [at[value] for value in values]
 
 
 def _check_tombstones(
-    plan: Plan, s: Slice, nulls: Sequence[int], optional: Collection[int], objects: Sequence[ObjectEntry]
+    plan: Plan,
+    s: Slice,
+    nulls: Sequence[int],
+    optional: Collection[int],
+    objects: Sequence[_Part],
+    *,
+    found: _Offsets,
 ) -> Iterable[str]:
     """Compare the objects beside null values, one per group, with the offsets of null values in Kafka."""
     where = f"batch {plan.batch}, partition {s.partition}, offsets [{s.start}, {s.end})"
     required = [o for o in nulls if o not in optional]
-    if missing := [o for o in required if not any(e.min_offset <= o <= e.max_offset for e in objects)]:
+    ranges = sorted((part.range for part in objects), key=lambda r: r.min_offset)
+    if missing := [o for o in required if not any(r.min_offset <= o <= r.max_offset for r in ranges)]:
         yield f"I1 {where}: null values {missing[:10]} are in no object ({len(missing)} in total)"
         return
-    count = sum(entry.records for entry in objects)
+    count = sum(r.records for r in ranges)
     if not len(required) <= count <= len(nulls):
         yield f"I1 {where}: {count} records are in objects of null values, and Kafka has {len(required)}"
         return
-    ordered = sorted(objects, key=lambda entry: entry.min_offset)
-    apart = all(a.max_offset < b.min_offset for a, b in itertools.pairwise(ordered))
+    apart = all(a.max_offset < b.min_offset for a, b in itertools.pairwise(ranges))
     if not apart or len(required) < len(nulls):
         return  # which of them an object has is unknown
-    for entry in ordered:
-        offsets = [o for o in nulls if entry.min_offset <= o <= entry.max_offset]
-        digest = ContentHash(plan.topic_id, s.partition)
-        digest.update(offsets)
-        if digest.hexdigest() != entry.content or [*offsets[:1], *offsets[-1:]] != [entry.min_offset, entry.max_offset]:
-            yield f"I2 object {entry.key} does not have the offsets in its manifest"
+    for part in objects:
+        offsets = [o for o in nulls if part.range.min_offset <= o <= part.range.max_offset]
+        found.setdefault(part.entry.key, (part.entry, {}))[1][s.id] = offsets
 
 
 def _check_complete(state: TopicState, source: SourceRecords) -> Iterable[str]:

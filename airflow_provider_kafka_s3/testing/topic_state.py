@@ -158,10 +158,14 @@ def _check_decision(plan: Plan, manifest: Manifest) -> Iterable[str]:
     slices = {s.id: s for s in plan.slices}
     if {r.id: r.next_offset for r in manifest.slices} != {i: s.end for i, s in slices.items()}:
         yield f"it commits slices {[r.id for r in manifest.slices]} of {sorted(slices)}, or not all to their ends"
+    groups = [set(group) for group in plan.groups]
     for entry in manifest.objects:
-        s = slices.get(entry.slices[0])
-        if s is None or not s.start <= entry.min_offset <= entry.max_offset < s.end:
-            yield f"object {entry.key} lies outside the plan"
+        for part in entry.by_slice:
+            s = slices.get(part.id)
+            if s is None or not s.start <= part.min_offset <= part.max_offset < s.end:
+                yield f"object {entry.key} lies outside the plan"
+        if len(entry.slices) > 1 and not any(group.issuperset(entry.slices) for group in groups):
+            yield f"object {entry.key} has records of slices {entry.slices}, which do not share objects"
 
 
 def _check_claims(state: TopicState) -> Iterable[str]:

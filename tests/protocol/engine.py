@@ -1,8 +1,9 @@
 """The engine without Spark: one process that lands a topic with the product's protocol, over any store and source.
 
 Records become lines in one object per slice and parity of their timestamps, and their keys, with :data:`WITH_KEYS`, in
-another one beside it. This has all the properties of layout and formats that the protocol depends on: deterministic
-names, several objects per slice, several objects of the same records, several slices per batch.
+another one beside it. With :data:`MERGED` the slices of a group share an object. This has all the properties of layout
+and formats that the protocol depends on: deterministic names, several objects per slice, several objects of the same
+records, several slices per batch, several slices per object.
 """
 
 from __future__ import annotations
@@ -10,18 +11,25 @@ from __future__ import annotations
 import random
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
-from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, ReadSlice
 from airflow_provider_kafka_s3.batch.request import RunRequest, TargetOffsets, TopicResult
 from airflow_provider_kafka_s3.batch.source import Source
-from airflow_provider_kafka_s3.config import Layout, Limits, RawBytes, SiblingObjects
-from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.config import Daily, Layout, Limits, RawBytes, Rotation, SiblingObjects
+from airflow_provider_kafka_s3.documents.manifest import (
+    ContentHash,
+    Manifest,
+    ObjectEntry,
+    SlicePart,
+    SliceResult,
+    SliceRows,
+)
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import DataLossError
 from airflow_provider_kafka_s3.layout import keys
@@ -45,6 +53,8 @@ TOPICS_DIR = "topics"
 LAYOUT = Layout(topics_dir=TOPICS_DIR, format=RawBytes())
 WITH_KEYS = Layout(topics_dir=TOPICS_DIR, format=RawBytes(), content=SiblingObjects(keys=RawBytes()))
 """Beside each object of values there is one of keys; the key of a record is its value behind :data:`KEY`."""
+MERGED = Layout(topics_dir=TOPICS_DIR, format=RawBytes(), partitioner=Daily(), rotation=Rotation(merge_partitions=True))
+"""Slices of several Kafka partitions share objects."""
 KEY = b"key of "
 CONTROL = keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
 
@@ -74,72 +84,94 @@ def in_turn(function: Callable[[T], R], items: Sequence[T], *, threads: int = 1)
 
 @dataclass
 class Lines:
-    """One object of a slice: its key, its records' offsets and its bytes."""
+    """One object: its key, its records' offsets by slice, and its bytes."""
 
     key: str
-    offsets: list[int]
+    offsets: dict[Slice, list[int]]
     body: bytes
 
-    def content(self, plan: Plan, partition: int) -> str:
-        digest = ContentHash(plan.topic_id, partition)
-        digest.update(self.offsets)
+    def content(self, plan: Plan) -> str:
+        digest: ContentHash | None = None
+        for s, offsets in self.offsets.items():
+            if digest is None:
+                digest = ContentHash(plan.topic_id, s.partition)
+            else:
+                digest.next_slice(s.partition)
+            digest.update(offsets)
+        assert digest is not None
         return digest.hexdigest()
 
+    @property
+    def parts(self) -> tuple[SlicePart, ...]:
+        return tuple(
+            SlicePart(id=s.id, records=len(offsets), min_offset=offsets[0], max_offset=offsets[-1])
+            for s, offsets in self.offsets.items()
+        )
 
-def split(plan: Plan, s: Slice, batches: Iterable[pa.RecordBatch]) -> list[Lines]:
-    """The objects of a slice, a pure function of plan and records."""
-    groups: dict[int, list[tuple[int, bytes]]] = {}
-    for batch in batches:
-        columns = batch.to_pydict()
-        for offset, timestamp, value in zip(columns["offset"], columns["timestamp"], columns["value"], strict=True):
-            groups.setdefault(timestamp % 2, []).append((offset, value))
+
+def split(plan: Plan, slices: Sequence[Slice], read: ReadSlice) -> list[Lines]:
+    """The objects of slices that share them, a pure function of plan and records."""
+    groups: dict[int, list[tuple[Slice, int, bytes]]] = {}
+    for s in slices:
+        for batch in read(s):
+            columns = batch.to_pydict()
+            for offset, timestamp, value in zip(columns["offset"], columns["timestamp"], columns["value"], strict=True):
+                groups.setdefault(timestamp % 2, []).append((s, offset, value))
     layout, found = plan.layout or LAYOUT, []
     for parity, records in sorted(groups.items()):
+        first, first_offset, _ = records[0]
         key = keys.data_key(
             layout,
             topic=plan.topic,
             encoded_partition=f"parity={parity}",
-            partition=s.partition,
-            first_offset=records[0][0],
+            partition=first.partition,
+            first_offset=first_offset,
             generation=plan.generation,
         )
-        offsets = [offset for offset, _ in records]
-        found.append(Lines(key, offsets, b"".join(value + b"\n" for _, value in records)))
+        offsets: dict[Slice, list[int]] = {}
+        for s, offset, _ in records:
+            offsets.setdefault(s, []).append(offset)
+        found.append(Lines(key, offsets, b"".join(value + b"\n" for _, _, value in records)))
         for name in keys.siblings(layout):
-            body = b"".join(KEY + value + b"\n" for _, value in records)
+            body = b"".join(KEY + value + b"\n" for _, _, value in records)
             found.append(Lines(keys.sibling_key(layout, key, name), offsets, body))
     return found
 
 
-def upload_slice(
-    store: DurableStore, plan: Plan, s: Slice, batches: Iterable[pa.RecordBatch], new_nonce: Callable[[], str]
-) -> SliceRows:
+def upload_slices(
+    store: DurableStore, plan: Plan, slices: Sequence[Slice], read: ReadSlice, new_nonce: Callable[[], str]
+) -> list[SliceRows]:
     """Act as a Spark task: upload the parts of every object, complete none, return the rows."""
     entries = []
-    for lines in split(plan, s, batches):
+    for lines in split(plan, slices, read):
         nonce = new_nonce()
         upload_id = store.create_upload(lines.key, {BATCH_METADATA: str(plan.batch), NONCE_METADATA: nonce})
         parts = [store.upload_part(lines.key, upload_id, 1, lines.body)]
+        of_slices = lines.parts
         entries.append(
             ObjectEntry(
                 key=lines.key,
-                slices=(s.id,),
+                slices=tuple(part.id for part in of_slices),
                 nonce=nonce,
                 upload_id=upload_id,
                 parts=tuple((part.etag, part.checksum) for part in parts),
                 checksum_algorithm="CRC32",
                 size=len(lines.body),
                 crc32=f"{zlib.crc32(lines.body):08x}",
-                content=lines.content(plan, s.partition),
-                records=len(lines.offsets),
-                min_offset=lines.offsets[0],
-                max_offset=lines.offsets[-1],
+                content=lines.content(plan),
+                records=sum(part.records for part in of_slices),
+                min_offset=of_slices[0].min_offset,
+                max_offset=of_slices[0].max_offset,
+                ranges=of_slices if len(of_slices) > 1 else (),
             )
         )
     layout = plan.layout or LAYOUT
-    records = sum(e.records for e in entries if keys.sibling_of_key(layout, e.key) is None)
-    result = SliceResult(id=s.id, records=records, ignored=0, next_offset=s.end)
-    return SliceRows(result=result, objects=tuple(entries))
+    rows = []
+    for s in slices:
+        read_of = [p for e in entries if keys.sibling_of_key(layout, e.key) is None for p in e.by_slice if p.id == s.id]
+        result = SliceResult(id=s.id, records=sum(p.records for p in read_of), ignored=0, next_offset=s.end)
+        rows.append(SliceRows(result=result, objects=tuple(e for e in entries if e.slices[0] == s.id)))
+    return rows
 
 
 @dataclass
@@ -161,14 +193,14 @@ class _Rebuilt:
 
 
 def builder(store: DurableStore) -> BuildObjects:
-    """Builds objects of a slice again."""
+    """Builds objects of slices again."""
 
     def build(
-        plan: Plan, s: Slice, requested: Collection[str], batches: Iterator[pa.RecordBatch]
+        plan: Plan, slices: Sequence[Slice], requested: Collection[str], read: ReadSlice
     ) -> dict[str, BuiltObject]:
         return {
-            lines.key: _Rebuilt(store, lines, lines.content(plan, s.partition))
-            for lines in split(plan, s, batches)
+            lines.key: _Rebuilt(store, lines, lines.content(plan))
+            for lines in split(plan, slices, read)
             if lines.key in requested
         }
 
@@ -247,7 +279,7 @@ class Engine:
     def execute(self, plan: Plan, request: RunRequest) -> Manifest:
         """Act as the Spark job: read every slice, decide, roll forward."""
         try:
-            rows = [self.read_slice(plan, s) for s in plan.slices]
+            rows = [row for group in plan.grouped for row in self.read_slices(plan, group)]
         except DataLossError:
             if request.on_data_loss == "fail":
                 raise
@@ -260,9 +292,17 @@ class Engine:
         return decision
 
     def read_slice(self, plan: Plan, s: Slice) -> SliceRows:
+        """One Spark task of a slice that shares objects with no other."""
+        (rows,) = self.read_slices(plan, (s,))
+        return rows
+
+    def read_slices(self, plan: Plan, slices: Sequence[Slice]) -> list[SliceRows]:
         """One Spark task."""
-        batches = self.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
-        return upload_slice(self.store, plan, s, batches, self.new_nonce)
+
+        def read(s: Slice) -> Iterator[pa.RecordBatch]:
+            return self.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
+
+        return upload_slices(self.store, plan, slices, read, self.new_nonce)
 
 
 def crash_after(

@@ -54,28 +54,28 @@ def _spark_job(world: World, process: Process, plan: Plan, request: RunRequest) 
 
 
 def _read_slices(world: World, process: Process, plan: Plan) -> list[SliceRows]:
-    """One attempt per slice counts; failed tasks are started again, some tasks twice at the same time."""
-    attempts: dict[int, list[Process]] = {s.id: [] for s in plan.slices}
-    rows: dict[int, SliceRows] = {}
+    """One attempt per group of slices counts; failed tasks are started again, some tasks twice at the same time."""
+    attempts: dict[int, list[Process]] = {number: [] for number in range(len(plan.grouped))}
+    rows: dict[int, list[SliceRows]] = {}
     tries = 0
-    while len(rows) < len(plan.slices):
-        for s in plan.slices:
-            for task in attempts[s.id]:
+    while len(rows) < len(attempts):
+        for number, group in enumerate(plan.grouped):
+            for task in attempts[number]:
                 if isinstance(task.error, DataLossError):
                     raise task.error
                 if task.result is not None:
-                    rows.setdefault(s.id, task.result)
-            if s.id not in rows and all(task.finished for task in attempts[s.id]):
+                    rows.setdefault(number, task.result)
+            if number not in rows and all(task.finished for task in attempts[number]):
                 tries += 1
                 for _ in range(1 + (world.rng.random() < 0.2)):
-                    attempts[s.id].append(
-                        world.spawn("task", lambda p, s=s: p.engine.read_slice(plan, s))  # type: ignore[misc]
+                    attempts[number].append(
+                        world.spawn("task", lambda p, group=group: p.engine.read_slices(plan, group))  # type: ignore[misc]
                     )
-        if rows and tries > len(plan.slices) and world.rng.random() < 0.1:
+        if rows and tries > len(attempts) and world.rng.random() < 0.1:
             break
         process.pause()
     # A job with failed tasks sometimes returns incomplete rows, which the committer has to refuse.
-    return list(rows.values())
+    return [row for of_group in rows.values() for row in of_group]
 
 
 def abandon(world: World, process: Process, batch: int, release: Literal["debt", "lost"]) -> None:

@@ -11,7 +11,7 @@ The product's code runs unchanged: ``TopicRun``, ``Committer`` and the manual op
 * uploads expire, or are refused once, several times or for good;
 * retention and compaction delete records, partitions are added, the topic is deleted and created again; transactions
   stay open, and some records have timestamps in the future;
-* in some worlds keys are in objects beside those of values;
+* in some worlds keys are in objects beside those of values; in some, slices of several partitions share objects;
 * users delete committed objects; operators abandon, reset and accept losses at any time.
 
 The invariants are checked inside the bucket at every write (:mod:`tests.protocol.watch`). At the end the faults stop:
@@ -49,13 +49,15 @@ from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, Request
 from airflow_provider_kafka_s3.testing.topic_state import accounted_for
 from tests.protocol.actors import Actor, Scheduler
 from tests.protocol.bucket import Bucket
-from tests.protocol.engine import LAYOUT, TOPIC, WITH_KEYS, check_landed
+from tests.protocol.engine import LAYOUT, MERGED, TOPIC, WITH_KEYS, check_landed
 from tests.protocol.environment import Environment
 from tests.protocol.process import Process
 from tests.protocol.programs import accept_losses, drive, reset
 from tests.protocol.watch import Watch
 
 __all__ = ["World", "simulate"]
+
+_WORLDS: Final = {WITH_KEYS: "worlds with objects of keys", MERGED: "worlds with objects of several partitions"}
 
 _ENOUGH: Final = 50_000
 """Steps within which a process must end after the faults."""
@@ -107,9 +109,9 @@ class World:
             killed=0.006 * level,
             paused=0.01 * level,
         )
-        # Keys are in objects of their own; not drawn, so that all other seeds keep their events.
-        self.layout = WITH_KEYS if seed % 5 == 4 else LAYOUT
-        self.counts: Counter[str] = Counter({"worlds with objects of keys": 1} if self.layout is WITH_KEYS else {})
+        # Not drawn, so that all other seeds keep their events.
+        self.layout = {4: WITH_KEYS, 2: MERGED}.get(seed % 5, LAYOUT)
+        self.counts: Counter[str] = Counter({_WORLDS[self.layout]: 1} if self.layout in _WORLDS else {})
         self.on_data_loss = rng.choice(("skip", "fail"))
         self.starting = rng.choice(("earliest", "earliest", "latest"))
         self.on_future_timestamp = rng.choice(("fail", "read_to_end"))
@@ -259,6 +261,8 @@ class World:
     def _drive(self, process: Process) -> TopicResult:
         settings = self.requests[process.key]
         limits = settings.get("limits", {}) | {"records_per_batch": self.rng.choice((4, 9, None))}
+        if self.layout is MERGED:
+            limits["records_per_slice"] = 6
         request = process.engine.request(
             process.key,
             **settings | {"limits": limits},

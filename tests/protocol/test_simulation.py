@@ -53,6 +53,7 @@ def test_every_simulated_event_occurs() -> None:
         "topic recreated",
         "runs that ended RunSupersededError",
         "worlds with objects of keys",
+        "worlds with objects of several partitions",
     }
     often = {
         "abandoned",

@@ -137,7 +137,8 @@ class Watch:
         partitions = {s.id: s.partition for s in plan.slices}
         gone = Offsets()
         for entry in absent:
-            gone |= Offsets({partitions[entry.slices[0]]: [(entry.min_offset, entry.max_offset + 1)]})
+            for part in entry.by_slice:
+                gone |= Offsets({partitions[part.id]: [(part.min_offset, part.max_offset + 1)]})
         for partition, ranges in (plan.read - gone).items():
             for start, end in ranges:
                 for offset in range(start, end):

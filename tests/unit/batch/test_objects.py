@@ -221,7 +221,7 @@ def test_a_plan_of_another_time_zone_database_is_not_executed() -> None:
         bucket.write(plan, [batch_of(records(0, 9))])
     assert not list(bucket.memory.pending_uploads(""))
     with pytest.raises(ConfigurationError, match="1999c"):
-        object_builder(bucket.store)(plan, plan.slices[0], [KEY], iter([batch_of(records(0, 9))]))
+        object_builder(bucket.store)(plan, plan.slices, [KEY], lambda _: [batch_of(records(0, 9))])
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def rebuilt_like(rows: list[tuple[int, int, bytes | None]], layout: Layout) -> I
     for entry in written.objects:
         other = Bucket()
         build = object_builder(other.store)
-        rebuilt = build(plan, plan.slices[0], [entry.key], iter(cut(rows, [3])))
+        rebuilt = build(plan, plan.slices, [entry.key], lambda _: cut(rows, [3]))
         assert list(rebuilt) == [entry.key]
         yield entry, bodies[entry.key], other, rebuilt[entry.key]
 
@@ -308,7 +308,7 @@ def test_an_object_is_not_built_from_other_records() -> None:
     """If Kafka no longer has its first records, the object cannot be built."""
     plan = plan_of(HOURLY, (4, 10, 60))
     build = object_builder(Bucket().store)
-    assert build(plan, plan.slices[0], ["topics/flights/elsewhere.json"], iter([batch_of(records(10, 60))])) == {}
+    assert build(plan, plan.slices, ["topics/flights/elsewhere.json"], lambda _: [batch_of(records(10, 60))]) == {}
 
 
 def test_the_lost_objects_of_a_slice_come_back_by_one_read_of_it() -> None:
@@ -321,7 +321,7 @@ def test_the_lost_objects_of_a_slice_come_back_by_one_read_of_it() -> None:
     assert len(lost) > 1
     other = Bucket()
     rebuilt = object_builder(other.store)(
-        plan, plan.slices[0], [entry.key for entry in lost], iter([batch_of(records(10, 60))])
+        plan, plan.slices, [entry.key for entry in lost], lambda _: [batch_of(records(10, 60))]
     )
     for entry in lost:
         rebuilt[entry.key].put({})
@@ -336,8 +336,8 @@ def test_no_file_is_left_when_building_fails_or_is_abandoned(tmp_path: Any) -> N
     build = object_builder(Bucket().store, Upload(spill_dir=str(tmp_path)))
     large = json.dumps("x" * PART * 2).encode()
     with pytest.raises(RecordError):
-        build(plan, plan.slices[0], [KEY], iter([batch_of([(0, 0, large), (1, 0, b"{")])]))
-    rebuilt = build(plan, plan.slices[0], [KEY], iter([batch_of([(0, 0, large)])]))
+        build(plan, plan.slices, [KEY], lambda _: [batch_of([(0, 0, large), (1, 0, b"{")])])
+    rebuilt = build(plan, plan.slices, [KEY], lambda _: [batch_of([(0, 0, large)])])
     assert rebuilt
     assert list(tmp_path.iterdir()) == []
     del rebuilt

@@ -115,7 +115,7 @@ def test_whole_records_do_not_depend_on_batches(records: list[Any], key: str, va
     """Nulls before the first value, schemas in turn and invalid parts: each record has one row or one reason."""
 
     def converter() -> EnvelopeConverter:
-        return EnvelopeConverter(CONVERTERS[key](), CONVERTERS[value](), topic="orders", partition=3)
+        return EnvelopeConverter(CONVERTERS[key](), CONVERTERS[value](), topic="orders", partition=lambda: 3)
 
     batch = batch_of(records)
     whole = converted(converter(), [batch])

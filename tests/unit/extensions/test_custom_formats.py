@@ -42,7 +42,7 @@ def write(
 ) -> tuple[bytes, list[tuple[int, str]], list[int]]:
     """The bytes of an object; the row and the reason of each record that is not in it; the sizes of the others."""
     made = pinned(config.Layout(format=config.parse_format({"kind": "custom", **settings}), **layout))
-    formats = make_formats(made, topic="t", partition=3)
+    formats = make_formats(made, topic="t", partition=lambda: 3)
     writer, body, rejected, sizes = formats.open(MAIN, "key", None), bytearray(), [], list[int]()
     for each in batches:
         prepared = formats.prepare(each)

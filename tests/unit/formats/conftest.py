@@ -68,7 +68,7 @@ def _write_objects(
     generation: int = 0,
 ) -> dict[str, Written]:
     """Write batches like a task, to memory."""
-    formats = make_formats(layout, topic=topic, partition=partition)
+    formats = make_formats(layout, topic=topic, partition=lambda: partition)
     splitter = Splitter(layout, topic=topic, partition=partition, generation=generation)
     writers: dict[str, ObjectWriter] = {}
     objects: dict[str, Written] = {}
