@@ -19,12 +19,14 @@ from airflow_provider_kafka_s3.config import (
     AvroContainer,
     AvroConverter,
     Csv,
+    Daily,
     Envelope,
     JsonConverter,
     JsonLines,
     Layout,
     Parquet,
     RawBytes,
+    Rotation,
     SiblingObjects,
     StringConverter,
 )
@@ -36,7 +38,7 @@ from tests import landed_rows
 __all__ = ["KINDS", "SCHEMAS", "Kind", "KindName", "Landed", "registry_of"]
 
 KindName = Literal[
-    "bytes", "json", "avro", "parquet", "csv", "registry", "envelope", "siblings", "dead letters", "together"
+    "bytes", "json", "avro", "parquet", "csv", "registry", "envelope", "siblings", "dead letters", "merged", "together"
 ]
 
 _FIELDS: Final[list[dict[str, Any]]] = [
@@ -222,6 +224,9 @@ KINDS: Final[Mapping[KindName, Kind]] = {
     ),
     "dead letters": Kind(
         {"format": JsonLines(), "value_converter": _DECLARED, "errors": "dead_letter"}, whole=True, invalid=True
+    ),
+    "merged": Kind(
+        {"format": JsonLines(), "partitioner": Daily(), "rotation": Rotation(merge_partitions=True)},
     ),
     "together": Kind(
         {

@@ -27,12 +27,14 @@ from airflow_provider_kafka_s3.config import (
     AvroConverter,
     CompressionName,
     Csv,
+    Daily,
     Format,
     JsonLines,
     Layout,
     Parquet,
     ParquetCompression,
     RawBytes,
+    Rotation,
 )
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.formats.test_avro_container import unpacked
@@ -120,6 +122,7 @@ class Case:
         read: the records of an object of the case, read by another library.
         expected: these records.
         libraries: those that the bytes depend on.
+        partitions: of the topic.
     """
 
     layout: Layout
@@ -127,6 +130,7 @@ class Case:
     read: Callable[[bytes], list[Any]]
     expected: Sequence[Any]
     libraries: tuple[str, ...] = ()
+    partitions: int = 1
 
 
 def versions() -> dict[str, str]:
@@ -136,7 +140,7 @@ def versions() -> dict[str, str]:
 
 def made(case: Case) -> tuple[str, bytes]:
     """The extension and the bytes of the object as they are made now."""
-    topic = Topic(case.layout)
+    topic = Topic(case.layout, case.partitions)
     case.fill(topic)
     topic.land()
     objects = topic.objects()
@@ -321,6 +325,28 @@ def _dead_letters() -> Case:
     )
 
 
+def _merged() -> Case:
+    values = [_document(n, _PAD) for n in range(_ROWS)]
+
+    def fill(topic: Topic) -> None:
+        for n, value in enumerate(values):
+            topic.append(json.dumps(value).encode(), partition=n * 3 // _ROWS, timestamp=n)
+
+    return Case(
+        Layout(
+            topics_dir="lake",
+            format=JsonLines(compression="gzip"),
+            partitioner=Daily(),
+            rotation=Rotation(merge_partitions=True),
+        ),
+        fill,
+        lambda body: [json.loads(line) for line in gzip.decompress(body).splitlines()],
+        values,
+        _LIBRARIES["gzip"],
+        partitions=3,
+    )
+
+
 CASES: Final[Mapping[str, Case]] = {
     **{f"json-{name}": _json_lines(name) for name in get_args(CompressionName)},
     "json-typed": _typed_json(),
@@ -329,5 +355,6 @@ CASES: Final[Mapping[str, Case]] = {
     **{f"parquet-{name}": _parquet(name) for name in get_args(ParquetCompression)},
     **{f"csv-{name}": _csv(name) for name in get_args(CompressionName)},
     "dead-letters": _dead_letters(),
+    "merged": _merged(),
 }
 """By the name of their file without its extension."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import json
 import os
 import threading
@@ -87,6 +88,48 @@ def test_the_same_plan_and_records_give_the_same_bytes_in_two_empty_buckets(
     spark.conf.set(BATCH_SIZE, usual)
     assert stored[0] == stored[1]
     assert len(stored[0]) > 30
+
+
+@pytest.mark.newest_spark
+def test_slices_of_several_partitions_share_objects_in_the_order_of_the_plan(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: MakeTopic, make_pipeline: MakePipeline
+) -> None:
+    """Each day is one object per group of slices; bytes are equal however Spark reads, without Spark, and restored.
+
+    The topic has more partitions than a small set of Scala keeps in order, and one without visible records.
+    """
+    topic = make_topic(8)
+    kafka_broker.produce(topic, records(1_400, partitions=7))
+    kafka_broker.produce_transaction(topic, [Message(b'"aborted"', partition=7)], commit=False)
+    layout = Layout(format=JsonLines(compression="gzip"), partitioner=Daily(), rotation=Rotation(merge_partitions=True))
+    stored = []
+    usual = spark.conf.get(BATCH_SIZE)
+    for batch_size in (usual, "37", None):
+        pipeline = make_pipeline(layout=layout, settings={"limits": Limits(records_per_slice=500)})
+        if batch_size is None:
+            assert pipeline.land_here(topic).status == "ok"
+        else:
+            spark.conf.set(BATCH_SIZE, batch_size)
+            assert pipeline.land(spark, topic)[0].status == "ok"
+        stored.append(pipeline.bodies())
+        assert pipeline.lines() == values(records(1_400, partitions=7))
+        pipeline.check(topic, decoder=lambda _, body: gzip.decompress(body).splitlines())
+    spark.conf.set(BATCH_SIZE, usual)
+    assert stored[0] == stored[1] == stored[2]
+
+    plan = pipeline.log(topic).require_plan(1)[0]
+    assert [len(group) for group in plan.groups] == [3, 3, 4]
+    assert len(stored[0]) == 3 * 5
+    for entry in pipeline.objects(topic):
+        lines = [json.loads(line)["n"] for line in pipeline.body(entry.key).splitlines()]
+        assert lines == sorted(lines, key=lambda n: (n % 7, n))
+        assert [plan.slices[part.id].partition for part in entry.by_slice] == sorted({n % 7 for n in lines})
+
+    lost = next(entry.key for entry in pipeline.objects(topic) if len(entry.slices) > 1)
+    pipeline.client.delete_object(Bucket=pipeline.bucket, Key=lost)
+    pipeline.settings["action"] = "restore"
+    assert pipeline.topic_run(topic, "restore").advance().verification.restored == (lost,)  # type: ignore[union-attr]
+    assert pipeline.bodies() == stored[0]
 
 
 def test_every_task_sees_exactly_one_slice(
