@@ -102,8 +102,8 @@ class Rotation(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             partitions together (as Kafka Connect counts); None: no limit.
         max_bytes: close an object when its uncompressed bytes reach this.
         max_open_objects: objects of a slice that are open at the same time, at most: a record that needs one more
-            closes the one that was opened first. Each holds about 300 KiB of the worker's memory with gzip or zstd, and
-            up to 900 kB with bzip2.
+            closes the least recently written one. Each holds about 300 KiB of the worker's memory with gzip or zstd,
+            and up to 900 kB with bzip2.
     """
 
     flush_size: Annotated[int, Meta(ge=1, description="records")] | None = None

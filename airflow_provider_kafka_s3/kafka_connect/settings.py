@@ -145,7 +145,7 @@ SINK: Final = (
     _parameter(
         "partitioner.max.open.files",
         "rotation",
-        "`max_open_objects` of `rotation`: one more closes the oldest, where Connect closes all",
+        "`max_open_objects` of `rotation`: one more closes the least recently written, where Connect closes all",
     ),
     _none("storage.class", "there is S3 only; another class is refused"),
     _parameter("topics.dir", "topics_dir", "`topics_dir`"),

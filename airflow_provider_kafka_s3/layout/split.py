@@ -112,6 +112,7 @@ _Stream: TypeAlias = tuple[str, int | None]
 class _Open:
     object: DataObject
     size: int = 0
+    last_offset: int = -1
 
 
 class Splitter:
@@ -119,9 +120,9 @@ class Splitter:
 
     An object ends with the record that brings it to ``max_bytes``. All open objects end with the ``flush_size``-th
     record of the Kafka partition since they last did (counted over all encoded partitions together), in the order of
-    their first records. A record that needs a new object while ``max_open_objects`` are open ends the one with the
-    lowest first offset. Objects of different encoded partitions that end by ``max_bytes`` within one batch may end in
-    another order than that of their last records.
+    their first records. A record that needs a new object while ``max_open_objects`` are open ends the one whose last
+    record has the lowest offset. Objects of different encoded partitions that end by ``max_bytes`` within one batch may
+    end in another order than that of their last records.
 
     Records of different schemas have different objects that are open at the same time; or, with a
     ``schema_compatibility``, a record whose schema does not fit its open object ends all open objects first.
@@ -184,20 +185,21 @@ class Splitter:
         first_roll = None
         if schemas is not None and (rotation := self._schema_rotation(versions)) is not None:
             first_roll = partial(rotation.first_roll, schemas, codes, [path for path, _ in streams])
-        start = 0
+        start = fits = 0
         while start < len(offsets):
             stop = int(refused[at]) if (at := int(np.searchsorted(refused, start))) < len(refused) else len(offsets)
             if stop == start:
                 yield LeaveOut(start, encoded.refused[start], self._correct_path)
                 start += 1
                 continue
+            if start >= fits:
+                fits = self._first_over_limit(codes, streams, start, stop)
+            if start == fits:
+                yield self._close(min(self._open, key=lambda stream: self._open[stream].last_offset))
+                continue
+            stop = min(stop, fits)
             if self._layout.rotation.flush_size is not None:
                 stop = min(stop, start + self._layout.rotation.flush_size - self._records)
-            stop = self._first_over_limit(codes, streams, start, stop)
-            if stop == start:
-                oldest = min(self._open, key=lambda stream: self._open[stream].object.first_offset)
-                yield self._close(oldest)
-                continue
             if first_roll is not None:
                 stop = self._first_full(codes, streams, sizes, start, stop)
                 stop, misfit = _first_roll(first_roll, start, stop)
@@ -304,16 +306,23 @@ class Splitter:
         return stop
 
     def _first_over_limit(self, codes: Codes, streams: list[_Stream], start: int, stop: int) -> int:
-        """The first row for which an object may have to be closed before; ``stop`` if there is none."""
+        """The first row for which an object may have to be closed before; ``stop`` if there is none.
+
+        The rows before it need no other look: objects that end by another rule only make room.
+        """
         limit = self._layout.max_open_objects
         if len(streams) <= limit and len(self._open.keys() | streams) <= limit:
             return stop
-        taken = set(self._open)
-        for row in range(start, stop):
-            taken.add(streams[codes[row]])
-            if len(taken) > limit:
-                return row
-        return stop
+        room, size = limit - len(self._open), _FIRST_WINDOW
+        while True:
+            used, rows = np.unique(codes[start : start + min(size, stop - start)], return_index=True)
+            is_new = [streams[code] not in self._open for code in used.tolist()]
+            new = np.sort(rows[is_new])
+            if len(new) > room:
+                return start + int(new[room])
+            if start + size >= stop:
+                return stop
+            size *= 4
 
     def _append(
         self, stream: _Stream, rows: slice | Int64Array, offsets: Int64Array, sizes: Int64Array
@@ -330,6 +339,7 @@ class Splitter:
             stop = min(last + 1, len(offsets))
             yield Append(current.object, _sub(rows, start, stop), offsets[start:stop])
             current.size += int(ends[stop - 1]) - written
+            current.last_offset = int(offsets[stop - 1])
             start, written = stop, int(ends[stop - 1])
             if last < len(offsets):
                 yield self._close(stream)
