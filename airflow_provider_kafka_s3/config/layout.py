@@ -100,6 +100,12 @@ class Rotation(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         flush_size: close all open objects of the Kafka partition after this many of its records, over all encoded
             partitions together (as Kafka Connect counts); None: no limit.
+        rotate_interval_ms: close all open objects of the Kafka partition before a record whose time is so many
+            milliseconds, or more, behind that of the first record since they were closed: Kafka Connect's
+            ``rotate.interval.ms``. The time is that of the partitioner, which has to be one by time. None: no limit.
+        rotate_on_partition_change: with ``rotate_interval_ms``, also before a record whose encoded partition is not
+            that of the record before it: Kafka Connect's ``rotate.file.on.partition.change``, which is true there. Late
+            and out-of-order records then make many small objects; without it they share one for each encoded partition.
         max_bytes: close an object when its uncompressed bytes reach this.
         max_open_objects: objects of a slice that are open at the same time, at most: a record that needs one more
             closes the least recently written one. Each holds about 300 KiB of the worker's memory with gzip or zstd,
@@ -107,6 +113,8 @@ class Rotation(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     flush_size: Annotated[int, Meta(ge=1, description="records")] | None = None
+    rotate_interval_ms: Annotated[int, Meta(ge=1, description="milliseconds")] | None = None
+    rotate_on_partition_change: bool = False
     max_bytes: Annotated[int, Meta(ge=1, description="bytes")] = 1024 * MIB
     max_open_objects: Annotated[int, Meta(ge=1, description="objects")] = 400
 
@@ -230,6 +238,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         self._check_schema_compatibility()
         self._check_partitioner()
         self._check_on_bad_timestamp()
+        self._check_rotation_by_time()
         limit = self.part_size * (MAX_PARTS - 1_000)
         require(
             self.rotation.max_bytes <= limit,
@@ -427,6 +436,19 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         require(
             len(set(folded)) == len(folded),
             f"lowercase_paths gives two of the fields {', '.join(named)} the same folders; rename one of them",
+        )
+
+    def _check_rotation_by_time(self) -> None:
+        interval, by_time = self.rotation.rotate_interval_ms, self.by_time
+        require(
+            interval is not None or not self.rotation.rotate_on_partition_change,
+            "rotate_on_partition_change has no effect without rotate_interval_ms: set it, too, or remove both",
+        )
+        require(
+            interval is None or (by_time is not None and not isinstance(by_time.timestamp_from, ClockTime)),
+            f"rotate_interval_ms={interval} needs the times of records, and the partitioner looks at none. Use a "
+            f"partitioner by time, such as 'hourly', with the time of the record or of a field (timestamp_from); or "
+            f"remove rotate_interval_ms",
         )
 
     def _check_on_bad_timestamp(self) -> None:

@@ -69,16 +69,19 @@ SINK: Final = (
         "`format`: its kind; own classes are refused: give `format=CustomFormat(…)` with a class in Python",
     ),
     _parameter("flush.size", "rotation", "`flush_size` of `rotation`; bytes end no object, as in Connect"),
-    Setting(
+    _parameter(
         "rotate.interval.ms",
-        "none",
-        "without effect if it is not positive, or without a partitioner by time, as in Connect. Refused otherwise: "
-        "objects do not end by the time of records. Remove it: a run ends all its objects, and records of one folder "
-        "share an object within a batch",
         "rotation",
+        "`rotate_interval_ms` of `rotation`; without effect if it is not positive, or without a partitioner by time, "
+        "as in Connect; and with `Wallclock`: a run ends all its objects",
     ),
     _none("rotate.schedule.interval.ms", "the schedule of the DAG: each run ends all its objects"),
-    _none("rotate.file.on.partition.change", "it belongs to rotate.interval.ms"),
+    _parameter(
+        "rotate.file.on.partition.change",
+        "rotation",
+        "`rotate_on_partition_change` of `rotation`: with `rotate.interval.ms` only, then `true` by default, as in "
+        "Connect",
+    ),
     _none("schemas.cache.config", "schemas are cached without a limit"),
     _none("enhanced.avro.schema.support", "files have the schema of the values, with its namespaces and enums"),
     _none("connect.meta.data", "files have the schema of the values, without names and versions of Connect"),
