@@ -311,6 +311,8 @@ class TopicRun:
         ends = self.source.ends(self.topic, tuple(claim), record.isolation)
         split = self._claimable(claim, ends, record.isolation)
         largest = self.request.limits.records_per_slice
+        if self.request.layout.rotation.whole_partitions:
+            largest = max(largest, split.read.count)
         # With many gaps or small slices, the rest is left to the next batch.
         read = first_slices(split.read, max_records=largest, most=MAX_SLICES)
         layout = pinned(self.request.layout.at(int(self._now() * 1000)))

@@ -95,7 +95,8 @@ PartSize = Annotated[
 class Rotation(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where one object ends and the next begins.
 
-    All rules count from the start of a slice and look at records only, so the same plan cuts the same objects.
+    All rules count from the start of a slice and look at records only, so the same plan cuts the same objects. They
+    begin anew when all objects of the slice are closed.
 
     Attributes:
         flush_size: close all open objects of the Kafka partition after this many of its records, over all encoded
@@ -106,6 +107,9 @@ class Rotation(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         rotate_on_partition_change: with ``rotate_interval_ms``, also before a record whose encoded partition is not
             that of the record before it: Kafka Connect's ``rotate.file.on.partition.change``, which is true there. Late
             and out-of-order records then make many small objects; without it they share one for each encoded partition.
+        whole_partitions: read what a batch lands of a Kafka partition in one slice, so that these rules count from its
+            first record on, as in Kafka Connect. One Spark task reads it, however many records there are:
+            ``records_per_slice`` of limits has no effect. Offsets that are not contiguous are in a slice each.
         max_bytes: close an object when its uncompressed bytes reach this.
         max_open_objects: objects of a slice that are open at the same time, at most: a record that needs one more
             closes the least recently written one. Each holds about 300 KiB of the worker's memory with gzip or zstd,
@@ -115,6 +119,7 @@ class Rotation(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     flush_size: Annotated[int, Meta(ge=1, description="records")] | None = None
     rotate_interval_ms: Annotated[int, Meta(ge=1, description="milliseconds")] | None = None
     rotate_on_partition_change: bool = False
+    whole_partitions: bool = False
     max_bytes: Annotated[int, Meta(ge=1, description="bytes")] = 1024 * MIB
     max_open_objects: Annotated[int, Meta(ge=1, description="objects")] = 400
 

@@ -98,7 +98,11 @@ def rotation(
     """
     if reader.required("flush.size", "records of an object; Connect needs it as well") is None:
         return None
-    settings = {"flush_size": reader.number("flush.size", 1), "max_bytes": part_size * (MAX_PARTS - _SPARES)}
+    settings = {
+        "flush_size": reader.number("flush.size", 1),
+        "whole_partitions": True,
+        "max_bytes": part_size * (MAX_PARTS - _SPARES),
+    }
     settings |= _rotation_by_time(reader, partitioner)
     if (most := reader.number("partitioner.max.open.files", -1)) != -1:
         settings["max_open_objects"] = most

@@ -68,7 +68,11 @@ SINK: Final = (
         "format",
         "`format`: its kind; own classes are refused: give `format=CustomFormat(…)` with a class in Python",
     ),
-    _parameter("flush.size", "rotation", "`flush_size` of `rotation`; bytes end no object, as in Connect"),
+    _parameter(
+        "flush.size",
+        "rotation",
+        "`flush_size` of `rotation`, with `whole_partitions`, which counts as Connect does; bytes end no object",
+    ),
     _parameter(
         "rotate.interval.ms",
         "rotation",
@@ -200,7 +204,7 @@ FRAMEWORK: Final = (
         "`io.confluent.connect.s3.S3SinkConnector` or `com.deviantart.kafka_connect_s3.S3SinkConnector`; others are "
         "refused",
     ),
-    _none("tasks.max", "Spark's executors; `records_per_slice` of `limits` is the size of a Spark task"),
+    _none("tasks.max", "Spark's executors; one Spark task reads a Kafka partition (`whole_partitions`)"),
     _none("tasks.max.enforce", "Spark's executors"),
     _none("config.action.reload", "Airflow looks connections up in each run"),
     _parameter("topics", "topics", "`topics`"),

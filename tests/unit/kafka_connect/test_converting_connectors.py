@@ -66,7 +66,7 @@ def test_a_sink_in_production_has_an_equivalent_operator() -> None:
         "format": config.Parquet(compression="zstd"),
         "value_converter": config.ProtobufConverter(),
         "partitioner": config.TimePattern(path_format="'dt'=YYYY'-'MM'-'dd/'hr'=HH'/us-east-1'", duration_ms=3_600_000),
-        "rotation": config.Rotation(flush_size=2_000_000, max_bytes=9_000 * 104_857_600),
+        "rotation": config.Rotation(flush_size=2_000_000, whole_partitions=True, max_bytes=9_000 * 104_857_600),
         "naming": config.Naming(offset_pad_width=20, kafka_connect_names=True),
         "schema_compatibility": "BACKWARD",
         "upload": config.Upload(part_size=104_857_600),
@@ -221,7 +221,9 @@ def test_other_connectors_are_refused_by_name(name: str, what: str) -> None:
         (
             {"partitioner.max.open.files": "7"},
             "rotation",
-            config.Rotation(flush_size=1000, max_bytes=9_000 * 8 * config.MIB, max_open_objects=7),
+            config.Rotation(
+                flush_size=1000, whole_partitions=True, max_bytes=9_000 * 8 * config.MIB, max_open_objects=7
+            ),
         ),
         ({"topics.dir": ""}, "topics_dir", ""),
         ({"topics": "a, b"}, "topics", ["a", "b"]),
