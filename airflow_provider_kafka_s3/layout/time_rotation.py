@@ -43,18 +43,14 @@ class TimeRotation:
         """Look at the records of the next batch.
 
         Args:
-            encoded: their times; those that are refused take no part.
+            encoded: their times.
             codes: index of each record's encoded partition in ``paths``.
             paths: the encoded partitions; one may occur more than once.
             tombstones: whether each record is a tombstone; None: none is.
         """
         if self._interval is None:
             return
-        times = np.full(len(codes), NO_TIME) if encoded.times is None else encoded.times
-        if encoded.refused:
-            times = times.copy()
-            times[list(encoded.refused)] = NO_TIME
-        self._times = times
+        self._times = times = np.full(len(codes), NO_TIME) if encoded.times is None else encoded.times
         # The highest time of each block leads to the next late one without a look at all times before it. With blocks
         # of the square root, closing at every record is not quadratic.
         self._block = isqrt(len(times))
@@ -76,7 +72,7 @@ class TimeRotation:
 
         Args:
             start: the first row to look at; all before it are written, or left out.
-            stop: the row after the last one.
+            stop: the row after the last one; no row before it is one that is refused.
         """
         if self._interval is None:
             return stop

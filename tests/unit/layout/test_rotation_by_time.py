@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from airflow_provider_kafka_s3.config import (
     AvroConverter,
     ByField,
+    ByKey,
+    ByPartition,
     Chain,
     Compatibility,
     Daily,
@@ -43,6 +45,9 @@ from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 UNDATED = "undated"
+COUNTRIES = ["AT", "NO", "??"]
+UNUSABLE = 2
+"""The country that no folder can have."""
 LATE = 2**62
 """A timestamp that is no time."""
 
@@ -79,7 +84,7 @@ class Case(NamedTuple):
     mode: Compatibility | None = None
     has_schemas: bool = False
     affix: SchemaAffix | None = None
-    on_bad: str = UNDATED
+    on_bad: str = "fail"
 
     @property
     def of_field(self) -> bool:
@@ -107,14 +112,19 @@ def arrow(records: Sequence[Record], first: int) -> pa.RecordBatch:
     bad = itertools.cycle([-1, LATE])
     times = [next(bad) if r.time is None else r.time for r in records]
     return pa.RecordBatch.from_arrays(
-        [pa.array(range(first, first + len(records)), pa.int64()), pa.array(times, pa.int64())],
-        names=["offset", "timestamp"],
+        [
+            pa.array(range(first, first + len(records)), pa.int64()),
+            pa.array(times, pa.int64()),
+            pa.array([COUNTRIES[r.country].encode() for r in records], pa.binary()),
+        ],
+        names=["offset", "timestamp", "key"],
     )
 
 
 def fields(records: Sequence[Record]) -> dict[str, FieldValues]:
     """Of the values of records that are no tombstones are used only."""
-    countries = FieldValues(np.array([r.country for r in records], np.int64), ["AT", "NO"])
+    usable = [Unusable("is none") if country == UNUSABLE else name for country, name in enumerate(COUNTRIES)]
+    countries = FieldValues(np.array([r.country for r in records], np.int64), usable)
     times: list[Any] = [Unusable("is no time") if r.time is None else r.time for r in records]
     return {"country": countries, "time": FieldValues(np.arange(len(times)), times)}
 
@@ -239,13 +249,29 @@ class Plain:
 
     def folder(self, record: Record) -> str | None:
         """Of a record that is no tombstone."""
+        country = COUNTRIES[record.country]
+        match self.case.partitioner:
+            case ByPartition():
+                return "partition=3"
+            case ByKey():
+                return "key=%3F%3F" if record.country == UNUSABLE else f"key={country}"
+            case ByField() | Chain() if record.country == UNUSABLE:
+                return None
+            case ByField():
+                return f"country={country}"
+            case Chain():
+                return None if (time := self.folder_of_time(record)) is None else f"country={country}/{time}"
+            case _:
+                return self.folder_of_time(record)
+
+    def folder_of_time(self, record: Record) -> str | None:
+        """By day, or by hour."""
         by_hour = isinstance(self.case.layout.by_time, Hourly)
-        country = f"country={['AT', 'NO'][record.country]}/" if len(self.case.layout.partitioners) > 1 else ""
         if record.minute is None:
             names = ["year", "month", "day", *(["hour"] if by_hour else [])]
-            return None if self.case.on_bad == "fail" else country + "/".join(f"{name}={UNDATED}" for name in names)
+            return None if self.case.on_bad == "fail" else "/".join(f"{name}={UNDATED}" for name in names)
         day, hour = divmod(record.minute // 60, 24)
-        return f"{country}year=1970/month=01/day={day + 1:02d}" + (f"/hour={hour:02d}" if by_hour else "")
+        return f"year=1970/month=01/day={day + 1:02d}" + (f"/hour={hour:02d}" if by_hour else "")
 
     def with_name(self, folder: str, record: Record) -> str:
         """The folder with the name of the schema."""
@@ -259,36 +285,52 @@ def partitioners(times: TimestampFrom) -> list[Partitioner]:
     return [Hourly(timestamp_from=times), Daily(timestamp_from=times), chain]
 
 
+WITHOUT_TIMES: list[Partitioner] = [ByPartition(), ByKey(), ByField(names=("country",))]
+LIMITS = {
+    "flush_size": st.one_of(st.none(), st.integers(1, 20)),
+    "max_bytes": st.one_of(st.just(10**6), st.integers(1, 40)),
+    "max_open_objects": st.one_of(st.just(400), st.integers(1, 5)),
+}
 ROTATIONS = st.builds(
     Rotation,
-    flush_size=st.one_of(st.none(), st.integers(1, 20)),
-    max_bytes=st.one_of(st.just(10**6), st.integers(1, 40)),
-    max_open_objects=st.one_of(st.just(400), st.integers(1, 5)),
+    **LIMITS,
     rotate_interval_ms=st.integers(1, 200).map(lambda minutes: minutes * MINUTE),
     rotate_on_partition_change=st.booleans(),
 )
-CASES = st.builds(
-    Case,
-    rotation=ROTATIONS,
-    partitioner=st.sampled_from(partitioners(RecordTime())),
-    mode=st.sampled_from([None, None, "NONE", "BACKWARD"]),
-    has_schemas=st.booleans(),
-    affix=st.sampled_from([None, None, "PREFIX", "SUFFIX"]),
-    on_bad=st.just(UNDATED),
-) | st.builds(
-    Case,
-    rotation=ROTATIONS,
-    partitioner=st.sampled_from(partitioners(FieldTime(name="time"))),
-    mode=st.none(),
-    has_schemas=st.booleans(),
-    affix=st.none(),
-    on_bad=st.sampled_from(["fail", UNDATED]),
+CASES = (
+    st.builds(
+        Case,
+        rotation=ROTATIONS,
+        partitioner=st.sampled_from(partitioners(RecordTime())),
+        mode=st.sampled_from([None, None, "NONE", "BACKWARD"]),
+        has_schemas=st.booleans(),
+        affix=st.sampled_from([None, None, "PREFIX", "SUFFIX"]),
+        on_bad=st.just(UNDATED),
+    )
+    | st.builds(
+        Case,
+        rotation=ROTATIONS,
+        partitioner=st.sampled_from(partitioners(FieldTime(name="time"))),
+        mode=st.none(),
+        has_schemas=st.booleans(),
+        affix=st.none(),
+        on_bad=st.sampled_from(["fail", UNDATED]),
+    )
+    | st.builds(
+        Case,
+        rotation=st.builds(Rotation, **LIMITS),
+        partitioner=st.sampled_from(WITHOUT_TIMES),
+        mode=st.sampled_from([None, "NONE", "BACKWARD"]),
+        has_schemas=st.booleans(),
+        affix=st.sampled_from([None, "PREFIX", "SUFFIX"]),
+        on_bad=st.just("fail"),
+    )
 )
 RECORDS = st.lists(
     st.builds(
         Record,
         minute=st.one_of(st.none(), st.integers(0, 2_000), st.integers(0, 180), st.integers(0, 180)),
-        country=st.integers(0, 1),
+        country=st.sampled_from([0, 0, 1, 1, UNUSABLE]),
         schema=st.sampled_from([0, 0, 0, 1, 2, 3]),
         size=st.integers(0, 9),
         is_tombstone=st.sampled_from([False] * 5 + [True]),
@@ -325,7 +367,9 @@ def test_any_batching_makes_the_objects_of_the_rule_of_connect(
 @settings(max_examples=200)
 @given(
     records=RECORDS,
-    partitioner=st.sampled_from([*partitioners(RecordTime()), *partitioners(FieldTime(name="time"))]),
+    partitioner=st.sampled_from(
+        [*WITHOUT_TIMES, *partitioners(RecordTime()), *partitioners(FieldTime(name="time"))],
+    ),
     slices=st.lists(st.integers(0, 60), max_size=4),
     cuts=st.lists(st.integers(0, 60), max_size=4),
 )
@@ -333,7 +377,7 @@ def test_any_slices_put_the_same_records_into_each_folder(
     records: list[Record], partitioner: Partitioner, slices: list[int], cuts: list[int]
 ) -> None:
     """A slice ends its objects; which records are in which folder is the same."""
-    case = Case(Rotation(), partitioner)
+    case = Case(Rotation(), partitioner, on_bad="fail" if partitioner in WITHOUT_TIMES else UNDATED)
     sliced = Written()
     ends = edges(slices, len(records))
     for low, high in itertools.pairwise(ends):
@@ -349,7 +393,7 @@ def minutes(*times: int | None, **more: Any) -> list[Record]:
 
 def objects(records: Sequence[Record], **rotation: Any) -> list[list[int]]:
     """The offsets of objects by hour."""
-    case = Case(Rotation(**rotation))
+    case = Case(Rotation(**rotation), on_bad=UNDATED)
     alone = split(case, records, range(len(records) + 1))
     assert alone == split(case, records, [0, len(records)])
     return sorted(alone.objects.values())

@@ -192,6 +192,14 @@ def test_a_record_that_needs_one_object_too_many_closes_the_least_recently_writt
     assert [e.object.first_offset for e in splitter.finish()] == [0, 5]
 
 
+def test_the_order_of_writing_goes_on_over_batches() -> None:
+    """Hour 0 is written in the second batch, after hour 1, which ends therefore."""
+    splitter = make("hourly", max_open_objects=2)
+    assert not [e for e in splitter.feed(records([0, 1], [0, 1]), sizes([1] * 2)) if isinstance(e, Close)]
+    events = splitter.feed(records([2, 3], [0, 2]), sizes([1] * 2))
+    assert [e.object.first_offset for e in events if isinstance(e, Close)] == [1]
+
+
 def test_records_of_more_folders_than_objects_may_be_open_take_few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each record ends an object, a look for the next one is at a few records, not at all that follow."""
     looked_at = 0
