@@ -36,8 +36,10 @@ def early_ends(plan: Plan, manifest: Manifest) -> str | None:
         manifest: its decision.
     """
     layout = plan.layout
-    if layout is None or manifest.status != "commit" or layout.schema_compatibility is not None:
-        return None  # schemas that change end objects, too, where their compatibility is followed
+    if layout is None or manifest.status != "commit":
+        return None
+    if layout.schema_compatibility is not None or layout.rotation.rotate_interval_ms is not None:
+        return None  # schemas that change, and times, end objects as often as it was asked for
     flush, most = layout.rotation.flush_size, layout.max_open_objects
     by_slice, folder_of = _objects_of_values(plan, layout, manifest), encoded_partition_parser(layout, plan.topic)
     slices = records = objects = needed = 0

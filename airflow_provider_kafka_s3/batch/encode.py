@@ -150,8 +150,9 @@ def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
     """The error for a batch with more objects than one commit can hold."""
     return ConfigurationError(
         f"batch {plan.batch} of topic {plan.topic!r} has too many objects for one commit: {count}; the limit is "
-        f"{MAX_OBJECTS:,}. Reduce the number: a partitioner with wider folders, a larger flush_size, max_bytes or "
-        f"max_open_objects, a smaller row_group_bytes of Parquet, or smaller batches (records_per_batch of limits)"
+        f"{MAX_OBJECTS:,}. Reduce the number: a partitioner with wider folders, a larger flush_size, "
+        f"rotate_interval_ms, max_bytes or max_open_objects, a smaller row_group_bytes of Parquet, or smaller batches "
+        f"(records_per_batch of limits)"
     )
 
 

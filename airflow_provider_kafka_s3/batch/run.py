@@ -309,6 +309,8 @@ class TopicRun:
         ends = self.source.ends(self.topic, tuple(claim), record.isolation)
         split = self._claimable(claim, ends, record.isolation)
         largest = self.request.limits.records_per_slice
+        if self.request.layout.rotation.whole_partitions:
+            largest = max(largest, split.read.count)
         layout = pinned(self.request.layout.at(int(self._now() * 1000)))
         # With many gaps or small slices, the rest is left to the next batch.
         slices, groups = plan_slices(split.read, max_records=largest, merge=layout.rotation.merge_partitions)

@@ -95,32 +95,52 @@ PartSize = Annotated[
 class Rotation(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where one object ends and the next begins.
 
-    All rules count from the start of a slice and look at records only, so the same plan cuts the same objects.
+    All rules count from the start of a slice and look at records only, so the same plan cuts the same objects. They
+    begin anew when all objects of the slice are closed.
 
     Attributes:
         flush_size: close all open objects of the Kafka partition after this many of its records, over all encoded
             partitions together (as Kafka Connect counts); None: no limit.
+        rotate_interval_ms: close all open objects of the Kafka partition before a record whose time is so many
+            milliseconds, or more, behind that of the first record since they were closed: Kafka Connect's
+            ``rotate.interval.ms``. The time is that of the partitioner, which has to be one by time. None: no limit.
+        rotate_on_partition_change: with ``rotate_interval_ms``, also before a record whose encoded partition is not
+            that of the record before it: Kafka Connect's ``rotate.file.on.partition.change``, which is true there. Late
+            and out-of-order records then make many small objects; without it they share one for each encoded partition.
+        whole_partitions: read what a batch lands of a Kafka partition in one slice, so that these rules count from its
+            first record on, as in Kafka Connect. One Spark task reads it, however many records there are:
+            ``records_per_slice`` of limits has no effect. Offsets that are not contiguous are in a slice each.
         max_bytes: close an object when its uncompressed bytes reach this.
         max_open_objects: objects of a slice that are open at the same time, at most: a record that needs one more
-            closes the one that was opened first. Each holds about 300 KiB of the worker's memory with gzip or zstd, and
-            up to 900 kB with bzip2.
+            closes the least recently written one. Each holds about 300 KiB of the worker's memory with gzip or zstd,
+            and up to 900 kB with bzip2.
         merge_partitions: let objects hold records of several Kafka partitions, partition after partition: one object
             per encoded partition for all slices that one Spark task reads (``records_per_slice`` of limits in total)
             instead of one per Kafka partition. Each object is named after its first record. Not with ``flush_size``,
-            which counts the records of one Kafka partition.
+            ``rotate_interval_ms`` and ``whole_partitions``, which are rules of one Kafka partition.
     """
 
     flush_size: Annotated[int, Meta(ge=1, description="records")] | None = None
+    rotate_interval_ms: Annotated[int, Meta(ge=1, description="milliseconds")] | None = None
+    rotate_on_partition_change: bool = False
+    whole_partitions: bool = False
     max_bytes: Annotated[int, Meta(ge=1, description="bytes")] = 1024 * MIB
     max_open_objects: Annotated[int, Meta(ge=1, description="objects")] = 400
     merge_partitions: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        counts = {"flush_size": self.flush_size, "rotate_interval_ms": self.rotate_interval_ms}
+        given = {name: value for name, value in counts.items() if value is not None}
         require(
-            not self.merge_partitions or self.flush_size is None,
-            f"merge_partitions does not go with flush_size={self.flush_size!r}, which counts the records of one Kafka "
-            f"partition; remove flush_size, and use max_bytes to end objects",
+            not self.merge_partitions or not given,
+            f"merge_partitions does not go with {' and '.join(given)}, which count from the first record of a Kafka "
+            f"partition; remove that, and use max_bytes to end objects",
+        )
+        require(
+            not self.merge_partitions or not self.whole_partitions,
+            "merge_partitions does not go with whole_partitions, which gives each Kafka partition a slice of its own; "
+            "remove one of the two",
         )
 
 
@@ -244,6 +264,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         self._check_partitioner()
         self._check_on_bad_timestamp()
         self._check_merge_partitions()
+        self._check_rotation_by_time()
         limit = self.part_size * (MAX_PARTS - 1_000)
         require(
             self.rotation.max_bytes <= limit,
@@ -454,6 +475,19 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             not merges or not self.tags.offsets,
             "merge_partitions does not go with offset_tags: objects with records of several Kafka partitions have "
             "several first and last offsets, which are in the manifest. Remove one of the two",
+        )
+
+    def _check_rotation_by_time(self) -> None:
+        interval, by_time = self.rotation.rotate_interval_ms, self.by_time
+        require(
+            interval is not None or not self.rotation.rotate_on_partition_change,
+            "rotate_on_partition_change has no effect without rotate_interval_ms: set it, too, or remove both",
+        )
+        require(
+            interval is None or (by_time is not None and not isinstance(by_time.timestamp_from, ClockTime)),
+            f"rotate_interval_ms={interval} needs the times of records, and the partitioner looks at none. Use a "
+            f"partitioner by time, such as 'hourly', with the time of the record or of a field (timestamp_from); or "
+            f"remove rotate_interval_ms",
         )
 
     def _check_on_bad_timestamp(self) -> None:

@@ -33,7 +33,8 @@ class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         records_per_run: of an incremental run at most, shared evenly by the partitions; None: all there is.
         records_per_batch: of one commit at most; a run may need several. None: no limit.
-        records_per_slice: that one Spark task reads at most; smaller means more tasks and smaller objects.
+        records_per_slice: that one Spark task reads at most; smaller means more tasks and smaller objects. Without
+            effect with ``whole_partitions`` of :class:`~airflow_provider_kafka_s3.config.Rotation`.
     """
 
     records_per_run: Records | None = None

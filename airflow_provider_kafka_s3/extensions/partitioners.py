@@ -12,13 +12,16 @@ import numpy.typing as npt
 
 from airflow_provider_kafka_s3.extensions.records import Batch, Extension, Record, Refused, for_each_record
 
-__all__ = ["REFUSED", "Codes", "Encoded", "Partitioner", "PerRecordPartitioner"]
+__all__ = ["NO_TIME", "REFUSED", "Codes", "Encoded", "Partitioner", "PerRecordPartitioner"]
 
 Codes: TypeAlias = npt.NDArray[np.intp]
 """Per record the index of its path."""
 
 REFUSED: Final = -1
 """Code of a record without an encoded partition."""
+
+NO_TIME: Final = -(2**63)
+"""Stands for a time that a record does not have, or that is outside the calendar; it is before all others."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,13 @@ class Encoded:
         codes: of each record the index of its path, or :data:`REFUSED`.
         paths: the distinct paths.
         refused: the rows without a path, and why; the reason does not hold any content of the record.
+        times: of partitioners by time, of each record in milliseconds since 1970, or :data:`NO_TIME`; None for others.
     """
 
     codes: Codes
     paths: list[str]
     refused: Mapping[int, str] = field(default_factory=dict)
+    times: npt.NDArray[np.int64] | None = None
 
 
 class Partitioner(Extension):

@@ -170,8 +170,7 @@ class _Conversion:
         self._make("partitioner", lambda: partitioner(reader))
         self._set("topics_dir", reader.text("topics.dir", "topics"))
         self._make("upload", lambda: upload(reader))
-        by_time = isinstance(self._value("partitioner"), config.ByTime)
-        self._make("rotation", lambda: rotation(reader, by_time=by_time, part_size=self._value("upload").part_size))
+        self._make("rotation", self._rotation)
         self._make("naming", lambda: naming(reader))
         self._set("errors", reader.choice("errors.tolerance", {"none": "fail", "all": "dead_letter"}, "none"))
         self._make("request_retry", lambda: request_retry(reader))
@@ -255,6 +254,10 @@ class _Conversion:
         self._set("kafka_options", options or None)
 
     # -- converters and their schemas ---------------------------------------------------------------------------------
+
+    def _rotation(self) -> config.Rotation | None:
+        partitioner, part_size = self._value("partitioner"), self._value("upload").part_size
+        return rotation(self._reader, partitioner=partitioner, part_size=part_size)
 
     def _value_converter(self) -> config.Converter | None:
         if isinstance(self._value("format"), config.RawBytes) and "value.converter" not in self._reader:

@@ -86,26 +86,46 @@ def _time(reader: SettingsReader) -> dict[str, Any]:
     return {"timezone": "UTC" if by_day is None else by_day.timezone, "timestamp_from": source}
 
 
-def rotation(reader: SettingsReader, *, by_time: bool, part_size: int) -> config.Rotation | None:
+def rotation(
+    reader: SettingsReader, *, partitioner: config.Partitioner | None, part_size: int
+) -> config.Rotation | None:
     """Where objects end.
 
     Args:
         reader: of the settings.
-        by_time: whether the partitioner is by time.
+        partitioner: whose times count.
         part_size: of uploads, which limits the size of objects.
     """
-    if reader.number("rotate.interval.ms", -1) > 0 and by_time:
-        reader.refuse(
-            "rotate.interval.ms",
-            "objects do not end by the time of records. Remove it: a run ends all its objects, and late records "
-            "of a folder share an object within a batch",
-        )
     if reader.required("flush.size", "records of an object; Connect needs it as well") is None:
         return None
-    settings = {"flush_size": reader.number("flush.size", 1), "max_bytes": part_size * (MAX_PARTS - _SPARES)}
+    settings = {
+        "flush_size": reader.number("flush.size", 1),
+        "whole_partitions": True,
+        "max_bytes": part_size * (MAX_PARTS - _SPARES),
+    }
+    settings |= _rotation_by_time(reader, partitioner)
     if (most := reader.number("partitioner.max.open.files", -1)) != -1:
         settings["max_open_objects"] = most
     return reader.attempt("flush.size", lambda: make_value("rotation", (config.Rotation,), settings))
+
+
+def _rotation_by_time(reader: SettingsReader, partitioner: config.Partitioner | None) -> dict[str, Any]:
+    names = ("rotate.interval.ms", "rotate.file.on.partition.change")
+    interval, on_change = reader.number(names[0], -1), reader.flag(names[1], default=True)
+    links = partitioner.partitioners if isinstance(partitioner, config.Chain) else (partitioner,)
+    by_time = next((link for link in links if isinstance(link, config.ByTime)), None)
+    if interval <= 0:
+        reader.without_effect(names[:1], "it is not positive")
+        reader.without_effect(names[1:], "it belongs to rotate.interval.ms")
+    elif by_time is None:
+        reader.without_effect(names, "the partitioner is not one by time")
+    elif isinstance(by_time.timestamp_from, config.ClockTime):
+        for name in names:
+            if name in reader:
+                reader.note(name, "no effect: all records of a batch have one time, that of its plan", use="none")
+    else:
+        return {"rotate_interval_ms": interval, "rotate_on_partition_change": on_change}
+    return {}
 
 
 def naming(reader: SettingsReader) -> config.Naming | None:

@@ -68,17 +68,24 @@ SINK: Final = (
         "format",
         "`format`: its kind; own classes are refused: give `format=CustomFormat(…)` with a class in Python",
     ),
-    _parameter("flush.size", "rotation", "`flush_size` of `rotation`; bytes end no object, as in Connect"),
-    Setting(
-        "rotate.interval.ms",
-        "none",
-        "without effect if it is not positive, or without a partitioner by time, as in Connect. Refused otherwise: "
-        "objects do not end by the time of records. Remove it: a run ends all its objects, and records of one folder "
-        "share an object within a batch",
+    _parameter(
+        "flush.size",
         "rotation",
+        "`flush_size` of `rotation`, with `whole_partitions`, which counts as Connect does; bytes end no object",
+    ),
+    _parameter(
+        "rotate.interval.ms",
+        "rotation",
+        "`rotate_interval_ms` of `rotation`; without effect if it is not positive, or without a partitioner by time, "
+        "as in Connect; and with `Wallclock`: a run ends all its objects",
     ),
     _none("rotate.schedule.interval.ms", "the schedule of the DAG: each run ends all its objects"),
-    _none("rotate.file.on.partition.change", "it belongs to rotate.interval.ms"),
+    _parameter(
+        "rotate.file.on.partition.change",
+        "rotation",
+        "`rotate_on_partition_change` of `rotation`: with `rotate.interval.ms` only, then `true` by default, as in "
+        "Connect",
+    ),
     _none("schemas.cache.config", "schemas are cached without a limit"),
     _none("enhanced.avro.schema.support", "files have the schema of the values, with its namespaces and enums"),
     _none("connect.meta.data", "files have the schema of the values, without names and versions of Connect"),
@@ -145,7 +152,7 @@ SINK: Final = (
     _parameter(
         "partitioner.max.open.files",
         "rotation",
-        "`max_open_objects` of `rotation`: one more closes the oldest, where Connect closes all",
+        "`max_open_objects` of `rotation`: one more closes the least recently written, where Connect closes all",
     ),
     _none("storage.class", "there is S3 only; another class is refused"),
     _parameter("topics.dir", "topics_dir", "`topics_dir`"),
@@ -197,7 +204,7 @@ FRAMEWORK: Final = (
         "`io.confluent.connect.s3.S3SinkConnector` or `com.deviantart.kafka_connect_s3.S3SinkConnector`; others are "
         "refused",
     ),
-    _none("tasks.max", "Spark's executors; `records_per_slice` of `limits` is the size of a Spark task"),
+    _none("tasks.max", "Spark's executors; one Spark task reads a Kafka partition (`whole_partitions`)"),
     _none("tasks.max.enforce", "Spark's executors"),
     _none("config.action.reload", "Airflow looks connections up in each run"),
     _parameter("topics", "topics", "`topics`"),

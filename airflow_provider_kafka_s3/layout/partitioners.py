@@ -24,13 +24,14 @@ from typing import Final, NamedTuple, Protocol, assert_never
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, Int64Array, int64_values
 from airflow_provider_kafka_s3.config.partitioners import DAY_MS
 from airflow_provider_kafka_s3.converters.field_values import FieldValue, FieldValues, Unusable, key_values
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.extensions.partitioners import REFUSED, Encoded
+from airflow_provider_kafka_s3.extensions.partitioners import NO_TIME, REFUSED, Encoded
 from airflow_provider_kafka_s3.extensions.records import Batch
 from airflow_provider_kafka_s3.layout.custom import CheckedPartitioner
 from airflow_provider_kafka_s3.layout.folders import Folders
@@ -46,6 +47,7 @@ __all__ = [
     "RecordPartitioner",
     "TimePartitioner",
     "make_partitioner",
+    "record_times",
 ]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,8 +57,6 @@ _EARLIEST: Final = (datetime(1, 1, 3, tzinfo=UTC) - _EPOCH) // _MS
 _EARLIEST_BUCKET: Final = _EARLIEST - DAY_MS
 _LATEST: Final = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // _MS
 _CACHED: Final = 100_000
-_NO_TIME: Final = -(2**63)
-"""Stands for a time that a field does not have; it is before the calendar."""
 _LARGEST_PARTITION: Final = 2**31 - 1
 
 
@@ -83,6 +83,12 @@ class RecordPartitioner(Protocol):
             RecordError: a record has no encoded partition; with topic, partition, offset and what to do.
         """
         ...
+
+
+def record_times(records: pa.RecordBatch) -> Int64Array:
+    """The timestamp of each Kafka record, or :data:`NO_TIME` if it has none in the years 1 to 9999."""
+    times = int64_values(records.column("timestamp"))
+    return np.where((times < _EARLIEST) | (times >= _LATEST) | (times == NO_TIMESTAMP), NO_TIME, times)
 
 
 def make_partitioner(layout: config.Layout) -> RecordPartitioner:
@@ -239,7 +245,7 @@ class ChainPartitioner:
     def encode(self, batch: Batch) -> Encoded:
         """The folders of each record; one that a partitioner refuses has none."""
         first, *others = (link.encode(batch) for link in self._links)
-        codes, paths, refused = first.codes, first.paths, dict(first.refused)
+        codes, paths, refused, times = first.codes, first.paths, dict(first.refused), first.times
         for other in others:
             refused = {**other.refused, **refused}
             pairs = codes * len(other.paths) + other.codes
@@ -248,7 +254,8 @@ class ChainPartitioner:
             named = [divmod(pair, len(other.paths)) for pair in used.tolist() if pair != REFUSED]
             paths = [f"{paths[a]}{self._delim}{other.paths[b]}" for a, b in named]
             codes = of_record - (len(used) - len(named))  # the pair of refused records is the lowest one
-        return Encoded(codes, paths, refused)
+            times = other.times if times is None else times
+        return Encoded(codes, paths, refused, times)
 
 
 class TimePartitioner:
@@ -315,7 +322,7 @@ class TimePartitioner:
                 return self._encode_many(times)
             self._known = self._interval(first)
         if self._known[0] <= first and last < self._known[1]:
-            return Encoded(np.zeros(len(times), np.intp), [self._known[2]])
+            return Encoded(np.zeros(len(times), np.intp), [self._known[2]], times=times)
         return self._encode_many(times)
 
     def _times(self, batch: Batch) -> tuple[Int64Array, Callable[[int], str] | None]:
@@ -331,7 +338,7 @@ class TimePartitioner:
                 values = batch.fields[name]
                 used, of_record = np.unique(values.codes, return_inverse=True)
                 found = [milliseconds(values.values[code], unit) for code in used.tolist()]
-                times = np.array([_NO_TIME if isinstance(time, Unusable) else time for time in found], np.int64)
+                times = np.array([NO_TIME if isinstance(time, Unusable) else time for time in found], np.int64)
 
                 def reason(row: int) -> str:
                     time = found[int(of_record[row])]
@@ -359,7 +366,8 @@ class TimePartitioner:
         if not bad.all():
             some = self._encode_many(times[~bad])
             codes[~bad], paths = some.codes, some.paths
-        return Encoded(codes, paths, {row: reason(row) for row in np.flatnonzero(bad).tolist()})
+        reasons = {row: reason(row) for row in np.flatnonzero(bad).tolist()}
+        return Encoded(codes, paths, reasons, np.where(bad, NO_TIME, times))
 
     def _encode_around(self, times: Int64Array, bad: npt.NDArray[np.bool_], untimely: str) -> Encoded:
         good = ~bad
@@ -369,14 +377,14 @@ class TimePartitioner:
         paths = paths if untimely in paths else [*paths, untimely]
         codes = np.full(len(times), paths.index(untimely), np.intp)
         codes[good] = some
-        return Encoded(codes, paths)
+        return Encoded(codes, paths, times=np.where(bad, NO_TIME, times))
 
     def _encode_many(self, times: Int64Array) -> Encoded:
         buckets, of_record = np.unique(self._buckets(times), return_inverse=True)
         # Several buckets may have the same path, such as the quarters of an hour in a path by the hour.
         codes: dict[str, int] = {}
         of_bucket = [codes.setdefault(self._path(b), len(codes)) for b in buckets.tolist()]
-        return Encoded(np.array(of_bucket, np.intp)[of_record], list(codes))
+        return Encoded(np.array(of_bucket, np.intp)[of_record], list(codes), times=times)
 
     def _buckets(self, times: Int64Array) -> Int64Array:
         """The local time at which the bucket of each record begins."""

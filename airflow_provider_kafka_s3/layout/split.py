@@ -19,10 +19,11 @@ from airflow_provider_kafka_s3.arrays import Int64Array, int64_array, int64_valu
 from airflow_provider_kafka_s3.config import CustomPartitioner, Layout, SiblingObjects
 from airflow_provider_kafka_s3.converters.field_values import FieldValues
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.extensions.partitioners import Codes, Encoded
+from airflow_provider_kafka_s3.extensions.partitioners import NO_TIME, Codes, Encoded
 from airflow_provider_kafka_s3.extensions.records import Batch
 from airflow_provider_kafka_s3.layout.keys import TOMBSTONE_FOLDER, data_key, with_schema_name
-from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
+from airflow_provider_kafka_s3.layout.partitioners import make_partitioner, record_times
+from airflow_provider_kafka_s3.layout.time_rotation import TimeRotation
 from airflow_provider_kafka_s3.schemas.evolution import NO_SCHEMA, SchemaRotation, SchemaVersion, schema_groups
 from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError
 
@@ -119,6 +120,7 @@ _Stream: TypeAlias = tuple[str, int | None]
 class _Open:
     object: DataObject
     size: int = 0
+    last_row: int = -1
 
 
 class Splitter:
@@ -126,9 +128,11 @@ class Splitter:
 
     An object ends with the record that brings it to ``max_bytes``. All open objects end with the ``flush_size``-th
     record of the Kafka partition since they last did (counted over all encoded partitions together), in the order of
-    their first records. A record that needs a new object while ``max_open_objects`` are open ends the one that
-    begins first. Objects of different encoded partitions that end by ``max_bytes`` within one batch may end in
-    another order than that of their last records.
+    their first records; and before a record whose time is ``rotate_interval_ms`` behind that of the first one since
+    then (see :class:`~airflow_provider_kafka_s3.layout.time_rotation.TimeRotation`). A record that needs a new object
+    while ``max_open_objects`` are open ends the one that was written least recently. Objects of different encoded
+    partitions that end by ``max_bytes`` within one batch may end in another order than that of their last records.
+    Counts and times begin anew when all objects end, not when one of them does.
 
     Records of different schemas have different objects that are open at the same time; or, with a
     ``schema_compatibility``, a record whose schema does not fit its open object ends all open objects first.
@@ -151,8 +155,10 @@ class Splitter:
         self._correct_path = _CORRECT_CLASS if has_class else _CORRECT_FIELD
         self._writes_tombstones = isinstance(layout.content, SiblingObjects) and layout.format.on_null == "write"
         self._open: dict[_Stream, _Open] = {}
+        self._rows = 0  # of the batches before
         self._records = 0  # since all objects were closed
         self._rotation: SchemaRotation | None = None
+        self._times = TimeRotation(layout.rotation)
 
     def feed(
         self,
@@ -192,20 +198,26 @@ class Splitter:
         first_roll = None
         if schemas is not None and (rotation := self._schema_rotation(versions)) is not None:
             first_roll = partial(rotation.first_roll, schemas, codes, [path for path, _ in streams])
-        start = 0
+        self._times.look_at(encoded, codes, [path for path, _ in streams], tombstones)
+        start = fits = 0
         while start < len(offsets):
             stop = int(refused[at]) if (at := int(np.searchsorted(refused, start))) < len(refused) else len(offsets)
             if stop == start:
                 yield LeaveOut(start, encoded.refused[start], self._correct_path)
                 start += 1
                 continue
+            stop = self._times.first_roll(start, stop)
+            if stop == start:
+                yield from self.finish()
+                continue
+            if start >= fits:
+                fits = self._first_over_limit(codes, streams, start, stop)
+            if start == fits:
+                yield self._close(min(self._open, key=lambda stream: self._open[stream].last_row))
+                continue
+            stop = min(stop, fits)
             if self._layout.rotation.flush_size is not None:
                 stop = min(stop, start + self._layout.rotation.flush_size - self._records)
-            stop = self._first_over_limit(codes, streams, start, stop)
-            if stop == start:
-                oldest = min(self._open, key=lambda stream: self._open[stream].object.place)
-                yield self._close(oldest)
-                continue
             if first_roll is not None:
                 stop = self._first_full(codes, streams, sizes, start, stop)
                 stop, misfit = _first_roll(first_roll, start, stop)
@@ -219,9 +231,11 @@ class Splitter:
             for code, rows in _groups(codes, start, stop):
                 yield from self._append(streams[code], rows, offsets[rows], sizes[rows])
             self._records += stop - start
+            self._times.write(start, stop)
             start = stop
             if self._records == self._layout.rotation.flush_size:
                 yield from self.finish()
+        self._rows += len(offsets)
 
     def _encoded_partitions(
         self,
@@ -249,15 +263,20 @@ class Splitter:
         every = np.full(records.num_rows, len(paths), np.intp)
         every[rows] = encoded.codes
         refused = {int(rows[row]): reason for row, reason in encoded.refused.items()}
-        return Encoded(every, [*paths, TOMBSTONE_FOLDER], refused)
+        # A tombstone has no fields, so it has no time if that is one of them.
+        times = record_times(records) if self._layout.reads_timestamps else np.full(records.num_rows, NO_TIME)
+        if encoded.times is not None:
+            times[rows] = encoded.times
+        return Encoded(every, [*paths, TOMBSTONE_FOLDER], refused, times)
 
     def finish(self) -> Iterator[Close]:
-        """Close all open objects: at the end of the slice, or when ``flush_size`` is reached."""
+        """Close all open objects: at the end of the slice, or when a rule of rotation ends all of them."""
         still_open = sorted((o.object for o in self._open.values()), key=lambda o: o.place)
         self._open.clear()
         self._records = 0
         if self._rotation is not None:
             self._rotation.reset()
+        self._times.reset()
         for data_object in still_open:
             yield Close(data_object)
 
@@ -312,16 +331,23 @@ class Splitter:
         return stop
 
     def _first_over_limit(self, codes: Codes, streams: list[_Stream], start: int, stop: int) -> int:
-        """The first row for which an object may have to be closed before; ``stop`` if there is none."""
+        """The first row for which an object may have to be closed before; ``stop`` if there is none.
+
+        The rows before it need no other look: objects that end by another rule only make room.
+        """
         limit = self._layout.max_open_objects
         if len(streams) <= limit and len(self._open.keys() | streams) <= limit:
             return stop
-        taken = set(self._open)
-        for row in range(start, stop):
-            taken.add(streams[codes[row]])
-            if len(taken) > limit:
-                return row
-        return stop
+        room, size = limit - len(self._open), _FIRST_WINDOW
+        while True:
+            used, rows = np.unique(codes[start : start + min(size, stop - start)], return_index=True)
+            is_new = [streams[code] not in self._open for code in used.tolist()]
+            new = np.sort(rows[is_new])
+            if len(new) > room:
+                return start + int(new[room])
+            if start + size >= stop:
+                return stop
+            size *= 4
 
     def _append(
         self, stream: _Stream, rows: slice | Int64Array, offsets: Int64Array, sizes: Int64Array
@@ -338,6 +364,7 @@ class Splitter:
             stop = min(last + 1, len(offsets))
             yield Append(current.object, _sub(rows, start, stop), offsets[start:stop])
             current.size += int(ends[stop - 1]) - written
+            current.last_row = self._rows + (rows.start + stop - 1 if isinstance(rows, slice) else int(rows[stop - 1]))
             start, written = stop, int(ends[stop - 1])
             if last < len(offsets):
                 yield self._close(stream)

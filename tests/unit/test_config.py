@@ -10,7 +10,10 @@ from airflow_provider_kafka_s3.config import (
     MIB,
     AvroContainer,
     AvroConverter,
+    ByPartition,
+    ClockTime,
     Daily,
+    Hourly,
     JsonConverter,
     JsonLines,
     Layout,
@@ -31,6 +34,27 @@ def test_at_least_one_object_may_be_open(most: int) -> None:
 def test_the_number_of_open_objects_is_bounded_by_default() -> None:
     """A slice whose records are out of order must fit into a worker."""
     assert Layout(format=JsonLines()).rotation.max_open_objects == 400
+
+
+@pytest.mark.parametrize("partitioner", [ByPartition(), Hourly(timestamp_from=ClockTime(at_ms=5))])
+def test_an_interval_needs_the_times_of_records(partitioner: Any) -> None:
+    """Records of one partition, or of one time, would never be apart."""
+    with pytest.raises(ConfigurationError, match=r"rotate_interval_ms=5 needs the times of records.*timestamp_from"):
+        Layout(format=JsonLines(), partitioner=partitioner, rotation=Rotation(rotate_interval_ms=5))
+
+
+def test_a_change_of_the_partition_ends_objects_with_an_interval_only() -> None:
+    """As in Kafka Connect, where it has no effect alone."""
+    with pytest.raises(ConfigurationError, match="rotate_on_partition_change has no effect without rotate_interval_ms"):
+        Layout(format=JsonLines(), partitioner=DAILY, rotation=Rotation(rotate_on_partition_change=True))
+
+
+def test_intervals_are_positive() -> None:
+    """Connect takes zero and less for none; here that is None."""
+    with pytest.raises(
+        ConfigurationError, match="rotate_interval_ms=0 must be a positive whole number of milliseconds"
+    ):
+        Rotation(rotate_interval_ms=0)
 
 
 def test_parts_fit_into_memory() -> None:

@@ -141,8 +141,9 @@ def test_the_remedy_has_each_setting_that_is_too_small(
         (json_lines(rotation=Rotation(flush_size=3, max_open_objects=3)), IN_TURN),
         (json_lines(rotation=Rotation(max_bytes=2)), IN_TURN),
         (parquet(schema_compatibility="NONE"), IN_TURN),
+        (parquet(rotation=Rotation(rotate_interval_ms=1, rotate_on_partition_change=True)), IN_TURN),
     ],
-    ids=["in-order", "many-days", "enough-open", "json", "each-record", "flush", "max-bytes", "compatibility"],
+    ids=["in-order", "many-days", "enough-open", "json", "each-record", "flush", "max-bytes", "compatibility", "times"],
 )
 def test_objects_that_do_not_end_early_are_not_warned_of(
     caplog: pytest.LogCaptureFixture, layout: Layout, days: list[int]

@@ -66,7 +66,7 @@ def test_a_sink_in_production_has_an_equivalent_operator() -> None:
         "format": config.Parquet(compression="zstd"),
         "value_converter": config.ProtobufConverter(),
         "partitioner": config.TimePattern(path_format="'dt'=YYYY'-'MM'-'dd/'hr'=HH'/us-east-1'", duration_ms=3_600_000),
-        "rotation": config.Rotation(flush_size=2_000_000, max_bytes=9_000 * 104_857_600),
+        "rotation": config.Rotation(flush_size=2_000_000, whole_partitions=True, max_bytes=9_000 * 104_857_600),
         "naming": config.Naming(offset_pad_width=20, kafka_connect_names=True),
         "schema_compatibility": "BACKWARD",
         "upload": config.Upload(part_size=104_857_600),
@@ -89,7 +89,7 @@ def test_all_that_is_wrong_is_one_error() -> None:
         {
             **BY_HOUR,
             "rotate.scheduled.interval.ms": "60000",
-            "rotate.interval.ms": "60000",
+            "rotate.interval.ms": "hourly",
             "transforms": "route",
             "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
             "fetch.max.bytes": "1",
@@ -102,7 +102,7 @@ def test_all_that_is_wrong_is_one_error() -> None:
     assert "  rotate.scheduled.interval.ms: is not a setting" in error
     assert "did you mean 'rotate.schedule.interval.ms'?" in error
     assert "did you mean 'consumer.override.fetch.max.bytes'?" in error
-    assert "  rotate.interval.ms: objects do not end by the time of records. Remove it" in error
+    assert "  rotate.interval.ms: 'hourly' must be a whole number" in error
     assert "  transforms: records are landed as they are" in error
     assert "  transforms.route.type: records are landed" in error
     assert "  flush.size: 'many' must be a whole number" in error
@@ -221,7 +221,9 @@ def test_other_connectors_are_refused_by_name(name: str, what: str) -> None:
         (
             {"partitioner.max.open.files": "7"},
             "rotation",
-            config.Rotation(flush_size=1000, max_bytes=9_000 * 8 * config.MIB, max_open_objects=7),
+            config.Rotation(
+                flush_size=1000, whole_partitions=True, max_bytes=9_000 * 8 * config.MIB, max_open_objects=7
+            ),
         ),
         ({"topics.dir": ""}, "topics_dir", ""),
         ({"topics": "a, b"}, "topics", ["a", "b"]),
@@ -308,11 +310,47 @@ def test_settings_without_a_meaning_change_nothing(setting: Any) -> None:
     assert notes(result)[name] == setting.here
 
 
-def test_rotation_by_time_has_no_effect_without_a_partitioner_by_time() -> None:
-    """As in Connect, so it is no error."""
-    result = converted({"rotate.interval.ms": "60000"})
-    assert result.parameters == converted().parameters
-    assert notes(result)["rotate.interval.ms"].startswith("without effect")
+BY_TIME_OF_RECORD = {**BY_HOUR, "timestamp.extractor": "Record"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "interval", "on_change"),
+    [
+        ({"rotate.interval.ms": "60000"}, 60_000, True),
+        ({"rotate.interval.ms": "60000", "rotate.file.on.partition.change": "false"}, 60_000, False),
+        ({"rotate.interval.ms": "60000", "timestamp.extractor": "RecordField"}, 60_000, True),
+        ({"rotate.interval.ms": "-1"}, None, False),
+        ({"rotate.file.on.partition.change": "true"}, None, False),
+    ],
+)
+def test_rotation_by_time_is_that_of_connect(settings: dict[str, Any], interval: int | None, on_change: bool) -> None:
+    """The change of the partition counts by default, and with an interval only."""
+    result = converted({**BY_TIME_OF_RECORD, **settings}).parameters["rotation"]
+    assert (result.rotate_interval_ms, result.rotate_on_partition_change) == (interval, on_change)
+
+
+def test_rotation_by_time_is_kept_with_a_chain_in_place_of_the_partitioner() -> None:
+    """Whose times count is known from its link by time."""
+    chain = config.Chain(partitioners=(config.ByField(names=("country",)), config.Hourly()))
+    result = converted({"rotate.interval.ms": "60000"}, partitioner=chain)
+    assert result.parameters["rotation"].rotate_interval_ms == 60_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "note"),
+    [
+        ({}, "no effect: the partitioner is not one by time"),
+        (BY_HOUR, "no effect: all records of a batch have one time, that of its plan"),
+        ({**BY_TIME_OF_RECORD, "rotate.interval.ms": "0"}, "no effect: it is not positive"),
+    ],
+)
+def test_rotation_by_time_has_no_effect_without_times_of_records(settings: dict[str, Any], note: str) -> None:
+    """As in Connect, or as a run has no clock of its own; so it is no error."""
+    given = {"rotate.interval.ms": "60000", "rotate.file.on.partition.change": "true"}
+    result = converted({**given, **settings})
+    assert result.parameters["rotation"] == converted().parameters["rotation"]
+    assert notes(result)["rotate.interval.ms"] == note
+    assert notes(result)["rotate.file.on.partition.change"].startswith("no effect: ")
 
 
 def test_refused_settings_may_be_empty() -> None:

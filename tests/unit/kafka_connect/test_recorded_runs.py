@@ -171,20 +171,6 @@ def test_headers_are_the_text_in_kafka() -> None:
         assert lines(found.objects[expected["key"]]) == lines(theirs)
 
 
-@pytest.mark.parametrize("records_per_poll", [1, 500])
-def test_the_limit_of_open_objects_ends_the_one_that_was_opened_first(records_per_poll: int) -> None:
-    """Connect ends all open objects; here the same records are in fewer ones."""
-    found = land(SCENARIOS["R12"], records_per_poll=records_per_poll)
-    assert sorted([d["seq"] for d in lines(body)] for body in found.objects.values()) == [
-        [0, 2],
-        [1, 4],
-        [3, 6, 7],
-        [5, 9, 11],
-        [8, 10],
-    ]
-    assert len(found.objects) < len(SCENARIOS["R12"].case["objects"])
-
-
 @pytest.mark.parametrize(("name", "folders"), [("F07", {"f=a": 1, "f=b": 1}), ("F10", {"dt=2017-03-02": 1})])
 def test_fields_that_connect_refuses_make_folders(name: str, folders: dict[str, int]) -> None:
     """Maps have fields, and dates have a text."""

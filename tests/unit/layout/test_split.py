@@ -183,13 +183,38 @@ def test_an_unsafe_key_is_refused() -> None:
         next(Splitter(layout, topic="t", partition=0, generation=0).feed(records([0]), sizes([1])))
 
 
-def test_a_record_that_needs_one_object_too_many_closes_the_oldest() -> None:
-    """The one with the lowest first offset, whenever it was last written; its hour may begin again."""
+def test_a_record_that_needs_one_object_too_many_closes_the_least_recently_written() -> None:
+    """Whenever it began; its hour may begin again."""
     splitter = make("hourly", max_open_objects=2)
-    events = list(splitter.feed(records(range(6), [0, 1, 0, 2, 1, 0]), sizes([1] * 6)))
+    events = list(splitter.feed(records(range(7), [0, 1, 0, 2, 0, 1, 0]), sizes([1] * 7)))
     closed = [e.object.first_offset for e in events if isinstance(e, Close)]
-    assert closed == [0, 1]
-    assert [e.object.first_offset for e in splitter.finish()] == [3, 5]
+    assert closed == [1, 3]
+    assert [e.object.first_offset for e in splitter.finish()] == [0, 5]
+
+
+def test_the_order_of_writing_goes_on_over_batches() -> None:
+    """Hour 0 is written in the second batch, after hour 1, which ends therefore."""
+    splitter = make("hourly", max_open_objects=2)
+    assert not [e for e in splitter.feed(records([0, 1], [0, 1]), sizes([1] * 2)) if isinstance(e, Close)]
+    events = splitter.feed(records([2, 3], [0, 2]), sizes([1] * 2))
+    assert [e.object.first_offset for e in events if isinstance(e, Close)] == [1]
+
+
+def test_records_of_more_folders_than_objects_may_be_open_take_few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each record ends an object, a look for the next one is at a few records, not at all that follow."""
+    looked_at = 0
+
+    def counting(codes: Any, **more: Any) -> Any:
+        nonlocal looked_at
+        looked_at += len(codes)
+        return unique(codes, **more)
+
+    splitter, unique = make("hourly", max_open_objects=2), np.unique
+    batch = records(range(3_000), itertools.islice(itertools.cycle(range(23)), 3_000))
+    monkeypatch.setattr(np, "unique", counting)
+    closed = [e for e in splitter.feed(batch, sizes([1] * 3_000)) if isinstance(e, Close)]
+    assert len(closed) == 2_998
+    assert looked_at < 3_000 * 200
 
 
 def test_topics_in_order_stay_below_the_limit_without_indices() -> None:
@@ -217,7 +242,7 @@ def plainly(
         place = hour if kind == "hourly" else 0
         if place not in current:
             if len(current) == most:
-                del current[min(current, key=lambda p: current[p][0][0])]
+                del current[min(current, key=lambda p: current[p][0][-1])]
             offsets: list[int] = []
             current[place] = (offsets, [0])
             done[f"{place}@{offset}"] = offsets
@@ -326,7 +351,7 @@ class Reference:
                 return
         if place not in self.current:
             if len(self.current) == self.most:
-                del self.current[min(self.current, key=lambda p: self.current[p][1][0])]
+                del self.current[min(self.current, key=lambda p: self.current[p][1][-1])]
             offsets: list[int] = []
             self.current[place] = (schema, offsets, [0])
             self.done.append((folder, schema, offsets))

@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -73,6 +73,27 @@ def test_every_form_makes_the_same_operator(form: str, tmp_path: Path) -> None:
         task.execute(make_context())
         assert list(simulated.objects()) == ["topics/orders/partition=0/orders+0+0000000000.json"]
         assert simulated.records("orders") == [{"id": 1}, {"id": 2}]
+        simulated.check()
+
+
+def test_objects_begin_where_those_of_connect_did() -> None:
+    """A slice is a whole Kafka partition, however small slices are; a late record is by itself, as in Connect."""
+    by_hour = {
+        "partitioner.class": "io.confluent.connect.storage.partitioner.HourlyPartitioner",
+        "timezone": "UTC",
+        "locale": "en-US",
+        "timestamp.extractor": "Record",
+        "flush.size": "4",
+        "rotate.interval.ms": "600000",
+    }
+    task = KafkaToS3Operator.from_connect_config({**MINIMAL, **by_hour}, limits={"records_per_slice": 2})
+    minutes = [0, 1, 2, 3, 4, 15, 16, -30, 17]
+    with SimulatedPipeline() as simulated:
+        for minute in minutes:
+            simulated.append("orders", {"minute": minute}, at=AT.replace(minute=0) + timedelta(minutes=minute))
+        task.execute(make_context())
+        names = sorted(key.rpartition("+")[2] for key in simulated.objects())
+        assert names == [f"{start:010d}.json" for start in (0, 4, 5, 7, 8)]
         simulated.check()
 
 

@@ -515,7 +515,7 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"flush_size": 7}, "^flush_size is a field of rotation; write rotation=.'flush_size': "),
         (
             {"rotation": {"flush_siz": 7}},
-            "^rotation has no 'flush_siz'; did you mean 'flush_size'. It has flush_size, max",
+            "^rotation has no 'flush_siz'; did you mean 'flush_size'. It has flush_size, rotate_interval_ms, ",
         ),
         ({"rotation": 7}, "^rotation=7 must be a mapping of settings or a Rotation$"),
         ({"rotation": {"flush_size": 0}}, "flush_size=0 must be a positive whole number of records or None"),
