@@ -67,7 +67,10 @@ FOLDERS: Final[dict[str, tuple[Partitioner, Naming]]] = {
     "chain": (_CHAIN, Naming()),
     "chain-names-of-kafka-connect": (_CHAIN, Naming(kafka_connect_names=True, lowercase_paths=True)),
     "key": (ByKey(), Naming()),
-    "key-with-a-template": (ByKey(), Naming(file_name_template="{{topic}}-{{partition}}-{{start_offset:padding=true}}")),
+    "key-with-a-template": (
+        ByKey(),
+        Naming(file_name_template="{{topic}}-{{partition}}-{{start_offset:padding=true}}"),
+    ),
 }
 """The partitioners and namings by the name of their file."""
 

@@ -19,9 +19,8 @@ from tests.golden.folders import FOLDERS, NULL, RECORDS, landed, path_of_folders
 
 def folders_of(name: str) -> list[list[str]]:
     """The folders of each record in a golden file."""
-    folders = {
-        n: key.split("/")[2:-1] for key, offsets in json.loads(path_of_folders(name).read_text()).items() for n in offsets
-    }
+    objects = json.loads(path_of_folders(name).read_text())
+    folders = {n: key.split("/")[2:-1] for key, offsets in objects.items() for n in offsets}
     return [folders[n] for n in range(len(RECORDS))]
 
 
