@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from operator import attrgetter
@@ -72,6 +72,8 @@ FieldValue: TypeAlias = str | int | bool | Decimal | Moment | Day | Fraction | U
 _MISSING: Final = Unusable("is not there", missing=True)
 _NOT_SCALAR: Final = Unusable("is a record, a map or a list")
 _NO_RECORD: Final = Unusable("is inside a value that is no record")
+# Errors of msgspec are no ValueError before its version 0.20.
+_UNREADABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -248,7 +250,7 @@ class DocumentFields:
         """
         # Fields are mostly texts; what is read as texts at once costs less than the token of each value.
         if self._texts is not None and (found := line_documents(values, frames, self._texts)) is not None:
-            return [_of_texts(list(map(attrgetter(_attribute(path)), found))) for path in self._paths]
+            return [_of_texts(map(attrgetter(_attribute(path)), found), len(found)) for path in self._paths]
         found = line_documents(values, frames, self._decoder)
         if found is None:
             return None
@@ -264,7 +266,7 @@ class DocumentFields:
         try:
             # A newline inside a document is white space, as between documents.
             found = self._decoder.decode_lines(b"\n".join(texts))
-        except (ValueError, RecursionError):  # one of them is no object: they are decoded one by one
+        except _UNREADABLE:  # one of them is no object: they are decoded one by one
             return [list(column) for column in zip(*map(self._tokens, texts), strict=True)]
         assert len(found) == len(documents), "each value is one document"
         return [_members(found, i) for i in range(len(self._names))]
@@ -274,12 +276,12 @@ class DocumentFields:
         try:
             document = self._decoder.decode(text)
             return [bytes(getattr(document, f"f{i}")) for i in range(len(self._names))]
-        except (ValueError, RecursionError):
+        except _UNREADABLE:
             pass
         try:
             # It may have half a character, in any field, which only the standard library accepts.
             members = json.loads(text)
-        except (ValueError, RecursionError):
+        except _UNREADABLE:
             members = None
         if not isinstance(members, dict):
             return [None] * len(self._names)
@@ -316,10 +318,18 @@ def _attribute(path: Sequence[str]) -> str:
     return ".".join(f"f{name.encode().hex()}" for name in path)
 
 
-def _of_texts(texts: Sequence[FieldValue]) -> FieldValues:
-    codes: dict[FieldValue, int] = {}
-    of_text = np.array([codes.setdefault(text, len(codes)) for text in texts], np.int64)
+def _of_texts(texts: Iterable[FieldValue], count: int) -> FieldValues:
+    codes = _Codes()
+    of_text = np.fromiter(map(codes.__getitem__, texts), np.int64, count)
     return FieldValues(of_text, list(codes))
+
+
+class _Codes(dict[Any, int]):
+    """Numbers of keys, from 0, in the order in which they are first looked up."""
+
+    def __missing__(self, key: object) -> int:
+        self[key] = number = len(self)
+        return number
 
 
 def _members(documents: Sequence[Any], number: int) -> list[bytes | None]:
@@ -338,9 +348,9 @@ def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
 
 def _of_tokens(tokens: Sequence[bytes | None], path: Sequence[str]) -> FieldValues:
     """A field, or a field nested in it, of the texts of the field."""
-    codes: dict[bytes | None, int] = {}
-    of_token = np.array([codes.setdefault(token, len(codes)) for token in tokens], np.int64)
-    distinct = list(codes)
+    codes = _Codes()
+    of_token = np.fromiter(map(codes.__getitem__, tokens), np.int64, len(tokens))
+    distinct: list[bytes | None] = list(codes)
     if not path:
         return FieldValues(of_token, [_value(token) for token in distinct])
     decoder = _decoder((path[0],))
@@ -363,7 +373,7 @@ def _member(decoder: msgspec.json.Decoder[Any], token: bytes | None) -> bytes | 
         return None
     try:
         return bytes(decoder.decode(token).f0)
-    except (ValueError, RecursionError):
+    except _UNREADABLE:
         return _NO_RECORD
 
 
@@ -382,6 +392,6 @@ def _value(token: bytes | None) -> FieldValue:
         return Fraction(token.decode())
     try:
         value: FieldValue = _SCALARS.decode(token)
-    except ValueError:
+    except _UNREADABLE:
         return Unusable("is a text with a character that does not exist, or a number out of range")
     return value

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ from airflow_provider_kafka_s3.converters.field_values import (
 )
 from airflow_provider_kafka_s3.converters.json_grammar import are_lines
 from airflow_provider_kafka_s3.schemas.avro import arrow_type, parse_schema
+from dev.spark_cluster import WORKER_PYTHON
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def seen(field: FieldValues) -> list[Any]:
@@ -270,6 +274,32 @@ def test_nothing_imports_pandas() -> None:
     script = [sys.executable, "-c", FIELDS_IN_A_WORKER, TEXT]
     done = subprocess.run(script, input=stream.getvalue(), capture_output=True, check=False)
     assert (done.stdout.decode(), done.stderr.decode()) == ("False\n", "")
+
+
+READ_BY_ANY_VERSION = """
+import sys
+from airflow_provider_kafka_s3.arrays import binary_array, join
+from airflow_provider_kafka_s3.converters.field_values import DocumentFields
+
+for texts in (
+    [b'{"a":"x","u":{"b":"y"}}', b"{}"],
+    [b'{"a":1,"u":3}', b"7"],
+    [b'{"a":1.0,"u":{"b":3}}', b'{"a":"\\ud800"}'],
+):
+    values, fields = binary_array(texts, large=False), DocumentFields([["a"], ["u", "b"]])
+    for found in (fields.read_lines(values, join(values, b"\\n")), fields.read(values)):
+        print(found and [[field.values[code] for code in field.codes.tolist()] for field in found])
+"""
+
+
+def test_the_oldest_libraries_read_the_same() -> None:
+    """Those that workers may have: errors and numbers of theirs differ."""
+    read = [
+        subprocess.run([python, "-c", READ_BY_ANY_VERSION], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+        for python in (sys.executable, str(WORKER_PYTHON))
+    ]
+    assert read[0] == read[1]
+    assert len(read[0].splitlines()) == 6
 
 
 def test_keys_are_texts() -> None:
