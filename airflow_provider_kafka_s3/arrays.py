@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "Array",
     "Bools",
     "Int64Array",
+    "Scattered",
     "binary_array",
     "bounds",
     "contents",
@@ -62,6 +64,33 @@ _WHOLE: Final[list[pa.Field[Any]]] = [
 WHOLE_RECORD_SCHEMA: Final = pa.schema(_WHOLE)
 """Of a batch of whole records: those of :data:`RECORD_SCHEMA`, ``key``, and ``headers``, in their order; null for
 none."""
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """Rows of a batch that do not follow one another.
+
+    All groups of rows of a batch share one ``order``, so the batch has to be put into this order only once: then each
+    group is a piece of it.
+
+    Attributes:
+        order: rows of the batch; those of a group follow one another, in ascending order.
+        start: where this group begins in ``order``.
+        stop: where it ends.
+    """
+
+    order: Int64Array
+    start: int
+    stop: int
+
+    @property
+    def indices(self) -> Int64Array:
+        """The rows of the group in the batch."""
+        return self.order[self.start : self.stop]
+
+    def piece(self, start: int, stop: int) -> Scattered:
+        """Some of the rows, counted from the first one of the group."""
+        return Scattered(self.order, self.start + start, self.start + stop)
 
 
 def int64_values(column: Array) -> Int64Array:

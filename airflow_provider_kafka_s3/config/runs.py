@@ -51,8 +51,10 @@ class Upload(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         part_size: bytes of one part, 5 MiB to 512 MiB. It is pinned in the plan of a batch, since the parts of an
             object are part of its manifest.
         threads: that upload parts beside the one that reads and encodes.
-        memory: bytes of buffers of one task; what goes beyond them waits in temporary files.
-        spill_dir: folder on the executors for these files; None: the executor's temporary folder.
+        memory: bytes of the buffers of all open objects of one task together; what goes beyond them waits in a
+            temporary file. Names and bytes of objects do not depend on it.
+        spill_dir: folder on the executors for this file, which takes ``part_size`` for each open object at most; None:
+            the executor's temporary folder.
         encryption: by the store, of objects and of control documents:
             :class:`~airflow_provider_kafka_s3.config.SseS3`, :class:`~airflow_provider_kafka_s3.config.SseKms` or
             :class:`~airflow_provider_kafka_s3.config.SseCustomer`, a mapping such as ``{"kind": "kms", "key_id":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from operator import attrgetter
@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array, number_values, valid_rows
+from airflow_provider_kafka_s3.converters.json_grammar import line_documents
 from airflow_provider_kafka_s3.schemas.avro import MapOf, Node, Record, Union
 from airflow_provider_kafka_s3.structs import describing_types
 
@@ -71,6 +72,8 @@ FieldValue: TypeAlias = str | int | bool | Decimal | Moment | Day | Fraction | U
 _MISSING: Final = Unusable("is not there", missing=True)
 _NOT_SCALAR: Final = Unusable("is a record, a map or a list")
 _NO_RECORD: Final = Unusable("is inside a value that is no record")
+# Errors of msgspec are no ValueError before its version 0.20.
+_UNREADABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,7 @@ class DocumentFields:
         self._paths = paths
         self._names = list(dict.fromkeys(path[0] for path in paths))
         self._decoder = _decoder(tuple(self._names))
+        self._texts = _texts_decoder(tuple(tuple(path) for path in paths))
 
     def read(self, values: Array) -> list[FieldValues]:
         """The fields, in the order of their names.
@@ -229,39 +233,108 @@ class DocumentFields:
         valid = valid_rows(values)
         rows = None if valid.all() else np.flatnonzero(valid)
         documents = values if rows is None else values.take(int64_array(rows))
-        columns = self._columns(documents)
-        fields = []
-        for path in self._paths:
-            field = _of_tokens(columns[self._names.index(path[0])], path[1:])
-            fields.append(field if rows is None else FieldValues.merged(len(values), [(rows, field)], None))
-        return fields
+        fields = self._fields(self._columns(documents))
+        if rows is None:
+            return fields
+        return [FieldValues.merged(len(values), [(rows, field)], None) for field in fields]
+
+    def read_lines(self, values: Array, frames: Array) -> list[FieldValues] | None:
+        """The fields, if every value certainly is one JSON object on one line, which this checks at the same time.
+
+        Args:
+            values: binary or large_binary, without nulls.
+            frames: the values with a newline behind each.
+
+        Returns:
+            The fields; None: the values may be no such documents. They have to be checked, and :meth:`read`.
+        """
+        # Fields are mostly texts; what is read as texts at once costs less than the token of each value.
+        if self._texts is not None and (found := line_documents(values, frames, self._texts)) is not None:
+            return [_of_texts(map(attrgetter(_attribute(path)), found), len(found)) for path in self._paths]
+        found = line_documents(values, frames, self._decoder)
+        if found is None:
+            return None
+        self._texts = None  # some are no texts, as those of further records will be
+        return self._fields([_members(found, i) for i in range(len(self._names))])
+
+    def _fields(self, columns: Sequence[Sequence[bytes | None]]) -> list[FieldValues]:
+        return [_of_tokens(columns[self._names.index(path[0])], path[1:]) for path in self._paths]
 
     def _columns(self, documents: Array) -> list[list[bytes | None]]:
         """The text of each field in each document; empty: it is not there; None: the document is no object."""
-        names, texts = [f"f{i}" for i in range(len(self._names))], cast("list[bytes]", documents.to_pylist())
+        texts = cast("list[bytes]", documents.to_pylist())
         try:
             # A newline inside a document is white space, as between documents.
             found = self._decoder.decode_lines(b"\n".join(texts))
-        except (ValueError, RecursionError):  # one of them is no object: they are decoded one by one
+        except _UNREADABLE:  # one of them is no object: they are decoded one by one
             return [list(column) for column in zip(*map(self._tokens, texts), strict=True)]
         assert len(found) == len(documents), "each value is one document"
-        return [list(map(bytes, map(attrgetter(name), found))) for name in names]
+        return [_members(found, i) for i in range(len(self._names))]
 
     def _tokens(self, text: bytes) -> list[bytes | None]:
         """The text of each field in one document."""
         try:
             document = self._decoder.decode(text)
             return [bytes(getattr(document, f"f{i}")) for i in range(len(self._names))]
-        except (ValueError, RecursionError):
+        except _UNREADABLE:
             pass
         try:
             # It may have half a character, in any field, which only the standard library accepts.
             members = json.loads(text)
-        except (ValueError, RecursionError):
+        except _UNREADABLE:
             members = None
         if not isinstance(members, dict):
             return [None] * len(self._names)
         return [json.dumps(members[name]).encode() if name in members else b"" for name in self._names]
+
+
+@functools.lru_cache(maxsize=64)
+def _texts_decoder(paths: tuple[tuple[str, ...], ...]) -> msgspec.json.Decoder[Any] | None:
+    """Reads fields that are texts, null or not there, see :func:`_attribute`; None: one of them is part of another."""
+    tree: dict[str, Any] = {}
+    for path in paths:
+        inner = tree
+        for name in path[:-1]:
+            inner = inner.setdefault(name, {})
+            if inner is None:
+                return None
+        if inner.setdefault(path[-1], None) is not None:
+            return None
+    with describing_types:
+        return msgspec.json.Decoder(_texts_struct(tree))
+
+
+def _texts_struct(tree: Mapping[str, Any]) -> type[msgspec.Struct]:
+    fields = []
+    for name, inner in tree.items():
+        kind: Any = str | None if inner is None else _texts_struct(inner)
+        default = {"default": _MISSING} if inner is None else {"default_factory": kind}
+        fields.append((_attribute([name]), kind, msgspec.field(name=name, **default)))
+    return msgspec.defstruct("Texts", fields, gc=False)
+
+
+def _attribute(path: Sequence[str]) -> str:
+    """Where a struct has a field; names of JSON may be no names of Python."""
+    return ".".join(f"f{name.encode().hex()}" for name in path)
+
+
+def _of_texts(texts: Iterable[FieldValue], count: int) -> FieldValues:
+    codes = _Codes()
+    of_text = np.fromiter(map(codes.__getitem__, texts), np.int64, count)
+    return FieldValues(of_text, list(codes))
+
+
+class _Codes(dict[Any, int]):
+    """Numbers of keys, from 0, in the order in which they are first looked up."""
+
+    def __missing__(self, key: object) -> int:
+        self[key] = number = len(self)
+        return number
+
+
+def _members(documents: Sequence[Any], number: int) -> list[bytes | None]:
+    """The text of the member ``f<number>`` of each document."""
+    return list(map(bytes, map(attrgetter(f"f{number}"), documents)))
 
 
 @functools.lru_cache(maxsize=64)
@@ -275,9 +348,9 @@ def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
 
 def _of_tokens(tokens: Sequence[bytes | None], path: Sequence[str]) -> FieldValues:
     """A field, or a field nested in it, of the texts of the field."""
-    codes: dict[bytes | None, int] = {}
-    of_token = np.array([codes.setdefault(token, len(codes)) for token in tokens], np.int64)
-    distinct = list(codes)
+    codes = _Codes()
+    of_token = np.fromiter(map(codes.__getitem__, tokens), np.int64, len(tokens))
+    distinct: list[bytes | None] = list(codes)
     if not path:
         return FieldValues(of_token, [_value(token) for token in distinct])
     decoder = _decoder((path[0],))
@@ -300,7 +373,7 @@ def _member(decoder: msgspec.json.Decoder[Any], token: bytes | None) -> bytes | 
         return None
     try:
         return bytes(decoder.decode(token).f0)
-    except (ValueError, RecursionError):
+    except _UNREADABLE:
         return _NO_RECORD
 
 
@@ -319,6 +392,6 @@ def _value(token: bytes | None) -> FieldValue:
         return Fraction(token.decode())
     try:
         value: FieldValue = _SCALARS.decode(token)
-    except ValueError:
+    except _UNREADABLE:
         return Unusable("is a text with a character that does not exist, or a number out of range")
     return value

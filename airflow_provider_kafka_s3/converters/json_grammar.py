@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -11,7 +11,9 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Array, Bools, bounds, contents
 from airflow_provider_kafka_s3.converters.json_scalar import DEEPEST
 
-__all__ = ["GRAMMAR", "are_lines", "are_utf8", "begin_and_end", "deep_rows", "members"]
+__all__ = ["GRAMMAR", "are_lines", "are_utf8", "begin_and_end", "deep_rows", "line_documents", "members"]
+
+T = TypeVar("T")
 
 _SPACE: Final = 0x20
 GRAMMAR: Final = msgspec.json.Decoder(msgspec.Raw)
@@ -36,24 +38,36 @@ def are_lines(values: Array, frames: Array) -> bool:
         values: binary or large_binary, without nulls.
         frames: the values with a newline behind each.
     """
+    return line_documents(values, frames, GRAMMAR) is not None
+
+
+def line_documents(values: Array, frames: Array, decoder: msgspec.json.Decoder[T]) -> list[T] | None:
+    """The documents if every value certainly is one on one line, as :func:`are_lines`; None if it is not certain.
+
+    Args:
+        values: binary or large_binary, without nulls.
+        frames: the values with a newline behind each.
+        decoder: of each document; it checks the grammar of what it skips, too.
+    """
     if len(values) == 0:
-        return True
+        return []
     at = bounds(values) - bounds(values)[0]
     if not np.diff(at).all():  # an empty value is no document
-        return False
+        return None
     data = np.frombuffer(contents(values), np.uint8)
     # As signed numbers, bytes beyond ASCII are negative: one comparison finds them and control characters.
     if data.view(np.int8).min() < _SPACE:
         if data.min() < _SPACE and ((data == ord("\n")) | (data == ord("\r"))).any():
-            return False
+            return None
         if not are_utf8(values):
-            return False
+            return None
     if not begin_and_end(values):
-        return False
+        return None
     try:
-        return len(GRAMMAR.decode_lines(contents(frames))) == len(values)
+        documents = decoder.decode_lines(contents(frames))
     except (msgspec.DecodeError, RecursionError):
-        return False
+        return None
+    return documents if len(documents) == len(values) else None
 
 
 def begin_and_end(values: Array) -> bool:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, NoReturn
 
 import msgspec
@@ -19,6 +21,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import Array, binary_array, join
+from airflow_provider_kafka_s3.converters.field_values import DocumentFields
 from airflow_provider_kafka_s3.converters.json_grammar import GRAMMAR, are_lines
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.formats.compression import make_compression
@@ -43,9 +46,14 @@ class JsonLinesFormat:
     Args:
         settings: of the format.
         part: of the records that is written.
+        fields: names of the fields of values that partitioners need.
     """
 
-    def __init__(self, settings: config.JsonLines, part: Literal["key", "value"] = "value") -> None:
+    def __init__(
+        self, settings: config.JsonLines, part: Literal["key", "value"] = "value", *, fields: Sequence[str] = ()
+    ) -> None:
+        self._field_names = fields
+        self._fields = DocumentFields([name.split(".") for name in fields])
         self._part: Literal["key", "value"] = part
         self._on_null = settings.on_null
         self._compression = make_compression(settings.compression, settings.compression_level)
@@ -55,11 +63,20 @@ class JsonLinesFormat:
         kept = without_nulls(batch, self._on_null, self._part)
         values = kept.records.column(self._part)
         lines = join(values, _NEWLINE)
-        if are_lines(values, lines):
-            return kept.prepared(lines)
-        documents, bad = _documents(values)
-        invalid = [(row, f"the {self._part} is not a JSON document ({reason})", _LAND_AS_BYTES) for row, reason in bad]
-        return kept.prepared(join(documents, _NEWLINE), invalid)
+        # To read the fields checks the documents, too: they are parsed once.
+        fields = self._fields.read_lines(values, lines) if self._field_names else None
+        if fields is not None or are_lines(values, lines):
+            prepared = kept.prepared(lines)
+        else:
+            documents, bad = _documents(values)
+            why = f"the {self._part} is not a JSON document"
+            invalid = [(row, f"{why} ({reason})", _LAND_AS_BYTES) for row, reason in bad]
+            prepared = kept.prepared(join(documents, _NEWLINE), invalid)
+        if not self._field_names:
+            return prepared
+        if fields is None:
+            fields = self._fields.read(prepared.records.column(self._part))
+        return replace(prepared, fields=dict(zip(self._field_names, fields, strict=True)))
 
     def open(self, key: str, schema: int | None) -> ObjectWriter:  # noqa: ARG002 - the interface has them
         """Begin an object."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Int64Array, int64_array, valid_rows
+from airflow_provider_kafka_s3.arrays import Int64Array, Scattered, int64_array, valid_rows
 from airflow_provider_kafka_s3.config import OnNull
 from airflow_provider_kafka_s3.converters.field_values import DocumentFields, FieldValues
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, RecordFormat, Rejected, Rows
@@ -35,7 +35,7 @@ class _Part:
 
     def take(self, rows: Rows, schema: int | None) -> Payload:
         if self.rows is not None:
-            within = self.rows[rows]
+            within = self.rows[rows.indices if isinstance(rows, Scattered) else rows]
             first, last = int(within[0]), int(within[-1])
             rows = slice(first, last + 1) if last - first + 1 == len(within) else within
         return self.prepared.take(rows, schema)
@@ -95,7 +95,8 @@ class PartFormats:
         main: of the object that every record has but tombstones.
         siblings: of the objects beside it, by what their names have before the extension.
         on_null: what a null value does: with ``write``, its record is only in the siblings.
-        document_fields: names of the fields that partitioners need, of values that are JSON documents.
+        document_fields: names of the fields that partitioners need, of values that are JSON documents which the main
+            format does not read itself.
     """
 
     def __init__(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, Scattered, int64_array
+from airflow_provider_kafka_s3.config import MIB
 from airflow_provider_kafka_s3.converters.field_values import FieldValues
 from airflow_provider_kafka_s3.converters.port import Stage
 from airflow_provider_kafka_s3.exceptions import RecordError
@@ -23,9 +24,13 @@ __all__ = ["Buffer", "ObjectWriter", "Payload", "Prepared", "RecordFormat", "Rej
 
 Buffer: TypeAlias = bytes | memoryview
 """Encoded bytes; a memoryview holds a reference to its Arrow buffer."""
-Rows: TypeAlias = slice | Int64Array
-"""Rows of a prepared batch: a contiguous slice (explicit start and stop, no step), or indices in ascending order."""
+Rows: TypeAlias = slice | Int64Array | Scattered
+"""Rows of a prepared batch: a contiguous slice (explicit start and stop, no step), or others in ascending order."""
 Payload: TypeAlias = "Array | pa.RecordBatch"
+
+
+_MOVED_BYTES: Final = 16 * MIB
+"""Bytes of a payload that is put into another order as a whole; rows of a larger one are copied group by group."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ class Prepared:
     versions: Sequence[SchemaVersion] = ()
     fields: Mapping[str, FieldValues] = field(default_factory=dict)
     projected: Callable[[Rows, int], Payload] | None = None
+    _moved: list[tuple[Int64Array, Array]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def with_payload(self, payload: Payload) -> Prepared:
         """The same records with another payload."""
@@ -107,6 +113,10 @@ class Prepared:
         if schema is not None and self.projected is not None:
             return self.projected(rows, schema)
         payload = self.payload
+        if isinstance(rows, Scattered):
+            if not isinstance(payload, pa.RecordBatch) and self.positions is None and payload.nbytes <= _MOVED_BYTES:
+                return self._in_order(payload, rows.order).slice(rows.start, rows.stop - rows.start)
+            rows = rows.indices
         if schema is not None and self.positions is not None:
             payload, within = self.payloads[schema], self.positions[rows]
             first, last = int(within[0]), int(within[-1])
@@ -114,6 +124,12 @@ class Prepared:
         if isinstance(rows, slice):
             return payload.slice(rows.start, rows.stop - rows.start)
         return payload.take(int64_array(rows))
+
+    def _in_order(self, payload: Array, order: Int64Array) -> Array:
+        """The payload in this order. It is moved once for all groups of rows, since a call for each costs more."""
+        if not self._moved or self._moved[0][0] is not order:
+            self._moved[:] = [(order, payload.take(int64_array(order)))]
+        return self._moved[0][1]
 
 
 class ObjectWriter(Protocol):

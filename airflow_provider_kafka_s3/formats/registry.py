@@ -47,14 +47,17 @@ def make_formats(
     """
     content, converter = layout.content, layout.value_converter or config.BytesConverter()
     evolving = topic if layout.distinguishes_schemas and layout.has_typed_values else None
+    is_enveloped = isinstance(content, config.Envelope)
     of_documents: Sequence[str] = ()
     fields: dict[str, Sequence[str]] = {}
-    if isinstance(converter, config.JsonConverter) and not converter.has_schema:
+    # JSON lines check each document, and read its fields at the same time; other formats do not look into documents.
+    are_lines = isinstance(layout.format, config.JsonLines) and not is_enveloped
+    if isinstance(converter, config.JsonConverter) and not converter.has_schema and not are_lines:
         of_documents = layout.field_names
     else:
-        above = ("value",) if isinstance(content, config.Envelope) else ()
+        above = ("value",) if is_enveloped else ()
         fields = {name: (*above, *name.split(".")) for name in layout.field_names}
-    if isinstance(content, config.Envelope):
+    if is_enveloped:
         envelope = EnvelopeConverter(
             _value_converter(layout.key_converter, schemas),
             _value_converter(converter, schemas, names_and_versions=evolving is not None),
@@ -106,7 +109,7 @@ def make_format(
     """
     is_document = converter is None or (isinstance(converter, config.JsonConverter) and not converter.has_schema)
     if isinstance(settings, config.JsonLines) and is_document:
-        return JsonLinesFormat(settings, part)
+        return JsonLinesFormat(settings, part, fields=[*(fields or {})])
     if isinstance(settings, config.RawBytes):
         return RawFormat(settings, part)
     values = _value_converter(converter, schemas, names_and_versions=topic is not None)

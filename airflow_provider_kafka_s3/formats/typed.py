@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, int64_array, join
+from airflow_provider_kafka_s3.arrays import Array, Int64Array, Scattered, bounds, int64_array, join
 from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
 from airflow_provider_kafka_s3.converters.field_values import FieldValues, typed_field
 from airflow_provider_kafka_s3.converters.port import Invalid, RecordConverter, TypedGroup, TypedValues, ValueSchema
@@ -155,7 +155,7 @@ class TypedFormat:
         assert schemas is not None, "values of one schema each"
 
         def projected(rows: Rows, target: int) -> Payload:
-            numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+            numbers = _numbers(rows)
             of = schemas[numbers]
             parts, order = [], []
             for schema in np.unique(of).tolist():
@@ -197,6 +197,12 @@ class TypedFormat:
     def open(self, key: str, schema: int | None) -> ObjectWriter:
         """Begin an object."""
         return self._encoding.open(key, None if schema is None else self._converter.schemas[schema])
+
+
+def _numbers(rows: Rows) -> Int64Array:
+    if isinstance(rows, Scattered):
+        return rows.indices
+    return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
 
 def _kept(group: TypedGroup, within: Int64Array) -> TypedGroup:

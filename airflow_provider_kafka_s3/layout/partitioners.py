@@ -57,6 +57,10 @@ _EARLIEST: Final = (datetime(1, 1, 3, tzinfo=UTC) - _EPOCH) // _MS
 _EARLIEST_BUCKET: Final = _EARLIEST - DAY_MS
 _LATEST: Final = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // _MS
 _CACHED: Final = 100_000
+_DENSE: Final = 65_536
+_SAMPLED: Final = 64
+_FEW_DAYS: Final = 40
+"""So many days are looked at without finding those that times are in."""
 _LARGEST_PARTITION: Final = 2**31 - 1
 
 
@@ -208,7 +212,7 @@ class KeyPartitioner:
 
 
 def _of_values(values: FieldValues, folder: Callable[[FieldValue], str | Unusable], what: str) -> Encoded:
-    used, of_record = np.unique(values.codes, return_inverse=True)
+    used, of_record = _used(values.codes, len(values.values))
     codes: dict[str, int] = {}
     of_value, reasons = np.full(len(used), REFUSED, np.intp), dict[int, str]()
     for i, value in enumerate(used.tolist()):
@@ -223,6 +227,33 @@ def _of_values(values: FieldValues, folder: Callable[[FieldValue], str | Unusabl
         rows = np.flatnonzero(of_value[of_record] == REFUSED)
         refused = {row: reasons[int(of_record[row])] for row in rows.tolist()}
     return Encoded(of_value[of_record], list(codes), refused)
+
+
+def _used(codes: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
+    """The codes that occur, ascending, and of each record the index of its code; all are less than ``count``.
+
+    As :func:`numpy.unique`, which sorts.
+    """
+    occurs = np.zeros(count, np.bool_)
+    occurs[codes] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
+
+
+def _distinct(numbers: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The distinct numbers, ascending, and of each number the index of an equal one.
+
+    As :func:`numpy.unique`, which sorts; these are mostly few numbers a step apart.
+    """
+    first = int(numbers.min())
+    step = int(np.gcd.reduce(numbers[:_SAMPLED] - first)) or 1
+    count = (int(numbers.max()) - first) // step + 1
+    if count > _DENSE:
+        return np.unique(numbers, return_inverse=True)
+    codes = (numbers - first) // step
+    if (codes * step + first != numbers).any():
+        return np.unique(numbers, return_inverse=True)
+    used, of_number = _used(codes, count)
+    return used * step + first, of_number
 
 
 class ChainPartitioner:
@@ -250,7 +281,7 @@ class ChainPartitioner:
             refused = {**other.refused, **refused}
             pairs = codes * len(other.paths) + other.codes
             pairs[(codes == REFUSED) | (other.codes == REFUSED)] = REFUSED
-            used, of_record = np.unique(pairs, return_inverse=True)
+            used, of_record = _distinct(pairs)
             named = [divmod(pair, len(other.paths)) for pair in used.tolist() if pair != REFUSED]
             paths = [f"{paths[a]}{self._delim}{other.paths[b]}" for a, b in named]
             codes = of_record - (len(used) - len(named))  # the pair of refused records is the lowest one
@@ -336,7 +367,7 @@ class TimePartitioner:
                 return np.full(batch.records.num_rows, at_ms, np.int64), None
             case config.FieldTime(name=name, unit=unit):
                 values = batch.fields[name]
-                used, of_record = np.unique(values.codes, return_inverse=True)
+                used, of_record = _used(values.codes, len(values.values))
                 found = [milliseconds(values.values[code], unit) for code in used.tolist()]
                 times = np.array([NO_TIME if isinstance(time, Unusable) else time for time in found], np.int64)
 
@@ -380,7 +411,7 @@ class TimePartitioner:
         return Encoded(codes, paths, times=np.where(bad, NO_TIME, times))
 
     def _encode_many(self, times: Int64Array) -> Encoded:
-        buckets, of_record = np.unique(self._buckets(times), return_inverse=True)
+        buckets, of_record = _distinct(self._buckets(times))
         # Several buckets may have the same path, such as the quarters of an hour in a path by the hour.
         codes: dict[str, int] = {}
         of_bucket = [codes.setdefault(self._path(b), len(codes)) for b in buckets.tolist()]
@@ -388,11 +419,19 @@ class TimePartitioner:
 
     def _buckets(self, times: Int64Array) -> Int64Array:
         """The local time at which the bucket of each record begins."""
-        pieces = [p for day in np.unique(times // DAY_MS).tolist() for p in self._pieces_of(day)]
-        starts, offsets, widths = np.array(pieces, np.int64).T
-        piece = np.searchsorted(starts, times, side="right") - 1
-        local = times + offsets[piece]
-        begins: Int64Array = local - local % widths[piece]
+        first, last = int(times.min()) // DAY_MS, int(times.max()) // DAY_MS
+        days = range(first, last + 1) if last - first < _FEW_DAYS else np.unique(times // DAY_MS).tolist()
+        pieces = [p for day in days for p in self._pieces_of(day)]
+        local: Int64Array
+        begins: Int64Array
+        if len({(piece.offset, piece.width) for piece in pieces}) == 1:
+            local = times + pieces[0].offset
+            begins = local - local % pieces[0].width
+        else:
+            starts, offsets, widths = np.array(pieces, np.int64).T
+            piece = np.searchsorted(starts, times, side="right") - 1
+            local = times + offsets[piece]
+            begins = local - local % widths[piece]
         if self._toward_zero:
             early = np.flatnonzero(local < 0)
             begins[early] = -(-local[early] // self._duration * self._duration)

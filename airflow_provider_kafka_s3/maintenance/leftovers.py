@@ -354,9 +354,8 @@ def _written(
             elif isinstance(event, Append):
                 key, schema = event.object.key, event.object.schema
                 folders = folders_of(key)
-                rows = (
-                    range(event.rows.start, event.rows.stop) if isinstance(event.rows, slice) else event.rows.tolist()
-                )
+                at = event.rows
+                rows = range(at.start, at.stop) if isinstance(at, slice) else at.indices.tolist()
                 for row, offset in zip(rows, event.offsets.tolist(), strict=True):
                     payload = prepared.take(MAIN, slice(row, row + 1), schema)
                     content = _written_alone(layout, payload, partial(formats.open, MAIN, key, schema))

@@ -84,7 +84,7 @@ class ObjectUpload:
                 room = self._pool.part_size - self._spilled - len(self._buffer)
                 piece = rest[start : start + room]
                 self._buffer += piece
-                self._pool.grew(len(piece))
+                self._pool.grew(self, len(piece))
                 start += len(piece)
                 if len(piece) == room:
                     self._send()
@@ -104,7 +104,6 @@ class ObjectUpload:
         self._sealed = True
         if self._spilled or self._buffer or not self._parts:
             self._send()
-        self._pool.forget(self)
 
     def finish(self) -> FinishedUpload:
         """Seal, wait until all parts are stored, and return them. The upload is not completed.
@@ -150,7 +149,7 @@ class ObjectUpload:
     def _take(self) -> bytearray:
         """Remove the bytes of the next part from the file and the buffer."""
         buffer, self._buffer = self._buffer, bytearray()
-        self._pool.grew(-len(buffer))
+        self._pool.emptied(self, len(buffer))
         if self._slot is None:
             return buffer
         body = self._pool.spool.read(self._slot, self._spilled)
@@ -215,7 +214,8 @@ class UploadPool:
         self.spool = _SpillFile(part_size, spill_dir)
         self._memory = memory
         self._held = 0
-        self._open: dict[int, ObjectUpload] = {}
+        self._in_memory: dict[int, ObjectUpload] = {}
+        """The uploads with bytes in memory, by their identity; of thousands, these may be few."""
         self._all: list[ObjectUpload] = []
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="upload")
         self._room = threading.BoundedSemaphore(2 * threads)
@@ -231,7 +231,6 @@ class UploadPool:
         """
         self.check()
         upload = ObjectUpload(self, key, dict(metadata or {}))
-        self._open[id(upload)] = upload
         self._all.append(upload)
         return upload
 
@@ -252,7 +251,7 @@ class UploadPool:
     def close(self) -> None:
         """Discard unsent bytes, end the threads, remove the temporary file. Uploads stay pending. May be repeated."""
         self._stop()
-        self._open.clear()
+        self._in_memory.clear()
         self.spool.close()
 
     def __enter__(self) -> Self:
@@ -284,23 +283,25 @@ class UploadPool:
         future.add_done_callback(lambda _: self._room.release())
         return future
 
-    def grew(self, size: int) -> None:
+    def grew(self, upload: ObjectUpload, size: int) -> None:
         """Add to the number of bytes in memory. Called by uploads."""
         self._held += size
+        self._in_memory[id(upload)] = upload
+
+    def emptied(self, upload: ObjectUpload, size: int) -> None:
+        """An upload has no bytes in memory any more; it had so many. Called by uploads."""
+        self._held -= size
+        self._in_memory.pop(id(upload), None)
 
     def shrink(self) -> None:
         """Spill buffers to the file while memory exceeds its budget. Called by uploads."""
         if self._held <= self._memory:
             return
         # Down to half, and the largest first, so that sorting is rare and writes are long.
-        for upload in sorted(self._open.values(), key=lambda u: u.buffered, reverse=True):
-            self._held -= upload.spill(self.spool)
+        for upload in sorted(self._in_memory.values(), key=lambda u: u.buffered, reverse=True):
+            self.emptied(upload, upload.spill(self.spool))
             if self._held <= self._memory // 2:
                 return
-
-    def forget(self, upload: ObjectUpload) -> None:
-        """Remove an upload that has no bytes in memory any more. Called by uploads."""
-        self._open.pop(id(upload), None)
 
     def _run(self, send: Callable[[bytearray], Part], body: bytearray) -> Part:
         self.check()

@@ -23,6 +23,9 @@ from dev.kafka_broker import KafkaBroker
 from tests.benchmark.data import avro_messages, load, messages
 from tests.benchmark.formats import formats, ratios
 from tests.benchmark.formats import table as formats_table
+from tests.benchmark.partitioners import GOALS, less_memory, partitioners
+from tests.benchmark.partitioners import ratios as ratios_of_partitioners
+from tests.benchmark.partitioners import table as partitioners_table
 from tests.benchmark.scale import scale
 from tests.benchmark.scale import table as scale_table
 from tests.benchmark.small import RECORDS, small_runs
@@ -49,11 +52,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="of each case; medians count (default: %(default)s)")
     parser.add_argument("--slice-records", type=int, default=5_000_000, help="offsets of one slice at most")
     parser.add_argument("--store", choices=["versitygw", "moto"], default="versitygw", help="S3 server")
-    parser.add_argument("--only", choices=["records", "formats", "scale"], help="default: all")
+    parser.add_argument("--only", choices=["records", "formats", "partitioners", "scale"], help="default: all")
     parser.add_argument("--json", type=Path, default=ROOT / ".build" / "benchmark.json", help="where the figures go")
     options = parser.parse_args()
     if options.only == "formats":
         return _report({"cores": os.cpu_count(), **_formats()}, options.json)
+    if options.only == "partitioners":
+        return _report({"cores": os.cpu_count(), **_partitioners()}, options.json)
     with store(options.store) as server, KafkaBroker(heap="1g") as broker, tempfile.TemporaryDirectory() as folder:
         config = {
             "bootstrap_servers": broker.bootstrap_servers,
@@ -68,7 +73,7 @@ def main() -> int:
         }
         summary: dict[str, Any] = {"s3_server": server.name, "cores": os.cpu_count(), "goals": []}
         if options.only is None:
-            found_formats = _formats()
+            of_encoders = [_formats(), _partitioners()]
         if options.only != "scale":
             print(f"Producing {options.records:,} records …", flush=True)
             load(broker, "benchmark", messages(options.records, PARTITIONS), PARTITIONS)
@@ -91,8 +96,9 @@ def main() -> int:
                 _goal("a topic of 500 in one run, s", found["topics"]["s_per_topic"], "<=", 1.0),
             ]
         if options.only is None:
-            summary["goals"] += found_formats.pop("goals")
-            summary |= found_formats
+            for part in of_encoders:
+                summary["goals"] += part.pop("goals")
+                summary |= part
     return _report(summary, options.json)
 
 
@@ -114,6 +120,18 @@ def _formats() -> dict[str, Any]:
         for (what, ratio), bound in zip(ratios(found).items(), bounds, strict=True)
     ]
     return {"formats": found, "goals": [*goals, _goal("largest worker of a format, MB", most, "<=", 400.0)]}
+
+
+def _partitioners() -> dict[str, Any]:
+    found = partitioners()
+    of_default = ratios_of_partitioners(found)
+    few, many = found["topics_mb"]
+    goals = [
+        *(_goal(f"CPU by {name} / by partition", of_default[name], "<=", bound) for name, bound in GOALS.items()),
+        _goal("memory saved of fixed buffers of 25 MiB", less_memory(found), ">=", 0.6),
+        _goal("growth of a worker by 300 topics, MB", many - few, "<=", 30.0),
+    ]
+    return {"partitioners": found, "goals": goals}
 
 
 def _broker_pid() -> int:
@@ -200,6 +218,9 @@ def table(summary: dict[str, Any]) -> str:
         lines += _cases_table(summary)
     if "formats" in summary:
         lines += ["", f"  formats, {summary['cores']} cores:", *formats_table(summary["formats"]), ""]
+    if "partitioners" in summary:
+        found = summary["partitioners"]
+        lines += ["", f"  partitioners, {summary['cores']} cores:", *partitioners_table(found), ""]
     if "scale" in summary:
         lines += ["", f"  scale, {summary['cores']} cores, {summary['s3_server']}:", *scale_table(summary["scale"]), ""]
     for goal in summary["goals"]:

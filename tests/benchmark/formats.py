@@ -193,7 +193,8 @@ def table(found: dict[str, Any]) -> list[str]:
 # -- records ----------------------------------------------------------------------------------------------------------
 
 
-def _orders(count: int) -> Iterator[dict[str, Any]]:
+def orders_of(count: int) -> Iterator[dict[str, Any]]:
+    """So many orders, the same ones every time."""
     rng = random.Random(2026)
     words = ("amber", "birch", "cedar", "delta", "ember", "flint", "grove", "heath", "inlet", "jetty", "knoll", "larch")
     for n in range(count):
@@ -263,7 +264,7 @@ def _whole(batch: pa.RecordBatch) -> pa.RecordBatch:
 # -- ours -------------------------------------------------------------------------------------------------------------
 
 
-class _Counted:
+class Counted:
     """The destination of an object of which only the size is kept."""
 
     def __init__(self, key: str) -> None:
@@ -280,7 +281,7 @@ class _Counted:
         return FinishedUpload(self._key, "upload", (_PART,), self._size, 0)
 
 
-class _Nowhere:
+class Nowhere:
     """A store that keeps nothing, with the methods that uploads use."""
 
     def create_upload(self, key: str, metadata: Mapping[str, str], tags: Mapping[str, str]) -> str:
@@ -292,7 +293,7 @@ class _Nowhere:
         return replace(_PART, number=number)
 
 
-def _land(
+def land(
     layout: Layout, batches: Iterable[pa.RecordBatch], registry: SimulatedRegistry, open_object: OpenObject
 ) -> int:
     """Write a slice as a worker does; the bytes of its objects."""
@@ -314,7 +315,7 @@ def _ours(record_format: Format, batches: Batches, registry: SimulatedRegistry |
     registry = registry or _registry(SCHEMA)
 
     def run(count: int) -> int:
-        return _land(settings, _repeated(batches, count), registry, lambda key, _: _Counted(key))
+        return land(settings, _repeated(batches, count), registry, lambda key, _: Counted(key))
 
     return run
 
@@ -403,7 +404,7 @@ def _fastavro_json(batches: Batches) -> Case:
 
 def _cpu() -> dict[str, dict[str, float]]:
     """Microseconds and bytes per record of each case; the least of the turns, since other load adds time."""
-    orders = list(_orders(BATCH * DISTINCT))
+    orders = list(orders_of(BATCH * DISTINCT))
     avro = _batches_of(_framed(SCHEMA, orders))
     texts = [msgspec.json.encode(order) for order in orders]
     documents, headed = _batches_of(texts), _batches_of([_header() + text for text in texts])
@@ -462,13 +463,13 @@ def _large(schema: Any, value: Callable[[random.Random], Any]) -> Batches:
 
 
 def _small() -> Batches:
-    return list(_repeated(_batches_of(_framed(SCHEMA, _orders(BATCH * DISTINCT))), 40))
+    return list(_repeated(_batches_of(_framed(SCHEMA, orders_of(BATCH * DISTINCT))), 40))
 
 
 def _many_schemas() -> Batches:
     """As many records as :func:`_small`; their schemas follow in turn."""
     count = len(_MANY)
-    orders = list(_orders(BATCH * DISTINCT))
+    orders = list(orders_of(BATCH * DISTINCT))
     of_schema = [_framed(schema, orders[n::count], n + 1) for n, schema in enumerate(_MANY)]
     values = [of_schema[n % count][n // count] for n in range(len(orders))]
     return list(_repeated(_batches_of(values), 40))
@@ -513,9 +514,9 @@ def _write_batches(name: str) -> None:
 def _memory() -> float:
     """The peak memory of a case in megabytes; its batches come from standard input, one at a time."""
     layout, schema, _ = _MEMORY[sys.argv[2]]
-    with UploadPool(cast("DurableStore", _Nowhere()), part_size=layout.part_size) as pool:
+    with UploadPool(cast("DurableStore", Nowhere()), part_size=layout.part_size) as pool:
         schemas = schema if isinstance(schema, list) else [schema]
-        _land(layout, pa.ipc.open_stream(sys.stdin.buffer), _registry(*schemas), pool.open)
+        land(layout, pa.ipc.open_stream(sys.stdin.buffer), _registry(*schemas), pool.open)
     return round(peak_memory() / _MEGABYTE)
 
 

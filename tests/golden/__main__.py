@@ -9,6 +9,7 @@ import json
 import sys
 
 from tests.golden.cases import CASES, FILES, VERSIONS, made, versions
+from tests.golden.folders import write_folders
 
 
 def main() -> int:
@@ -22,6 +23,7 @@ def main() -> int:
         assert case.read(body) == case.expected, f"{name} does not hold its records"
         (FILES / f"{name}{extension}").write_bytes(body)
         total += len(body)
+    write_folders()
     VERSIONS.write_text(json.dumps(versions(), indent=2) + "\n")
     print(f"{len(CASES)} files, {total:,} bytes")
     return 0

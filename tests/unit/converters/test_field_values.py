@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_kafka_s3.arrays import join
 from airflow_provider_kafka_s3.converters.field_values import (
     Day,
     DocumentFields,
@@ -25,7 +27,11 @@ from airflow_provider_kafka_s3.converters.field_values import (
     key_values,
     typed_field,
 )
+from airflow_provider_kafka_s3.converters.json_grammar import are_lines
 from airflow_provider_kafka_s3.schemas.avro import arrow_type, parse_schema
+from dev.spark_cluster import WORKER_PYTHON
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def seen(field: FieldValues) -> list[Any]:
@@ -117,6 +123,31 @@ def test_documents_have_the_fields_that_json_has(values: list[dict[str, Any]]) -
     for found, text in zip(reasons(field), texts, strict=True):
         value = json.loads(text).get("a", "is not there")
         assert found == ("is a record, a map or a list" if isinstance(value, list) else value)
+
+
+MEMBERS = st.one_of(
+    *(st.just(text) for text in ('"u":null', '"u":3', '"u":{}', '"u":[]', '"\\u0075":{"a":"z"}', '"b":"\\ud800"')),
+    st.builds('"u":{{"a":{}}}'.format, st.sampled_from(['"x"', '""', "null", "1", "1.0", "true", '{"a":"x"}', '"é"'])),
+    st.builds('"b":{}'.format, st.sampled_from(['"x"', '"\\u0078"', "null", "1", "1.0", "[1]", "1e400", "tru", "01"])),
+)
+DOCUMENTS = st.lists(MEMBERS, max_size=3).map(lambda members: "{" + ",".join(members) + "}") | st.sampled_from(
+    ["7", "[]", "null", "", "{", "}", '{"b":"\n"}', '{\n"b":"x"}', '{"b":', '"x"}', "{}{}", '{"c":{"a":01}}', "\ud800"]
+)
+
+
+@given(st.lists(DOCUMENTS, min_size=1, max_size=6))
+def test_reading_lines_checks_them_and_finds_the_same_fields(texts: list[str]) -> None:
+    """What is read while the grammar is checked is valid, and has the fields that are read from valid documents."""
+    values = pa.array([text.encode("utf-8", "surrogatepass") for text in texts], pa.binary())
+    for names in (["b"], ["u.a"], ["u.a", "b"], ["u", "u.a"]):
+        fields, frames = DocumentFields([name.split(".") for name in names]), join(values, b"\n")
+        for _ in range(2):  # the second time as further records of the same topic
+            found = fields.read_lines(values, frames)
+            if found is None:
+                assert not are_lines(values, frames) or not all(text.startswith("{") for text in texts)
+            else:
+                assert are_lines(values, frames)
+                assert [reasons(field) for field in found] == [reasons(field) for field in fields.read(values)]
 
 
 def inner(name: str, field: str, kind: str) -> dict[str, Any]:
@@ -217,6 +248,7 @@ def test_a_field_of_decoded_values(name: str, values: list[Any]) -> None:
 FIELDS_IN_A_WORKER = """
 import sys
 import pyarrow as pa
+from airflow_provider_kafka_s3.arrays import join
 from airflow_provider_kafka_s3.converters.field_values import DocumentFields, key_values, typed_field
 from airflow_provider_kafka_s3.schemas.avro import parse_schema
 
@@ -224,7 +256,9 @@ node = parse_schema(sys.argv[1])
 for batch in pa.ipc.open_stream(sys.stdin.buffer):
     for field in node.fields:
         typed_field(batch.column("typed"), node, [field.name, "k"] if field.name == "m" else [field.name])
-    DocumentFields([["a"], ["b", "c"]]).read(batch.column("document"))
+    documents = DocumentFields([["a"], ["b", "c"]])
+    documents.read(batch.column("document"))
+    documents.read_lines(batch.column("document").drop_null(), join(batch.column("document").drop_null(), b"\\n"))
     key_values(batch.column("document"))
 print("pandas" in sys.modules)
 """
@@ -240,6 +274,32 @@ def test_nothing_imports_pandas() -> None:
     script = [sys.executable, "-c", FIELDS_IN_A_WORKER, TEXT]
     done = subprocess.run(script, input=stream.getvalue(), capture_output=True, check=False)
     assert (done.stdout.decode(), done.stderr.decode()) == ("False\n", "")
+
+
+READ_BY_ANY_VERSION = """
+import sys
+from airflow_provider_kafka_s3.arrays import binary_array, join
+from airflow_provider_kafka_s3.converters.field_values import DocumentFields
+
+for texts in (
+    [b'{"a":"x","u":{"b":"y"}}', b"{}"],
+    [b'{"a":1,"u":3}', b"7"],
+    [b'{"a":1.0,"u":{"b":3}}', b'{"a":"\\ud800"}'],
+):
+    values, fields = binary_array(texts, large=False), DocumentFields([["a"], ["u", "b"]])
+    for found in (fields.read_lines(values, join(values, b"\\n")), fields.read(values)):
+        print(found and [[field.values[code] for code in field.codes.tolist()] for field in found])
+"""
+
+
+def test_the_oldest_libraries_read_the_same() -> None:
+    """Those that workers may have: errors and numbers of theirs differ."""
+    read = [
+        subprocess.run([python, "-c", READ_BY_ANY_VERSION], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+        for python in (sys.executable, str(WORKER_PYTHON))
+    ]
+    assert read[0] == read[1]
+    assert len(read[0].splitlines()) == 6
 
 
 def test_keys_are_texts() -> None:
