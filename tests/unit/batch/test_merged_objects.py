@@ -556,7 +556,15 @@ def test_settings_that_contradict_merging_are_refused(more: dict[str, Any], why:
         Layout(**{"format": JsonLines(), "partitioner": Daily(), "rotation": MERGED, **more})
 
 
-def test_flush_size_counts_one_partition_and_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"flush_size": 10}, "does not go with flush_size, .* use max_bytes to end objects"),
+        ({"rotate_interval_ms": 10}, "does not go with rotate_interval_ms, .* use max_bytes to end objects"),
+        ({"whole_partitions": True}, "does not go with whole_partitions"),
+    ],
+)
+def test_rules_of_one_kafka_partition_are_refused(more: dict[str, Any], why: str) -> None:
     """``max_bytes`` ends merged objects."""
-    with pytest.raises(ConfigurationError, match="use max_bytes to end objects"):
-        Rotation(merge_partitions=True, flush_size=10)
+    with pytest.raises(ConfigurationError, match=why):
+        Rotation(merge_partitions=True, **more)
