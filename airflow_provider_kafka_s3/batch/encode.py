@@ -37,7 +37,7 @@ from airflow_provider_kafka_s3.formats.parts import MAIN, PreparedParts
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Rejected, record_error
 from airflow_provider_kafka_s3.formats.registry import make_formats
 from airflow_provider_kafka_s3.layout.keys import dead_letters_key, sibling_key, validate_key
-from airflow_provider_kafka_s3.layout.split import Append, DataObject, LeaveOut, Splitter
+from airflow_provider_kafka_s3.layout.split import Append, DataObject, Event, LeaveOut, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
@@ -46,7 +46,7 @@ from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ObjectSink", "OpenObject", "object_builder", "too_many_objects", "write_slice", "write_slices"]
+__all__ = ["ObjectSink", "OpenObject", "object_builder", "split", "too_many_objects", "write_slice", "write_slices"]
 
 _LITTLE_ENDIAN: Final = np.dtype("<i8")
 _COPY_BYTES: Final = MIB
@@ -187,17 +187,16 @@ class _ObjectStats:
         self._hash: ContentHash | None = None
 
     def add(self, slice_: Slice, offsets: Int64Array) -> None:
-        first, last = int(offsets[0]), int(offsets[-1])
+        first, last, records = int(offsets[0]), int(offsets[-1]), len(offsets)
         if self._hash is None:
             self._hash = ContentHash(self._topic_id, slice_.partition)
         elif self.parts[-1].id != slice_.id:
             self._hash.next_slice(slice_.partition)
-        self._hash.update(offsets.astype(_LITTLE_ENDIAN, copy=False).tobytes())
-        records = 0
-        if self.parts and self.parts[-1].id == slice_.id:
+        else:
             before = self.parts.pop()
-            first, records = before.min_offset, before.records
-        self.parts.append(SlicePart(id=slice_.id, records=records + len(offsets), min_offset=first, max_offset=last))
+            first, records = before.min_offset, before.records + records
+        self._hash.update(offsets.astype(_LITTLE_ENDIAN, copy=False).tobytes())
+        self.parts.append(SlicePart(id=slice_.id, records=records, min_offset=first, max_offset=last))
 
     @property
     def content(self) -> str:
@@ -281,14 +280,7 @@ class _Encoding:
     def _write(self, slice_: Slice, batch: pa.RecordBatch, prepared: PreparedParts) -> list[Rejected]:
         """Write records to their objects; returns those whose schemas or fields fit no object."""
         left_out: list[Rejected] = []
-        for event in self._splitter.feed(
-            prepared.records,
-            prepared.sizes,
-            prepared.schemas,
-            prepared.versions,
-            prepared.tombstones,
-            fields=prepared.fields,
-        ):
+        for event in split(self._splitter, prepared):
             if isinstance(event, LeaveOut):
                 left_out.append(_left_out(batch, prepared, event))
                 if self._layout.errors == "fail":
@@ -322,6 +314,18 @@ class _Encoding:
         """End all open objects."""
         for end in self._splitter.finish():
             self._close(end.object.key)
+
+
+def split(splitter: Splitter, prepared: PreparedParts) -> Iterator[Event]:
+    """What becomes of prepared records; see :meth:`~airflow_provider_kafka_s3.layout.split.Splitter.feed`."""
+    return splitter.feed(
+        prepared.records,
+        prepared.sizes,
+        prepared.schemas,
+        prepared.versions,
+        prepared.tombstones,
+        fields=prepared.fields,
+    )
 
 
 def _left_out(batch: pa.RecordBatch, prepared: PreparedParts, event: LeaveOut) -> Rejected:

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from airflow_provider_kafka_s3.arrays import int64_values
+from airflow_provider_kafka_s3.batch.encode import split
 from airflow_provider_kafka_s3.config import (
     MIB,
     ByPartition,
@@ -340,14 +341,7 @@ def _written(
         prepared = formats.prepare(batch)
         raw_offsets = int64_values(batch.column("offset"))
         found = [_Record(int(raw_offsets[one.row]), "", None) for one in prepared.rejected]
-        for event in splitter.feed(
-            prepared.records,
-            prepared.sizes,
-            prepared.schemas,
-            prepared.versions,
-            prepared.tombstones,
-            fields=prepared.fields,
-        ):
+        for event in split(splitter, prepared):
             if isinstance(event, LeaveOut):
                 offset = int64_values(prepared.records.column("offset"))[event.row]
                 found.append(_Record(int(offset), "", None))
