@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 __all__ = [
+    "FAITHFUL_FROM",
     "NO_TIMESTAMP",
     "RECORD_SCHEMA",
     "WHOLE_RECORD_SCHEMA",
@@ -32,6 +33,7 @@ __all__ = [
     "join",
     "number_values",
     "parts_of_bytes",
+    "time_bounds",
     "true_rows",
     "valid_rows",
     "validity_buffer",
@@ -45,6 +47,10 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 NO_TIMESTAMP: Final = -1
 """Timestamp of a record that has none."""
+
+FAITHFUL_FROM: Final = -2_208_988_800_000
+"""The year 1900 in milliseconds. Spark interprets an older timestamp in the Julian calendar, in the time zone of the
+JVM, and shifts it by seconds up to months."""
 
 _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64(), nullable=False),
@@ -96,6 +102,20 @@ class Scattered:
 def int64_values(column: Array) -> Int64Array:
     """The values of an int64 column without nulls as NumPy array: read-only, not copied."""
     return number_values(column, np.int64)
+
+
+def time_bounds(times: Int64Array) -> tuple[int, int]:
+    """The lowest and the highest of some timestamps; :data:`NO_TIMESTAMP` for both if they are unknown.
+
+    Records without a timestamp do not count. One timestamp from before :data:`FAITHFUL_FROM` makes the bounds unknown.
+    """
+    low = int(times.min())
+    if low < 0:
+        times = times[times != NO_TIMESTAMP]
+        if low < FAITHFUL_FROM or not times.size:
+            return NO_TIMESTAMP, NO_TIMESTAMP
+        low = int(times.min())
+    return low, int(times.max())
 
 
 def number_values(column: Array, kind: type[N]) -> npt.NDArray[N]:

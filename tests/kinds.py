@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.config import (
     MIN_PART_SIZE,
     AvroContainer,
     AvroConverter,
+    BlockGzip,
     Csv,
     Daily,
     Envelope,
@@ -38,7 +39,18 @@ from tests import landed_rows
 __all__ = ["KINDS", "SCHEMAS", "Kind", "KindName", "Landed", "registry_of"]
 
 KindName = Literal[
-    "bytes", "json", "avro", "parquet", "csv", "registry", "envelope", "siblings", "dead letters", "merged", "together"
+    "bytes",
+    "json",
+    "avro",
+    "parquet",
+    "csv",
+    "registry",
+    "envelope",
+    "siblings",
+    "blocks",
+    "dead letters",
+    "merged",
+    "together",
 ]
 
 _FIELDS: Final[list[dict[str, Any]]] = [
@@ -101,7 +113,7 @@ class Kind:
         return self.nulls and isinstance(self.settings.get("content"), SiblingObjects)
 
     def layout(self, topics_dir: str) -> Layout:
-        """Its layout; nothing is compressed."""
+        """Its layout; nothing is compressed, except blocks."""
         return Layout(topics_dir=topics_dir, part_size=MIN_PART_SIZE, **self.settings)
 
     def value(self, number: int, record: Mapping[str, Any], *, version: int = 0) -> bytes | None:
@@ -189,7 +201,7 @@ class Kind:
             elif isinstance(layout.content, SiblingObjects):
                 if keys.sibling_of_key(layout, key) == ".keys":
                     yield from self._beside(layout, key, objects)
-            else:
+            elif keys.sibling_of_key(layout, key) is None:
                 yield from (Landed(None, value, ()) for value in self.values(key, body))
 
     def _beside(self, layout: Layout, key: str, objects: Mapping[str, bytes]) -> Iterator[Landed]:
@@ -216,6 +228,15 @@ KINDS: Final[Mapping[KindName, Kind]] = {
     "siblings": Kind(
         {
             "format": JsonLines(on_null="write"),
+            "key_converter": StringConverter(),
+            "content": SiblingObjects(keys=JsonLines(), headers=AvroContainer()),
+        },
+        whole=True,
+        nulls=True,
+    ),
+    "blocks": Kind(
+        {
+            "format": BlockGzip(lines=JsonLines(on_null="write"), block_size=500),
             "key_converter": StringConverter(),
             "content": SiblingObjects(keys=JsonLines(), headers=AvroContainer()),
         },

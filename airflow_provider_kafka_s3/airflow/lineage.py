@@ -25,7 +25,7 @@ class RunLineage:
     Attributes:
         broker: address of the first broker of the cluster.
         bucket: name of the bucket.
-        prefixes: per topic, the prefix of the keys of its objects.
+        prefixes: per topic, the prefix of the keys of its objects; several topics may have the same.
         returned: XCom of the task; None: the task has not succeeded.
     """
 
@@ -42,7 +42,8 @@ class RunLineage:
             broker=str(run.kafka["bootstrap.servers"]).partition(",")[0].strip(),
             bucket=run.bucket,
             prefixes={
-                topic: data_prefix(topic_run.request.layout, topic).removesuffix("/")
+                # The bucket itself has the name "/".
+                topic: data_prefix(topic_run.request.layout, topic).removesuffix("/") or "/"
                 for topic, topic_run in run.runs.items()
             },
             returned=returned,
@@ -59,12 +60,14 @@ class RunLineage:
 
         topics = self.returned["topics"] if self.returned is not None else {}
         outputs = []
-        for topic, prefix in self.prefixes.items():
+        for prefix in dict.fromkeys(self.prefixes.values()):
             facets = {}
-            if topic in topics:
-                counts = topics[topic]["landed"]
+            landed = [topics[t]["landed"] for t, where in self.prefixes.items() if where == prefix and t in topics]
+            if landed:
                 facets["outputStatistics"] = OutputStatisticsOutputDatasetFacet(
-                    rowCount=counts["records"], size=counts["size"], fileCount=counts["objects"]
+                    rowCount=sum(counts["records"] for counts in landed),
+                    size=sum(counts["size"] for counts in landed),
+                    fileCount=sum(counts["objects"] for counts in landed),
                 )
             outputs.append(OutputDataset(namespace=f"s3://{self.bucket}", name=prefix, outputFacets=facets))
         return OperatorLineage(

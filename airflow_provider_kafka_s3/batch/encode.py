@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 import numpy as np
 from isal import isal_zlib
 
-from airflow_provider_kafka_s3.arrays import Int64Array, bounds, int64_values, parts_of_bytes
+from airflow_provider_kafka_s3.arrays import (
+    NO_TIMESTAMP,
+    Int64Array,
+    bounds,
+    int64_values,
+    parts_of_bytes,
+    time_bounds,
+)
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.dead_letters import dead_letters
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
@@ -33,10 +40,11 @@ from airflow_provider_kafka_s3.documents.manifest import (
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
 from airflow_provider_kafka_s3.extensions.loading import require_pinned
+from airflow_provider_kafka_s3.formats.block_gzip import BlockGzipWriter
 from airflow_provider_kafka_s3.formats.parts import MAIN, PreparedParts
-from airflow_provider_kafka_s3.formats.port import ObjectWriter, Rejected, record_error
+from airflow_provider_kafka_s3.formats.port import Buffer, ObjectWriter, Payload, Rejected, record_error
 from airflow_provider_kafka_s3.formats.registry import make_formats
-from airflow_provider_kafka_s3.layout.keys import dead_letters_key, sibling_key, validate_key
+from airflow_provider_kafka_s3.layout.keys import INDEX, dead_letters_key, sibling_key, validate_key
 from airflow_provider_kafka_s3.layout.split import Append, DataObject, Event, LeaveOut, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
@@ -173,11 +181,13 @@ def _entry(stats: _ObjectStats, nonce: str, sink: ObjectSink) -> ObjectEntry:
         min_offset=first.min_offset,
         max_offset=first.max_offset,
         ranges=tuple(stats.parts) if len(stats.parts) > 1 else (),
+        min_timestamp=stats.times[0],
+        max_timestamp=stats.times[1],
     )
 
 
 class _ObjectStats:
-    """Digest, count and offsets of the records written to an object so far, in their order."""
+    """Digest, count, offsets and times of the records written to an object so far, in their order."""
 
     def __init__(self, topic_id: str, write: Callable[[bytes | memoryview], object], seal: Callable[[], None]) -> None:
         self.write = write
@@ -185,8 +195,10 @@ class _ObjectStats:
         self.parts: list[SlicePart] = []
         self._topic_id = topic_id
         self._hash: ContentHash | None = None
+        self._times: tuple[int, int] | None = None
+        self._times_known = True
 
-    def add(self, slice_: Slice, offsets: Int64Array) -> None:
+    def add(self, slice_: Slice, offsets: Int64Array, times: Int64Array) -> None:
         first, last, records = int(offsets[0]), int(offsets[-1]), len(offsets)
         if self._hash is None:
             self._hash = ContentHash(self._topic_id, slice_.partition)
@@ -197,6 +209,22 @@ class _ObjectStats:
             first, records = before.min_offset, before.records + records
         self._hash.update(offsets.astype(_LITTLE_ENDIAN, copy=False).tobytes())
         self.parts.append(SlicePart(id=slice_.id, records=records, min_offset=first, max_offset=last))
+        self._add_times(times)
+
+    def _add_times(self, times: Int64Array) -> None:
+        low, high = time_bounds(times)
+        if low == NO_TIMESTAMP:
+            # Records without a timestamp belong to no window; a wrong timestamp might belong to any.
+            self._times_known = self._times_known and bool((times == NO_TIMESTAMP).all())
+        elif self._times is None:
+            self._times = low, high
+        else:
+            self._times = min(self._times[0], low), max(self._times[1], high)
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """The lowest and the highest timestamp, as :func:`~airflow_provider_kafka_s3.arrays.time_bounds` has them."""
+        return self._times if self._times is not None and self._times_known else (NO_TIMESTAMP, NO_TIMESTAMP)
 
     @property
     def content(self) -> str:
@@ -225,6 +253,47 @@ def _encode(
     return results
 
 
+@dataclass(frozen=True)
+class _OpenPart:
+    """A part of an open object, and its index if it has one.
+
+    Attributes:
+        part: its name.
+        stats: of what is written to it; None: its bytes are made for the index alone.
+        writer: of its bytes.
+        index: what is written to its index; None: no index is written.
+    """
+
+    part: str
+    stats: _ObjectStats | None
+    writer: ObjectWriter
+    index: _ObjectStats | None = None
+
+    def write(self, slice_: Slice, offsets: Int64Array, times: Int64Array, payload: Payload) -> None:
+        """Append records, with their offsets and timestamps."""
+        for stats in (self.stats, self.index):
+            if stats is not None:
+                stats.add(slice_, offsets, times)
+        if isinstance(self.writer, BlockGzipWriter):
+            self._write(self.writer.write(payload, offsets))
+        else:
+            self._write(self.writer.write(payload))
+
+    def close(self) -> None:
+        """End the part, and its index behind it."""
+        self._write(self.writer.close())
+        if self.stats is not None:
+            self.stats.seal()
+        if self.index is not None and isinstance(self.writer, BlockGzipWriter):
+            self.index.write(self.writer.index())
+            self.index.seal()
+
+    def _write(self, pieces: Iterable[Buffer]) -> None:
+        for piece in pieces:
+            if self.stats is not None:
+                self.stats.write(piece)
+
+
 class _Encoding:
     """The objects of some slices, one slice after another."""
 
@@ -243,7 +312,7 @@ class _Encoding:
         self._formats = make_formats(
             layout, topic=plan.topic, partition=lambda: self._splitter.partition, schemas=schemas
         )
-        self._open: dict[str, list[tuple[str, _ObjectStats, ObjectWriter]]] = {}
+        self._open: dict[str, list[_OpenPart]] = {}
 
     def add(
         self, slice_: Slice, batches: Iterable[pa.RecordBatch], max_dead_letters: DeadLetterLimit | None
@@ -280,6 +349,7 @@ class _Encoding:
     def _write(self, slice_: Slice, batch: pa.RecordBatch, prepared: PreparedParts) -> list[Rejected]:
         """Write records to their objects; returns those whose schemas or fields fit no object."""
         left_out: list[Rejected] = []
+        timestamps = int64_values(prepared.records.column("timestamp"))
         for event in split(self._splitter, prepared):
             if isinstance(event, LeaveOut):
                 left_out.append(_left_out(batch, prepared, event))
@@ -292,23 +362,25 @@ class _Encoding:
                 continue
             if key not in self._open:
                 self._open[key] = [*self._open_parts(event.object)]
-            for part, stats, writer in self._open[key]:
-                stats.add(slice_, event.offsets)
-                for piece in writer.write(prepared.take(part, event.rows, event.object.schema)):
-                    stats.write(piece)
+            rows = event.rows
+            times = timestamps[rows if isinstance(rows, slice) else rows.indices]
+            for one in self._open[key]:
+                payload = prepared.take(one.part, rows, event.object.schema)
+                one.write(slice_, event.offsets, times, payload)
         return left_out
 
-    def _open_parts(self, data_object: DataObject) -> Iterator[tuple[str, _ObjectStats, ObjectWriter]]:
+    def _open_parts(self, data_object: DataObject) -> Iterator[_OpenPart]:
         for part in self._formats.names(tombstones=data_object.is_tombstones):
             key = data_object.key if part == MAIN else sibling_key(self._layout, data_object.key, part)
-            if (stats := self._begin(key)) is not None:
-                yield part, stats, self._formats.open(part, key, data_object.schema)
+            stats, index = self._begin(key), None
+            if part == MAIN and self._layout.has_index:
+                index = self._begin(sibling_key(self._layout, key, INDEX))
+            if stats is not None or index is not None:
+                yield _OpenPart(part, stats, self._formats.open(part, key, data_object.schema), index)
 
     def _close(self, key: str) -> None:
-        for _, stats, writer in self._open.pop(key):
-            for piece in writer.close():
-                stats.write(piece)
-            stats.seal()
+        for one in self._open.pop(key):
+            one.close()
 
     def finish(self) -> None:
         """End all open objects."""
@@ -361,7 +433,8 @@ class _DeadLetters:
         Raises:
             RecordError: there are too many.
         """
-        topic, offsets = self._plan.topic, int64_values(batch.column("offset"))[[r.row for r in rejected]]
+        topic, rows = self._plan.topic, [r.row for r in rejected]
+        offsets, times = int64_values(batch.column("offset"))[rows], int64_values(batch.column("timestamp"))[rows]
         if self._limit is not None and self.count + len(rejected) > self._limit.left:
             last = record_error(batch, rejected[self._limit.left - self.count], topic=topic, partition=self._partition)
             raise self._limit.error(self._plan, str(last))
@@ -376,7 +449,7 @@ class _DeadLetters:
             self._object = self._begin(key)
         self.count += len(rejected)
         if self._object is not None:
-            self._object.add(self._slice, offsets)
+            self._object.add(self._slice, offsets, times)
             self._object.write(dead_letters(batch, rejected, topic=topic, partition=self._partition))
 
     def close(self) -> None:

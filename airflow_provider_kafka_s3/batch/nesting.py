@@ -1,12 +1,14 @@
 """Checks for a ``topics_dir`` inside the data folder of another pipeline's topic: a listing of the folder returns both.
 
-For example, ``x/y`` is in the folder of topic ``y`` under ``x``. It is refused when a pipeline first lands a topic. If
-it exists already, the folders of the inner pipeline's topics do not belong to the outer one.
+For example, ``x/y`` is in the folder of topic ``y`` under ``x``, and ``x/2026-01-31`` is a folder that topics share
+with ``DeviantArtNaming``. It is refused when a pipeline first lands a topic. If it exists already, the folders of the
+inner pipeline's topics do not belong to the outer one.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["in_folder_of", "of_inner_topics", "refuse_nesting"]
 
+_OF_A_DAY: Final = re.compile(r"(?:[^/]+/){1,2}[^/]+-[0-9]{5,10}-[0-9]{12,19}(?:-g[0-9]+)?\.[^/]+")
 _PAGE: Final = 1_000
 """Keys to check. Other software may have written millions into the folder."""
 
@@ -30,7 +33,7 @@ def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_pre
         store: the bucket.
         topics_dir: of the pipeline.
         topic: to be landed.
-        data_prefix: prefix of the keys of the topic's objects.
+        data_prefix: prefix of the keys of the topic's objects; that of ``topics_dir`` itself if topics share folders.
 
     Raises:
         PipelineConflictError: another pipeline lands a topic around or below it.
@@ -46,12 +49,36 @@ def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_pre
                 f"readers of that topic would read both. Nothing was written. Use a topics_dir outside any topic's "
                 f"folder; see {store.url(keys.owner_key(outer, around))}"
             )
+        if (beside := _object_of_a_day(store, keys.below(outer), folder)) is not None:
+            raise PipelineConflictError(
+                f"{refused}: that is a folder of days, which topics share with naming='deviantart', and readers of it "
+                f"would read both. Nothing was written. Use another topics_dir; see {store.url(beside)}"
+            )
+    shared = data_prefix == keys.below(topics_dir)
+    if shared:
+        _refuse_topics_of_days(store, topics_dir, refused)
     for owner_key in _owner_keys_below(store, data_prefix):
+        if shared and not keys.is_shared_folder(owner_key.removeprefix(data_prefix).partition("/")[0]):
+            # The topics that share the folder, or those of a topics_dir beside the folders of days.
+            continue
         inner = owner_key.partition(f"/{keys.CONTROL_DIR}/")[0]
         raise PipelineConflictError(
             f"{refused}: its folder {data_prefix!r} holds another topics_dir, {inner!r}, and readers of the topic "
             f"would read both. Nothing was written. Use another topics_dir; see {store.url(owner_key)}"
         )
+
+
+def _refuse_topics_of_days(store: DurableStore, topics_dir: str, refused: str) -> None:
+    """Refuse folders that topics share where another pipeline's topic has a folder of that name."""
+    prefix = keys.owners_prefix(topics_dir)
+    for info in store.list(prefix):
+        topic = info.key.removeprefix(prefix).removesuffix(".json")
+        if keys.is_shared_folder(topic):
+            raise PipelineConflictError(
+                f"{refused} with naming='deviantart': topic {topic!r} of another pipeline has a folder there, which "
+                f"is that of a day, and readers of that topic would read both. Nothing was written. Use another "
+                f"topics_dir; see {store.url(info.key)}"
+            )
 
 
 def of_inner_topics(store: DurableStore, data_prefixes: Iterable[str], uploads: Iterable[str]) -> frozenset[str]:
@@ -93,6 +120,18 @@ def _owner_of(store: DurableStore, topics_dir: str, topic: str) -> str | None:
         return None
     stored = store.get(key)
     return None if stored is None else decode_owner(stored.body, key, store.url(key), topics_dir=topics_dir).pipeline
+
+
+def _object_of_a_day(store: DurableStore, outer: str, folder: str) -> str | None:
+    """An object with DeviantArt's names in a folder, among the first keys there; None if none is seen."""
+    if not keys.is_shared_folder(folder):
+        return None
+
+    def first_page() -> list[str]:
+        return [info.key for info in itertools.islice(store.store.list(f"{outer}{folder}/"), _PAGE)]
+
+    found = store.retrier.call(first_page, what=f"LIST {store.url(f'{outer}{folder}/')}")
+    return next((key for key in found if _OF_A_DAY.fullmatch(key.removeprefix(outer))), None)
 
 
 def _owner_keys_below(store: DurableStore, data_prefix: str) -> list[str]:

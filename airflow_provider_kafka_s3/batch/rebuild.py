@@ -19,6 +19,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicNotFoundError,
     TopicRecreatedError,
 )
+from airflow_provider_kafka_s3.layout.keys import INDEX, dead_letters_prefix, sibling_of_key
 from airflow_provider_kafka_s3.messages import few
 
 if TYPE_CHECKING:
@@ -144,7 +145,20 @@ def _check(plan: Plan, entry: ObjectEntry, built: BuiltObject | None, why: str) 
             f"this installation would write the same records as {built.size} bytes instead of {entry.size}; install "
             f"the versions that planned the batch ({plan.writer}) and run again"
         )
+    if built.crc32 != entry.crc32.lower() and _has_to_fit(plan, entry):
+        return OtherInstallation(
+            f"this installation would write the same records as other bytes, and an object of blocks has to fit its "
+            f"index; install the versions that planned the batch ({plan.writer}) and run again"
+        )
     return built
+
+
+def _has_to_fit(plan: Plan, entry: ObjectEntry) -> bool:
+    """Whether an object has an index, or is one: the index has the places of the blocks."""
+    layout = plan.layout
+    if layout is None or not layout.has_index or entry.key.startswith(dead_letters_prefix(layout, plan.topic)):
+        return False
+    return sibling_of_key(layout, entry.key) in (None, INDEX)
 
 
 def batch_loss(topic_log: TopicLog, lost: Sequence[Lost], accept: str) -> BatchLossError:

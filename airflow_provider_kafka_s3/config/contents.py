@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias, get_args
 
 from airflow_provider_kafka_s3.config.formats import (
     AvroContainer,
+    BlockGzip,
     CustomFormat,
     Format,
     JsonLines,
@@ -59,6 +60,10 @@ class SiblingObjects(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             not isinstance(self.keys, CustomFormat),
             f"keys={self.keys!r}: a format of your own is for values only; it may write keys beside values",
         )
+        require(
+            not isinstance(self.keys, BlockGzip),
+            f"keys={self.keys!r}: blocks with an index are for values only; use keys='json' or 'bytes'",
+        )
         for name, what in (("keys", "key"), ("headers", "headers")):
             settings: Format | None = getattr(self, name)
             require(
@@ -76,7 +81,7 @@ class SiblingObjects(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """An extension of values that is also one of another object; None if there is none."""
         extension = values.object_extension
         others = {name + settings.object_extension for name, settings in self.siblings.items()}
-        return extension if isinstance(values, RawBytes | CustomFormat) and extension in others else None
+        return extension if isinstance(values, RawBytes | BlockGzip | CustomFormat) and extension in others else None
 
 
 Content: TypeAlias = ValuesOnly | Envelope | SiblingObjects

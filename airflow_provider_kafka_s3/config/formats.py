@@ -28,12 +28,14 @@ __all__ = [
     "PARQUET_LEVELS",
     "AvroCodec",
     "AvroContainer",
+    "BlockGzip",
     "CompressionName",
     "Csv",
     "CsvSeparator",
     "CustomFormat",
     "DecimalFormat",
     "Format",
+    "GzipEncoder",
     "JsonLines",
     "OnNull",
     "Parquet",
@@ -41,10 +43,12 @@ __all__ = [
     "RawBytes",
     "default_level",
     "parse_format",
+    "record_format",
 ]
 
 CompressionName = Literal["none", "gzip", "zstd", "bzip2"]
 CsvSeparator = Literal[",", ";", "|", "\t", "\x01"]
+GzipEncoder = Literal["isal", "zlib"]
 OnNull = Literal["fail", "ignore", "write"]
 DecimalFormat = Literal["BASE64", "NUMERIC"]
 """How JSON has decimals: the unscaled value in base64, or a number."""
@@ -60,7 +64,8 @@ _LEVELS: Final[Mapping[CompressionName, tuple[Any, int]]] = {
     "zstd": (_ZSTD, 3),
     "bzip2": (_BZIP2, 9),
 }
-
+_ZLIB: Final = Annotated[int, Meta(ge=1, le=9, extra={"why": "a level of zlib, 1 is fastest and 9 smallest"})]
+_GZIP_LEVELS: Final[Mapping[GzipEncoder, tuple[Any, int]]] = {"isal": (_ISAL, 1), "zlib": (_ZLIB, 6)}
 
 PARQUET_LEVELS: Final[Mapping[str, tuple[int, int, int]]] = {
     "gzip": (1, 9, 6),
@@ -152,6 +157,50 @@ class RawBytes(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, t
     def object_extension(self) -> str:
         """What object keys end in, such as ``.bin.gz``."""
         return self._compressed(self.extension)
+
+
+class BlockGzip(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="block_gzip"):
+    """JSON lines or raw bytes in blocks of gzip that can be read one by one, with an index beside each object.
+
+    An object is a series of gzip members, which any reader of gzip reads as one file. Each ends at the end of a record.
+    The index, ``orders+0+0000000000.index.json`` beside ``orders+0+0000000000.json.gz``, has the place and the offsets
+    of each block.
+
+    Attributes:
+        lines: how a record is written: :class:`JsonLines` or :class:`RawBytes`, without compression of their own.
+        block_size: bytes of a block before compression, at most; a record that is larger is a block of its own.
+        encoder: ``isal``, which is several times faster, or ``zlib``, whose bytes at level 6 are those of Java and of
+            DeviantArt's connector.
+        compression_level: of isal 0 (fastest) to 3 (smallest), of zlib 1 to 9; None: 1 for isal, 6 for zlib.
+    """
+
+    lines: JsonLines | RawBytes = JsonLines()
+    block_size: Annotated[int, Meta(ge=1, description="bytes")] = 64 * MIB
+    encoder: GzipEncoder = "isal"
+    compression_level: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounds, default = _GZIP_LEVELS[self.encoder]
+        if self.compression_level is None:
+            structs.force_setattr(self, "compression_level", default)
+        else:
+            require_type("compression_level", self.compression_level, bounds)
+        require(
+            self.lines.compression == "none",
+            f"lines={self.lines!r} must have compression='none': the blocks of lines are compressed, with encoder and "
+            f"compression_level of block_gzip",
+        )
+
+    @property
+    def on_null(self) -> OnNull:
+        """What a null value does, as ``lines`` has it."""
+        return self.lines.on_null
+
+    @property
+    def object_extension(self) -> str:
+        """What object keys end in, such as ``.json.gz``."""
+        return f"{self.lines.object_extension}.gz"
 
 
 AvroCodec = Literal["null", "deflate", "snappy", "bzip2", "xz", "zstandard"]
@@ -295,10 +344,11 @@ class CustomFormat(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self._compressed(self.extension)
 
 
-Format: TypeAlias = JsonLines | RawBytes | AvroContainer | Parquet | Csv | CustomFormat
+Format: TypeAlias = JsonLines | RawBytes | AvroContainer | Parquet | Csv | BlockGzip | CustomFormat
 """All formats; :func:`airflow_provider_kafka_s3.formats.registry.make_format` encodes them."""
 
 _FORMATS: Final[tuple[type[Format], ...]] = get_args(Format)
+_BLOCK_GZIP: Final = BlockGzip.__struct_config__.tag
 
 
 def parse_format(given: Format | Mapping[str, Any] | str, name: str = "format") -> Format:
@@ -307,4 +357,11 @@ def parse_format(given: Format | Mapping[str, Any] | str, name: str = "format") 
     Raises:
         ConfigurationError: it is anything else.
     """
+    if isinstance(given, Mapping) and given.get(TAG) == _BLOCK_GZIP and given.get("lines") is not None:
+        given = {**given, "lines": make_value(f"{name}: lines", (JsonLines, RawBytes), given["lines"])}
     return make_value(name, _FORMATS, given)
+
+
+def record_format(settings: Format) -> Format:
+    """How a record is written: the format, or that of the lines in blocks."""
+    return settings.lines if isinstance(settings, BlockGzip) else settings

@@ -24,17 +24,27 @@ from airflow_provider_kafka_s3.config.converters import (
     needs_registry,
 )
 from airflow_provider_kafka_s3.config.extensions import RecordPart
-from airflow_provider_kafka_s3.config.file_names import parse_file_name_template
 from airflow_provider_kafka_s3.config.formats import (
     AvroContainer,
+    BlockGzip,
     Csv,
     CustomFormat,
     Format,
     JsonLines,
     Parquet,
     RawBytes,
+    record_format,
+)
+from airflow_provider_kafka_s3.config.naming import (
+    DAY_FORMATS,
+    DAY_OR_GENERATION,
+    RESERVED_FOLDERS,
+    DeviantArtNaming,
+    KeyNaming,
+    Naming,
 )
 from airflow_provider_kafka_s3.config.partitioners import (
+    DAY_MS,
     ByField,
     ByKey,
     ByPartition,
@@ -53,11 +63,10 @@ from airflow_provider_kafka_s3.config.stored import ObjectTags
 from airflow_provider_kafka_s3.config.values import Value, reject_control_characters, require
 from airflow_provider_kafka_s3.messages import either
 
-__all__ = ["OPEN_ROW_GROUPS", "Compatibility", "Layout", "Naming", "OnError", "PartSize", "Rotation", "SchemaAffix"]
+__all__ = ["OPEN_ROW_GROUPS", "Compatibility", "Layout", "OnError", "PartSize", "Rotation", "default_partitioner"]
 
 OnError = Literal["fail", "dead_letter"]
 Compatibility = Literal["NONE", "BACKWARD", "FORWARD", "FULL"]
-SchemaAffix = Literal["PREFIX", "SUFFIX"]
 
 OPEN_ROW_GROUPS: Final = 256 * MIB
 """Bytes of the row groups of all Parquet files that a slice has open."""
@@ -144,58 +153,11 @@ class Rotation(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
 
-class Naming(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the parts of an object key are put together.
-
-    Attributes:
-        directory_delim: between the folders of a key.
-        file_delim: between topic, partition and offset of a file name.
-        topic_prefix: put before the topic, in its folder and in file names, such as ``topic=``: readers skip names that
-            begin with ``_`` or ``.``, as names of topics may. Ends in a character that topics are not named with.
-        offset_pad_width: offsets in file names are zero-padded to this width; wider ones are not cut.
-        schema_affix: a folder ``schema_name=NAME`` with the name of the value's schema, before (``PREFIX``) or behind
-            (``SUFFIX``) the folders of the partitioner; a schema without a name, and a value without a schema, have
-            ``schema_name=null``. None: no such folder.
-        kafka_connect_names: names of folders as Kafka Connect has them: values of fields as they are, ``null`` for
-            null, and times before 1970 rounded up. Values whose names would be unsafe or ambiguous are percent-encoded.
-        lowercase_paths: make the folders of partitioners lower case, for Athena; values that differ in case only share
-            a folder.
-        file_name_template: names of files without their extension, such as
-            ``{{topic}}-{{partition}}-{{start_offset:padding=true}}``, with partition and offset; None: topic, partition
-            and offset with ``file_delim`` between them. ``offset_pad_width`` has no effect on it.
-    """
-
-    directory_delim: str = "/"
-    file_delim: str = "+"
-    topic_prefix: str = ""
-    offset_pad_width: Annotated[
-        int, Meta(ge=0, le=20, description="digits", extra={"why": "Kafka's offsets have 19 at most"})
-    ] = 10
-    schema_affix: SchemaAffix | None = None
-    kafka_connect_names: bool = False
-    lowercase_paths: bool = False
-    file_name_template: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("directory_delim", "file_delim", "topic_prefix"):
-            reject_control_characters(name, getattr(self, name))
-        require(bool(self.directory_delim), "directory_delim is empty; use '/'")
-        require(bool(self.file_delim), "file_delim is empty; use '+'")
-        require("/" not in self.file_delim, f"file_delim={self.file_delim!r} must not hold '/'")
-        if self.file_name_template is not None:
-            parse_file_name_template(self.file_name_template)
-        prefix = self.topic_prefix
-        require(
-            prefix == "" or ("/" not in prefix and prefix[0] not in "._" and prefix == prefix.strip()),
-            f"topic_prefix={prefix!r} must not hold '/', have spaces around it, or begin with '.' or '_': readers skip "
-            f"such names. Use a prefix such as 'topic='",
-        )
-        require(
-            re.fullmatch("[A-Za-z0-9._-]", prefix[-1:]) is None,
-            f"topic_prefix={prefix!r} ends in a character that topics are named with: the objects of a topic 'x' would "
-            f"be named as those of a topic {prefix + 'x'!r}. Use a prefix such as 'topic='",
-        )
+def default_partitioner(naming: KeyNaming) -> Partitioner:
+    """The partitioner of a naming if none is given."""
+    if isinstance(naming, DeviantArtNaming):
+        return TimePattern(path_format=DAY_FORMATS[0], duration_ms=DAY_MS, timezone="UTC")
+    return ByPartition()
 
 
 class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -210,7 +172,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         content: what of a record is written.
         partitioner: how a record chooses its folder.
         rotation: where one object ends and the next begins.
-        naming: how the parts of a key are put together.
+        naming: how the parts of a key are put together: :class:`Naming` or :class:`DeviantArtNaming`.
         part_size: bytes of one part of an upload, 5 MiB at least and 512 MiB at most.
         errors: what happens to a record that cannot be written: ``fail`` names it, and nothing of its batch is landed;
             ``dead_letter`` writes it, as it is in Kafka, to an object below ``_dead_letters`` of the topic's folder,
@@ -234,7 +196,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     content: Content = ValuesOnly()
     partitioner: Partitioner = ByPartition()
     rotation: Rotation = Rotation()
-    naming: Naming = Naming()
+    naming: KeyNaming = Naming()
     part_size: PartSize = 8 * MIB
     errors: OnError = "fail"
     on_bad_timestamp: str = "fail"
@@ -258,13 +220,14 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.value_converter is None:
             # A plan holds the converter itself, so that it does not depend on the default of another version.
             structs.force_setattr(self, "value_converter", self._default_converter())
-        self._check_converter("value_converter", self.value_converter, "format", self.format)
+        self._check_converter("value_converter", self.value_converter, "format", self.record_format)
         self._check_content()
         self._check_schema_compatibility()
         self._check_partitioner()
         self._check_on_bad_timestamp()
         self._check_merge_partitions()
         self._check_rotation_by_time()
+        self._check_days()
         limit = self.part_size * (MAX_PARTS - 1_000)
         require(
             self.rotation.max_bytes <= limit,
@@ -273,12 +236,22 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
     def _default_converter(self) -> Converter:
+        lines = self.record_format
         require(
-            isinstance(self.format, JsonLines | RawBytes | CustomFormat),
-            f"{self.format!r} needs value_converter, what the bytes of values are: "
-            f"{_names(_CONVERTERS[type(self.format)])}",
+            isinstance(lines, JsonLines | RawBytes | CustomFormat),
+            f"{self.format!r} needs value_converter, what the bytes of values are: {_names(_CONVERTERS[type(lines)])}",
         )
-        return JsonConverter() if isinstance(self.format, JsonLines) else BytesConverter()
+        return JsonConverter() if isinstance(lines, JsonLines) else BytesConverter()
+
+    @property
+    def record_format(self) -> Format:
+        """How a record is written: the format, or that of the lines in blocks."""
+        return record_format(self.format)
+
+    @property
+    def has_index(self) -> bool:
+        """Whether each object of values has an index beside it."""
+        return isinstance(self.format, BlockGzip)
 
     def _check_converter(self, name: str, converter: Converter | None, place: str, settings: Format) -> None:
         kinds = _CONVERTERS[type(settings)]
@@ -306,10 +279,10 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         match content:
             case Envelope():
                 require(
-                    not isinstance(self.format, RawBytes | CustomFormat),
+                    not isinstance(self.record_format, RawBytes | CustomFormat),
                     "content='envelope' needs a format with fields; use format='json', 'avro' or 'parquet'",
                 )
-                self._check_converter("key_converter", self.key_converter, "format", self.format)
+                self._check_converter("key_converter", self.key_converter, "format", self.record_format)
             case SiblingObjects(keys=keys) if keys is not None:
                 self._check_converter("key_converter", self.key_converter, "keys", keys)
         if isinstance(content, SiblingObjects):
@@ -372,7 +345,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def has_typed_values(self) -> bool:
         """Whether values are converted by their schemas."""
-        if isinstance(self.format, RawBytes | CustomFormat):
+        if isinstance(self.record_format, RawBytes | CustomFormat):
             return False
         return not isinstance(self.value_converter, JsonConverter) or self.value_converter.has_schema
 
@@ -476,6 +449,11 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "merge_partitions does not go with offset_tags: objects with records of several Kafka partitions have "
             "several first and last offsets, which are in the manifest. Remove one of the two",
         )
+        require(
+            not merges or not self.has_index,
+            "merge_partitions does not go with format='block_gzip': its index has the offsets of one Kafka partition. "
+            "Remove merge_partitions, or use format='json' with compression='gzip'",
+        )
 
     def _check_rotation_by_time(self) -> None:
         interval, by_time = self.rotation.rotate_interval_ms, self.by_time
@@ -488,6 +466,33 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             f"rotate_interval_ms={interval} needs the times of records, and the partitioner looks at none. Use a "
             f"partitioner by time, such as 'hourly', with the time of the record or of a field (timestamp_from); or "
             f"remove rotate_interval_ms",
+        )
+
+    def _check_days(self) -> None:
+        """Whether DeviantArt's names get the one folder that is in them."""
+        if not isinstance(self.naming, DeviantArtNaming):
+            return
+        by_time = self.partitioner
+        require(
+            isinstance(by_time, TimePattern) and by_time.path_format in DAY_FORMATS,
+            f"naming='deviantart' has one folder for each day, such as 2026-01-31, and the partitioner {by_time!r} "
+            f"makes other folders; remove it, or use TimePattern with path_format='yyyy-MM-dd'",
+        )
+        require(
+            not isinstance(by_time, TimePattern) or not isinstance(by_time.timestamp_from, ClockTime),
+            "naming='deviantart' does not go with the time of the clock: a batch that is planned again on another day "
+            "would have other names. Use the time of the record or of a field (timestamp_from)",
+        )
+        require(
+            not self.rotation.merge_partitions,
+            "naming='deviantart' does not go with merge_partitions: its index and its marker files are those of one "
+            "Kafka partition. Remove one of the two",
+        )
+        name = self.on_bad_timestamp
+        require(
+            name not in RESERVED_FOLDERS and DAY_OR_GENERATION.fullmatch(name) is None,
+            f"on_bad_timestamp={name!r} is the name of another folder of naming='deviantart'; use a name such as "
+            f"'__HIVE_DEFAULT_PARTITION__'",
         )
 
     def _check_on_bad_timestamp(self) -> None:

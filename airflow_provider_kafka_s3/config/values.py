@@ -191,7 +191,7 @@ def _words(described: inspect.Type, about: Mapping[str, Any] | None = None) -> s
             text = "text" if described.min_length is None else "text that is not empty"
             examples = about.get("examples", ())
             return f"{text}, such as {either(map(_Quoted, examples))}" if examples else text
-        case inspect.StructType() | inspect.DataclassType():
+        case inspect.StructType() | inspect.DataclassType() | inspect.CustomType():
             return _article(described.cls.__name__)
     return _OTHERS[type(described)]
 

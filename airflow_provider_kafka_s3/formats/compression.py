@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import struct
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import pyarrow as pa
 from isal import isal_zlib
 
-from airflow_provider_kafka_s3.config import KIB, CompressionName, default_level
+from airflow_provider_kafka_s3.config import KIB, CompressionName, GzipEncoder, default_level
 from airflow_provider_kafka_s3.formats.port import Buffer
 
 __all__ = [
@@ -129,15 +130,20 @@ class _Blockwise(ABC):
 
 
 class Gzip(_Blockwise):
-    """One gzip member per object.
+    """One gzip member.
 
-    Until the first block is full, the object needs memory for its own bytes only; then for one block and the encoder's
-    state, together about 320 KiB at level 1.
+    Until the first block is full, it needs memory for its own bytes only; then for one block and the encoder's state,
+    together about 320 KiB at level 1 of ISA-L.
+
+    Args:
+        level: of the encoder: 0 to 3 of ISA-L, 1 to 9 of zlib.
+        encoder: ISA-L, or zlib.
     """
 
-    def __init__(self, level: int) -> None:
+    def __init__(self, level: int, encoder: GzipEncoder = "isal") -> None:
         super().__init__(BLOCK_SIZE)
         self._level = level
+        self._encoder = encoder
         self._deflate: Any = None
         self._crc = 0
         self._size = 0
@@ -150,7 +156,8 @@ class Gzip(_Blockwise):
 
     def _compress(self, block: bytearray | memoryview) -> Iterator[Buffer]:
         if self._deflate is None:
-            self._deflate = isal_zlib.compressobj(self._level, isal_zlib.DEFLATED, _RAW_DEFLATE)
+            library = isal_zlib if self._encoder == "isal" else zlib
+            self._deflate = library.compressobj(self._level, library.DEFLATED, _RAW_DEFLATE)
             yield _GZIP_HEADER
         if out := self._deflate.compress(block):
             yield out

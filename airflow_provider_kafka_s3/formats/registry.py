@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.converters.primitive import BytesValueConverter, 
 from airflow_provider_kafka_s3.converters.protobuf import ProtobufRegistryConverter
 from airflow_provider_kafka_s3.converters.record_parts import ColumnConverter, EnvelopeConverter, HeadersConverter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, message_of
+from airflow_provider_kafka_s3.formats.block_gzip import BlockGzipFormat
 from airflow_provider_kafka_s3.formats.custom import CheckedFormat
 from airflow_provider_kafka_s3.formats.jsonlines import JsonDocumentConverter, JsonLinesFormat
 from airflow_provider_kafka_s3.formats.parts import PartFormats
@@ -47,11 +48,11 @@ def make_formats(
     """
     content, converter = layout.content, layout.value_converter or config.BytesConverter()
     evolving = topic if layout.distinguishes_schemas and layout.has_typed_values else None
-    is_enveloped = isinstance(content, config.Envelope)
+    is_enveloped, lines = isinstance(content, config.Envelope), layout.record_format
     of_documents: Sequence[str] = ()
     fields: dict[str, Sequence[str]] = {}
     # JSON lines check each document, and read its fields at the same time; other formats do not look into documents.
-    are_lines = isinstance(layout.format, config.JsonLines) and not is_enveloped
+    are_lines = isinstance(lines, config.JsonLines) and not is_enveloped
     if isinstance(converter, config.JsonConverter) and not converter.has_schema and not are_lines:
         of_documents = layout.field_names
     else:
@@ -65,8 +66,8 @@ def make_formats(
             partition=partition,
         )
         part: Literal["value"] | None = None if layout.format.on_null == "write" else "value"
-        main = _typed_format(layout.format, envelope, part, evolving, fields)
-        return PartFormats(main, document_fields=of_documents)
+        main = _typed_format(lines, envelope, part, evolving, fields)
+        return PartFormats(_in_objects(layout.format, main), document_fields=of_documents)
     values: RecordFormat
     if isinstance(layout.format, config.CustomFormat):
         values = CheckedFormat(
@@ -77,11 +78,16 @@ def make_formats(
             writes_nulls=layout.format.on_null == "write" and not isinstance(content, config.SiblingObjects),
         )
     else:
-        values = make_format(layout.format, converter, schemas, topic=evolving, fields=fields)
+        values = _in_objects(layout.format, make_format(lines, converter, schemas, topic=evolving, fields=fields))
     siblings: Mapping[str, RecordFormat] = {}
     if isinstance(content, config.SiblingObjects):
         siblings = _siblings(content, layout.key_converter, schemas)
     return PartFormats(values, siblings, layout.format.on_null, of_documents)
+
+
+def _in_objects(settings: config.Format, lines: RecordFormat) -> RecordFormat:
+    """The format of objects of lines."""
+    return BlockGzipFormat(settings, lines) if isinstance(settings, config.BlockGzip) else lines
 
 
 def make_format(
@@ -187,6 +193,8 @@ def _encoding(settings: config.Format, *, by_schema: bool = False) -> TypedEncod
             return typed.CsvEncoding(settings)
         case config.RawBytes():
             raise ConfigurationError("format='bytes' writes bytes; use value_converter='bytes'")
+        case config.BlockGzip(lines=lines):
+            return _encoding(lines, by_schema=by_schema)
         case config.CustomFormat():
             raise ConfigurationError("a format of your own gets the bytes of values; it is for values only")
         case _:

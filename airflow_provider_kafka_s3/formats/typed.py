@@ -31,8 +31,7 @@ from airflow_provider_kafka_s3.schemas.avro import (
     Node,
     Record,
     Union,
-    arrow_field,
-    arrow_type,
+    arrow_schema,
 )
 from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion, version_in_subject
 from airflow_provider_kafka_s3.schemas.projection import Projection, projection, same_schema
@@ -372,7 +371,7 @@ class CsvEncoding:
 
     def _encoder_of(self, schema: ValueSchema) -> tuple[pa.Schema, CsvEncoder]:
         if schema not in self._encoders:
-            columns = _columns(schema)
+            columns = arrow_schema(schema.node, schema.unknown)
             try:
                 self._encoders[schema] = columns, CsvEncoder(columns, self._settings)
             except ConfigurationError as e:
@@ -396,20 +395,10 @@ def _parquet_columns(schema: ValueSchema) -> pa.Schema:
     Raises:
         ConfigurationError: Parquet has no such column.
     """
-    columns = _columns(schema)
+    columns = arrow_schema(schema.node, schema.unknown)
     if (part := _without_bytes(schema.node)) is not None:
         raise ConfigurationError(f"{schema.name} has {part}, which Parquet cannot hold; use format='avro'")
     return columns
-
-
-def _columns(schema: ValueSchema) -> pa.Schema:
-    """The columns of values; ConfigurationError if their schema is recursive or has too many."""
-    arrow_type(schema.node)
-    if not isinstance(schema.node, Record):
-        return pa.schema([arrow_field("value", schema.node)])
-    return pa.schema(
-        [arrow_field(f.name, f.type, f.number) for f in schema.node.fields if f.name not in schema.unknown]
-    )
 
 
 def _without_bytes(node: Node) -> str | None:

@@ -47,7 +47,7 @@ _PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "content": config.parse_content,
     "partitioner": config.parse_partitioner,
     "rotation": lambda given: make_value("rotation", (config.Rotation,), given),
-    "naming": lambda given: make_value("naming", (config.Naming,), given),
+    "naming": config.parse_naming,
     "upload": config.parse_upload,
 }
 """What makes the values of parameters, which may be given as mappings or kinds."""

@@ -1,4 +1,4 @@
-"""What DeviantArt's S3 sink writes, as parameters of the operator: lines of text in one folder per day, by gzip."""
+"""What DeviantArt's S3 sink writes, as parameters of the operator: blocks of gzip, an index, one folder per day."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.kafka_connect.settings_reader import SettingsRead
 __all__ = ["OBJECTS", "aws_connection"]
 
 _STRING: Final = "org.apache.kafka.connect.storage.StringConverter"
-_DAY_MS: Final = 86_400_000
+_BLOCK_SIZE: Final = 67_108_864
 
 
 def _value_converter(reader: SettingsReader) -> config.Converter | None:
@@ -37,19 +37,23 @@ def _topics_dir(reader: SettingsReader) -> str:
     return re.sub(r"^/+|/+$", "", reader.text("s3.prefix"))
 
 
-def _partitioner(_: SettingsReader) -> config.Partitioner:
-    # The sink has the day of the upload, in the time zone of its JVM.
-    return config.TimePattern(
-        path_format="yyyy-MM-dd", duration_ms=_DAY_MS, timezone="UTC", timestamp_from=config.ClockTime()
-    )
+def _format(reader: SettingsReader) -> config.Format | None:
+    size = reader.number("compressed_block_size", _BLOCK_SIZE)
+    if size < 0:
+        reader.refuse("compressed_block_size", "must not be negative")
+        return None
+    # With 0 the sink begins a block for each record.
+    return config.BlockGzip(lines=config.RawBytes(extension=""), encoder="zlib", block_size=max(size, 1))
 
+
+_NAMING: Final = config.DeviantArtNaming()
 
 OBJECTS: Final[Mapping[str, Callable[[SettingsReader], Any]]] = {
-    "format": lambda _: config.RawBytes(separator="\n", extension="", compression="gzip"),
+    "format": _format,
     "value_converter": _value_converter,
     "topics_dir": _topics_dir,
-    "partitioner": _partitioner,
-    "naming": lambda _: config.Naming(file_delim="-", offset_pad_width=12),
+    "partitioner": lambda _: config.default_partitioner(_NAMING),
+    "naming": lambda _: _NAMING,
 }
 """Makes each parameter about objects."""
 
@@ -63,6 +67,4 @@ def aws_connection(reader: SettingsReader) -> dict[str, Any]:
         extra["endpoint_url"] = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
     if reader.flag("s3.path_style", default=False):
         extra["config_kwargs"] = {"s3": {"addressing_style": "path"}}
-    if reader.number("compressed_block_size", 67_108_864) < 0:
-        reader.refuse("compressed_block_size", "must not be negative")
     return {"conn_type": "aws", "extra": extra}

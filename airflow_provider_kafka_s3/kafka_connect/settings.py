@@ -189,10 +189,8 @@ DEVIANTART_SINK: Final = (
     _connection("s3.endpoint", f"`endpoint_url` {_EXTRA}"),
     _connection("s3.path_style", f"`config_kwargs.s3.addressing_style` {_EXTRA}"),
     _none("local.buffer.dir", "nothing is buffered in files of its own: parts are uploaded while records are read"),
-    _none(
-        "compressed_block_size",
-        "an object is one gzip member, without blocks and without an index beside it: programs that read single blocks "
-        "by the index cannot read it",
+    _parameter(
+        "compressed_block_size", "format", "`block_size` of `BlockGzip`, in bytes; the sink counts UTF-16 characters"
     ),
 )
 """Settings of DeviantArt's sink."""

@@ -30,7 +30,7 @@ class CheckedPartitioner:
         ConfigurationError: see :func:`~airflow_provider_kafka_s3.extensions.loading.load_partitioner`.
     """
 
-    def __init__(self, settings: config.CustomPartitioner, naming: config.Naming) -> None:
+    def __init__(self, settings: config.CustomPartitioner, naming: config.KeyNaming) -> None:
         self._class = settings.import_path
         self._partitioner = load_partitioner(settings)
         self._delim = naming.directory_delim

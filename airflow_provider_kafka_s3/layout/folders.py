@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from airflow_provider_kafka_s3.config import Naming
+from airflow_provider_kafka_s3.config import KeyNaming
 from airflow_provider_kafka_s3.converters.field_values import Day, FieldValue, Fraction, Moment, Unusable
 from airflow_provider_kafka_s3.layout.keys import BAD_CHARACTER, CONTROL_DIR
 
@@ -46,7 +46,7 @@ class Folders:
         alone: whether the encoded partition is this folder only, so that a delimiter in a value has one meaning.
     """
 
-    def __init__(self, name: str, naming: Naming, *, max_bytes: int, alone: bool) -> None:
+    def __init__(self, name: str, naming: KeyNaming, *, max_bytes: int, alone: bool) -> None:
         self._connect = naming.kafka_connect_names
         self._lower = naming.lowercase_paths
         self._delim = naming.directory_delim

@@ -15,17 +15,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_kafka_s3.config import Layout, Naming, SiblingObjects
+from airflow_provider_kafka_s3.config import DeviantArtNaming, KeyNaming, Layout, Naming, SiblingObjects
 from airflow_provider_kafka_s3.config.file_names import parse_file_name_template
+from airflow_provider_kafka_s3.config.naming import DAY_OR_GENERATION, RESERVED_FOLDERS
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.storage.port import check_key
 
 __all__ = [
     "CONTROL_DIR",
     "DEAD_LETTERS_DIR",
+    "INDEX",
     "TOMBSTONE_FOLDER",
     "NamedObject",
     "amend_key",
+    "batches_prefix",
+    "below",
+    "chunk_marker_key",
+    "chunk_marker_partition",
+    "chunk_markers_prefix",
     "control_prefix",
     "data_key",
     "data_key_parser",
@@ -34,7 +41,10 @@ __all__ = [
     "dead_letters_prefix",
     "encode_part",
     "encoded_partition_parser",
+    "index_key",
+    "indexes_prefix",
     "is_hidden",
+    "is_shared_folder",
     "manifest_key",
     "marker_key",
     "named_object_parser",
@@ -43,11 +53,13 @@ __all__ = [
     "parse_data_key",
     "plan_key",
     "probe_key",
+    "replay_key",
     "run_key",
     "run_name",
     "schema_key",
     "schemas_prefix",
     "set_aside_key",
+    "shares_folder",
     "sibling_key",
     "sibling_of_key",
     "siblings",
@@ -55,7 +67,9 @@ __all__ = [
     "validate_delimiters",
     "validate_key",
     "validate_pipeline",
+    "validate_replay",
     "validate_topic",
+    "validate_topic_of",
     "with_schema_name",
 ]
 
@@ -65,10 +79,16 @@ CONTROL_DIR: Final = "_kafka_s3"
 DEAD_LETTERS_DIR: Final = "_dead_letters"
 """Folder of the dead letters, in the folder of a topic."""
 
+INDEX: Final = ".index"
+"""What the name of the index of an object has before the extension."""
+
 TOMBSTONE_FOLDER: Final = "tombstone"
 """Encoded partition of the keys of null values, in the folder of a topic."""
 
 _DEAD_LETTERS_EXTENSION: Final = ".json"
+_GENERATION_FOLDER: Final = "generation-"
+_CHUNK_MARKER: Final = "last_chunk_index."
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # No topic_prefix ends in one of these.
@@ -79,6 +99,20 @@ BAD_CHARACTER: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 # Bytes below a control prefix: the longest name is runs/<run>.json.
 _CONTROL_NAME_BYTES: Final = 256
 _READABLE_RUN: Final = 120
+
+
+def validate_topic_of(layout: Layout, topic: str) -> str:
+    """Return the topic's name if it can be part of the keys of a layout.
+
+    Raises:
+        ConfigurationError: see :func:`validate_topic`; or the topic has the name of a folder that topics share.
+    """
+    if shares_folder(layout) and is_shared_folder(topic):
+        raise ConfigurationError(
+            f"topic {topic!r} has the name of a folder that topics share with naming='deviantart', so other pipelines "
+            f"could not land it there; land it with another naming, under another topics_dir"
+        )
+    return validate_topic(topic)
 
 
 def validate_topic(topic: str) -> str:
@@ -123,6 +157,8 @@ def validate_delimiters(layout: Layout) -> None:
     Raises:
         ConfigurationError: ``file_delim`` contains a digit, so partition 1 and offset 11 could be parsed as 11 and 1.
     """
+    if not isinstance(layout.naming, Naming):
+        return
     delim = layout.naming.file_delim
     if any(c.isdigit() for c in delim):
         raise ConfigurationError(
@@ -180,7 +216,7 @@ def data_key(
             f"the folder {encoded_partition!r} begins with {DEAD_LETTERS_DIR!r}, the folder of dead letters; change "
             f"path_format"
         )
-    folder = f"{data_prefix(layout, topic)}{encoded_partition}{layout.naming.directory_delim}"
+    folder = f"{_folders_prefix(layout, topic, generation)}{encoded_partition}{layout.naming.directory_delim}"
     name = _file_name(layout, topic, partition, first_offset, generation)
     return validate_key(f"{folder}{name}{layout.format.object_extension}")
 
@@ -189,7 +225,7 @@ def sibling_key(layout: Layout, key: str, sibling: str) -> str:
     """The key of an object beside another one.
 
     Args:
-        layout: whose content are sibling objects.
+        layout: whose content are sibling objects, or whose objects have an index.
         key: of the object of values.
         sibling: what its name has before the extension, such as ``.keys``.
 
@@ -206,9 +242,10 @@ def sibling_of_key(layout: Layout, key: str) -> str | None:
 
 def siblings(layout: Layout) -> Mapping[str, str]:
     """The endings of keys of objects beside those of values, by what they have before the extension."""
-    if not isinstance(layout.content, SiblingObjects):
-        return {}
-    return {name: name + settings.object_extension for name, settings in layout.content.siblings.items()}
+    endings = {INDEX: f"{INDEX}.json"} if layout.has_index else {}
+    if isinstance(layout.content, SiblingObjects):
+        endings |= {name: name + settings.object_extension for name, settings in layout.content.siblings.items()}
+    return endings
 
 
 def with_schema_name(layout: Layout, encoded_partition: str, name: str) -> str:
@@ -237,14 +274,19 @@ def dead_letters_key(layout: Layout, *, topic: str, partition: int, first_offset
 
 def dead_letters_prefix(layout: Layout, topic: str) -> str:
     """The prefix of the dead letters of a topic; readers skip it, as its folder begins with an underscore."""
-    return f"{data_prefix(layout, topic)}{DEAD_LETTERS_DIR}{layout.naming.directory_delim}"
+    folder = f"{data_prefix(layout, topic)}{DEAD_LETTERS_DIR}{layout.naming.directory_delim}"
+    return f"{folder}{topic}/" if shares_folder(layout) else folder
 
 
 def _file_name(layout: Layout, topic: str, partition: int, first_offset: int, generation: int) -> str:
     """The name of a file without its extension."""
-    validate_topic(topic)
+    validate_topic_of(layout, topic)
     validate_delimiters(layout)
     naming = layout.naming
+    if not isinstance(naming, Naming):
+        # As DeviantArt's sink formats it: wider numbers are not cut.
+        name = f"{topic}-{partition:05d}-{first_offset:012d}"
+        return f"{name}-g{generation}" if generation else name
     named = f"{naming.topic_prefix}{topic}"
     if naming.file_name_template is None:
         name = naming.file_delim.join((named, str(partition), str(first_offset).zfill(naming.offset_pad_width)))
@@ -257,8 +299,12 @@ def _file_name(layout: Layout, topic: str, partition: int, first_offset: int, ge
     return f"{name}{naming.file_delim}g{generation}" if generation else name
 
 
-def _file_name_pattern(naming: Naming, topic: str) -> str:
+def _file_name_pattern(naming: KeyNaming, topic: str) -> str:
     """The expression for names of files; its groups are the Kafka partition, the offset and the generation."""
+    if not isinstance(naming, Naming):
+        # The numbers are parsed from the end, so a name belongs to one topic, whatever topics are called.
+        partition, offset = "(?P<partition>[0-9]{5}|[1-9][0-9]{5,9})", "(?P<offset>[0-9]{12}|[1-9][0-9]{12,18})"
+        return f"{re.escape(topic)}-{partition}-{offset}(?:-g(?P<generation>[1-9][0-9]{{0,19}}))?"
     delim, digits = re.escape(naming.file_delim), "[0-9]{1,20}"
     named = re.escape(f"{naming.topic_prefix}{topic}")
     partition, offset = f"(?P<partition>{digits})", f"(?P<offset>{digits})"
@@ -274,14 +320,45 @@ _template = functools.lru_cache(parse_file_name_template)
 
 
 def data_prefix(layout: Layout, topic: str) -> str:
-    """The prefix of all data keys of a topic."""
+    """The prefix of all data keys of a topic; other topics may have the same, see :func:`shares_folder`."""
+    if shares_folder(layout):
+        return below(layout.topics_dir)
     named = f"{layout.naming.topic_prefix}{topic}"
     folders = (layout.topics_dir, named, "") if layout.topics_dir else (named, "")
     return layout.naming.directory_delim.join(folders)
 
 
+def shares_folder(layout: Layout) -> bool:
+    """Whether the keys below :func:`data_prefix` may belong to other topics, and to control documents."""
+    return isinstance(layout.naming, DeviantArtNaming)
+
+
+def is_shared_folder(folder: str) -> bool:
+    """Whether a folder below ``topics_dir`` is one that topics share with :class:`DeviantArtNaming`."""
+    return folder in RESERVED_FOLDERS or DAY_OR_GENERATION.fullmatch(folder) is not None
+
+
+def chunk_marker_key(topics_dir: str, topic: str, partition: int) -> str:
+    """The marker file of a Kafka partition: its content is the key of the index of the newest object."""
+    return check_key(f"{below(topics_dir)}{_CHUNK_MARKER}{validate_topic(topic)}-{partition:05d}.txt")
+
+
+def chunk_markers_prefix(topics_dir: str, topic: str) -> str:
+    """The prefix of the marker files of a topic, and of topics whose names begin with its name."""
+    return f"{below(topics_dir)}{_CHUNK_MARKER}{validate_topic(topic)}-"
+
+
+def chunk_marker_partition(topics_dir: str, topic: str, key: str) -> int | None:
+    """The Kafka partition of a marker file of a topic; None if the key is no such file."""
+    name = key.removeprefix(chunk_markers_prefix(topics_dir, topic))
+    found = re.fullmatch(r"([0-9]{5}|[1-9][0-9]{5,9})\.txt", name)
+    return int(found[1]) if found is not None and key != name else None
+
+
 def is_hidden(layout: Layout, topic: str) -> bool:
     """Whether the names of a topic's objects begin with ``_`` or ``.``: Spark, Hive, Athena and Trino skip such."""
+    if shares_folder(layout):
+        return topic.startswith(("_", "."))
     name = data_prefix(layout, topic).removesuffix(layout.naming.directory_delim).rpartition("/")[2]
     return name.startswith(("_", "."))
 
@@ -311,7 +388,7 @@ def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, in
     def parse(key: str) -> tuple[int, int, int] | None:
         ending = dead if key.startswith(dead_prefix) else data
         found = ending.search(key) if key.startswith(prefix) else None
-        if found is None:
+        if found is None or not _is_in_own_folders(layout, topic, key, found):
             return None
         return int(found["partition"]), int(found["offset"]), int(found["generation"] or 0)
 
@@ -343,9 +420,10 @@ def named_object_parser(layout: Layout, topic: str) -> Callable[[str], NamedObje
 
     def parse(key: str) -> NamedObject | None:
         found = pattern.search(key) if key.startswith(prefix) and not key.startswith(dead_prefix) else None
-        if found is None:
+        if found is None or not _is_in_own_folders(layout, topic, key, found):
             return None
-        folders = key[: found.start()].removeprefix(prefix)
+        before = _folders_prefix(layout, topic, int(found["generation"] or 0))
+        folders = key[: found.start()].removeprefix(before)
         return NamedObject(folders, int(found["partition"]), int(found["offset"]), found["ending"])
 
     return parse
@@ -353,14 +431,33 @@ def named_object_parser(layout: Layout, topic: str) -> Callable[[str], NamedObje
 
 def encoded_partition_parser(layout: Layout, topic: str) -> Callable[[str], str]:
     """Parses the folders of the partitioner, and of a schema's name, from the key of an object of values."""
-    end, prefix = _end_of_key(layout, topic, layout.format.object_extension), data_prefix(layout, topic)
+    end = _end_of_key(layout, topic, layout.format.object_extension)
 
     def parse(key: str) -> str:
         found = end.search(key)
         assert found is not None, "it is the key of an object of values"
-        return key[: found.start()].removeprefix(prefix)
+        return key[: found.start()].removeprefix(_folders_prefix(layout, topic, int(found["generation"] or 0)))
 
     return parse
+
+
+def _folders_prefix(layout: Layout, topic: str, generation: int) -> str:
+    """What is before the encoded partition."""
+    around = f"{_GENERATION_FOLDER}{generation}/" if generation and shares_folder(layout) else ""
+    return f"{data_prefix(layout, topic)}{around}"
+
+
+def _is_in_own_folders(layout: Layout, topic: str, key: str, name: re.Match[str]) -> bool:
+    """Whether a key whose name is parsed is in folders that the layout makes.
+
+    Only folders that topics share are checked: others are those of the topic alone.
+    """
+    if not shares_folder(layout) or key.startswith(dead_letters_prefix(layout, topic)):
+        return True
+    before = _folders_prefix(layout, topic, int(name["generation"] or 0))
+    folder = key[: name.start()].removeprefix(before)
+    by_name = () if layout.on_bad_timestamp == "fail" else (layout.on_bad_timestamp,)
+    return key.startswith(before) and (folder in (TOMBSTONE_FOLDER, *by_name) or _DAY.fullmatch(folder) is not None)
 
 
 def _end_of_key(layout: Layout, topic: str, *endings: str) -> re.Pattern[str]:
@@ -399,19 +496,34 @@ def marker_key(prefix: str) -> str:
     return f"{prefix}marker.json"
 
 
+def batches_prefix(prefix: str) -> str:
+    """The prefix of the documents of batches, below a :func:`control_prefix`; ends with ``/``."""
+    return f"{prefix}batches/"
+
+
 def plan_key(prefix: str, batch: int) -> str:
     """The plan of a batch, below a :func:`control_prefix`."""
-    return f"{prefix}batches/{batch:010d}.plan.json"
+    return f"{batches_prefix(prefix)}{batch:010d}.plan.json"
 
 
 def manifest_key(prefix: str, batch: int) -> str:
     """The decision about a batch, below a :func:`control_prefix`."""
-    return f"{prefix}batches/{batch:010d}.manifest.json"
+    return f"{batches_prefix(prefix)}{batch:010d}.manifest.json"
+
+
+def indexes_prefix(prefix: str) -> str:
+    """The prefix of :func:`index_key`; ends with ``/``."""
+    return f"{prefix}index/"
+
+
+def index_key(prefix: str, first: int, count: int) -> str:
+    """The index of ``count`` batches from ``first`` on, below a :func:`control_prefix`."""
+    return f"{indexes_prefix(prefix)}{first:010d}-{first + count - 1:010d}.json"
 
 
 def amend_key(prefix: str, batch: int, number: int) -> str:
     """The ``number``-th amend of a batch, from 1, below a :func:`control_prefix`."""
-    return f"{prefix}batches/{batch:010d}.amend.{number}.json"
+    return f"{batches_prefix(prefix)}{batch:010d}.amend.{number}.json"
 
 
 def run_key(prefix: str, run: str) -> str:
@@ -427,6 +539,25 @@ def schema_key(prefix: str, schema_id: int) -> str:
 def schemas_prefix(prefix: str) -> str:
     """The prefix of :func:`schema_key`; ends with ``/``."""
     return f"{prefix}schemas/"
+
+
+def replay_key(prefix: str, replay: str, name: str) -> str:
+    """A document of a replay into Kafka, below a :func:`control_prefix`; ``replay`` is a valid id."""
+    return check_key(f"{prefix}replays/{validate_replay(replay)}/{name}.json")
+
+
+def validate_replay(replay: str) -> str:
+    """Return the id of a replay if it can be part of keys, groups and transactional ids.
+
+    Raises:
+        ConfigurationError: it has other characters than letters, digits, ``.``, ``_``, ``-``.
+    """
+    if _PIPELINE.fullmatch(replay) is None:
+        raise ConfigurationError(
+            f"replay={replay!r} is not a legal id: use 1 to 128 of the characters a-z A-Z 0-9 . _ - and begin with a "
+            f"letter or digit, such as 'orders-2026-01-02'"
+        )
+    return replay
 
 
 def set_aside_key(prefix: str, key: str) -> str:
@@ -456,4 +587,9 @@ def encode_part(text: str) -> str:
 
 
 def _control_root(topics_dir: str) -> str:
-    return f"{topics_dir}/{CONTROL_DIR}/" if topics_dir else f"{CONTROL_DIR}/"
+    return f"{below(topics_dir)}{CONTROL_DIR}/"
+
+
+def below(topics_dir: str) -> str:
+    """The prefix of all keys of a ``topics_dir``."""
+    return f"{topics_dir}/" if topics_dir else ""

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal
-
-import msgspec
 
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.config import MIB
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
+from airflow_provider_kafka_s3.formats.block_index import Chunk, chunks_of
+from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.leftovers import Leftover
-from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.storage.durable import DurableStore
-from airflow_provider_kafka_s3.structs import decode_struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,21 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["find_data_objects", "offsets_of_last_chunks"]
 
 _MAX_CHUNK: Final = 512 * MIB
-
-
-class _Chunk(msgspec.Struct, frozen=True):
-    """A gzip member of a data object."""
-
-    first_record_offset: int
-    num_records: int
-    byte_offset: int
-    byte_length: int
-
-
-class _Index(msgspec.Struct, frozen=True):
-    """The chunks of a data object, in their order."""
-
-    chunks: list[_Chunk]
 
 
 def offsets_of_last_chunks(
@@ -66,16 +50,18 @@ def offsets_of_last_chunks(
             offset in Kafka.
 
     Raises:
-        ConfigurationError: a marker is absent or leads to no chunk, or Kafka has other records than the chunk.
+        ConfigurationError: a marker is absent, leads to no chunk, or is of a partition that Kafka does not have; or
+            Kafka has other records than the chunk.
         DataLossError: Kafka has deleted the records of a last chunk.
     """
     partitions = source.describe(topic).partitions
+    _require_partitions(store, topics_dir, topic, partitions)
     earliest = source.earliest(topic, partitions)
     ends = source.ends(topic, partitions, isolation)
     found: dict[int, int] = {}
     absent: list[str] = []
     for p in partitions:
-        key = f"{_folder(topics_dir)}last_chunk_index.{topic}-{p:05d}.txt"
+        key = keys.chunk_marker_key(topics_dir, topic, p)
         chunk = _last_chunk(store, key)
         if chunk is not None:
             found[p] = _behind(store, source, topic, p, chunk, earliest=earliest[p], end=ends[p], isolation=isolation)
@@ -96,10 +82,10 @@ def find_data_objects(
     store: DurableStore, topics_dir: str, topic: str, bounds: Mapping[int, tuple[int, int]]
 ) -> dict[int, list[Leftover]]:
     """Data objects, and their indices, whose names have offsets ``[first, end)``; per Kafka partition."""
-    folder = re.escape(_folder(topics_dir))
+    folder = re.escape(keys.below(topics_dir))
     named = re.compile(rf"{folder}(\d{{4}}-\d\d-\d\d)/{re.escape(topic)}-(\d+)-(\d+)(\.gz|\.index\.json)")
     found: dict[int, list[Leftover]] = {partition: [] for partition in bounds}
-    for info in store.list(_folder(topics_dir)):
+    for info in store.list(keys.below(topics_dir)):
         match = named.fullmatch(info.key)
         if match is None or (partition := int(match[2])) not in bounds:
             continue
@@ -109,11 +95,20 @@ def find_data_objects(
     return found
 
 
-def _folder(topics_dir: str) -> str:
-    return f"{topics_dir}/" if topics_dir else ""
+def _require_partitions(store: DurableStore, topics_dir: str, topic: str, partitions: Collection[int]) -> None:
+    """Refuse markers of Kafka partitions that the topic does not have."""
+    infos = store.list(keys.chunk_markers_prefix(topics_dir, topic))
+    named = {info.key: keys.chunk_marker_partition(topics_dir, topic, info.key) for info in infos}
+    if beyond := [key for key, partition in named.items() if partition is not None and partition not in partitions]:
+        raise ConfigurationError(
+            f"topic {topic!r} has {count(len(partitions), 'partition')} in Kafka, and the sink has markers of others: "
+            f"{few([store.url(key) for key in beyond])}. The topic was created again with fewer partitions, or the "
+            f"Kafka connection is to another cluster. Nothing was changed. Land the topic as a new one, under another "
+            f"topics_dir, with starting_offsets; if the markers are of another topic's past, move them away"
+        )
 
 
-def _last_chunk(store: DurableStore, key: str) -> tuple[str, _Chunk] | None:
+def _last_chunk(store: DurableStore, key: str) -> tuple[str, Chunk] | None:
     """The key of the last data object, and its last chunk with records; None if there is no marker."""
     marker = store.get(key)
     if marker is None:
@@ -121,10 +116,10 @@ def _last_chunk(store: DurableStore, key: str) -> tuple[str, _Chunk] | None:
     name = marker.body.decode("utf-8", "replace").strip()
     index = store.get(name) if name.endswith(".index.json") and len(name) <= 1_024 else None
     try:
-        chunks = [] if index is None else decode_struct(index.body, _Index).chunks
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        chunks = []
-    chunks = [one for one in chunks if one.num_records > 0 and one.byte_offset >= 0 and one.byte_length > 0]
+        found = () if index is None else chunks_of(index.body)
+    except ValueError:
+        found = ()
+    chunks = [one for one in found if one.num_records > 0 and one.byte_offset >= 0 and one.byte_length > 0]
     if not chunks:
         raise ConfigurationError(
             f"the marker {store.url(key)} does not lead to an index with chunks. Nothing was changed. Look at the "
@@ -138,7 +133,7 @@ def _behind(
     source: Source,
     topic: str,
     partition: int,
-    found: tuple[str, _Chunk],
+    found: tuple[str, Chunk],
     *,
     earliest: int,
     end: int,
@@ -171,7 +166,7 @@ def _behind(
     return last + 1
 
 
-def _text_of(store: DurableStore, key: str, chunk: _Chunk) -> bytes | None:
+def _text_of(store: DurableStore, key: str, chunk: Chunk) -> bytes | None:
     """The lines of a chunk; None if there is no such object, or it is damaged."""
     if chunk.byte_length > _MAX_CHUNK:
         return None

@@ -29,6 +29,7 @@ __all__ = [
     "Primitive",
     "Record",
     "Union",
+    "arrow_schema",
     "arrow_type",
     "branch_names",
     "is_recursive",
@@ -348,6 +349,22 @@ def arrow_type(node: Node) -> pa.DataType:
     if columns > _MOST_COLUMNS:
         raise ConfigurationError(f"the schema has {columns:,} columns with those of its nested types, more than 10,000")
     return _arrow(node)
+
+
+def arrow_schema(node: Node, without: Container[str] = ()) -> pa.Schema:
+    """The columns of values: the fields of a record, or the column ``value`` of any other type.
+
+    Args:
+        node: the schema of values.
+        without: names of fields that have no column.
+
+    Raises:
+        ConfigurationError: see :func:`arrow_type`.
+    """
+    arrow_type(node)
+    if not isinstance(node, Record):
+        return pa.schema([arrow_field("value", node)])
+    return pa.schema([arrow_field(f.name, f.type, f.number) for f in node.fields if f.name not in without])
 
 
 def _columns(node: Node, known: dict[int, int]) -> int:

@@ -130,6 +130,8 @@ def default_here(setting: Setting) -> str:
     if name not in parameters:
         return _NOT_PYTHON
     default = parameters[name].default
+    if name == "partitioner":  # that of the naming that connectors are converted to
+        default = config.default_partitioner(config.Naming()).__struct_config__.tag
     return "required" if default is inspect.Parameter.empty else f"`{default!r}`"
 
 

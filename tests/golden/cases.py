@@ -25,10 +25,12 @@ from airflow_provider_kafka_s3.config import (
     AvroCodec,
     AvroContainer,
     AvroConverter,
+    BlockGzip,
     CompressionName,
     Csv,
     Daily,
     Format,
+    GzipEncoder,
     JsonLines,
     Layout,
     Parquet,
@@ -143,7 +145,7 @@ def made(case: Case) -> tuple[str, bytes]:
     topic = Topic(case.layout, case.partitions)
     case.fill(topic)
     topic.land()
-    objects = topic.objects()
+    objects = {key: body for key, body in topic.objects().items() if not key.endswith(".index.json")}
     dead = [key for key in objects if "/_dead_letters/" in key]
     (key,) = dead or objects
     return "." + key.rpartition("/")[2].partition(".")[2], objects[key]
@@ -193,6 +195,17 @@ def _json_lines(compression: CompressionName) -> Case:
         lambda body: [json.loads(line) for line in _DECOMPRESS[compression](body).splitlines()],
         values,
         _LIBRARIES.get(compression, ()),
+    )
+
+
+def _blocks(encoder: GzipEncoder) -> Case:
+    values = [_document(n, _PAD) for n in range(_ROWS)]
+    return Case(
+        Layout(topics_dir="lake", format=BlockGzip(block_size=20 * _PAD, encoder=encoder)),
+        lambda topic: topic.append(*(json.dumps(value).encode() for value in values)),
+        lambda body: [json.loads(line) for line in gzip.decompress(body).splitlines()],
+        values,
+        (encoder,),
     )
 
 
@@ -350,6 +363,7 @@ def _merged() -> Case:
 CASES: Final[Mapping[str, Case]] = {
     **{f"json-{name}": _json_lines(name) for name in get_args(CompressionName)},
     "json-typed": _typed_json(),
+    **{f"blocks-{name}": _blocks(name) for name in get_args(GzipEncoder)},
     **{f"bytes-{name}": _raw(name) for name in get_args(CompressionName)},
     **{f"avro-{name}": _avro(name) for name in get_args(AvroCodec)},
     **{f"parquet-{name}": _parquet(name) for name in get_args(ParquetCompression)},

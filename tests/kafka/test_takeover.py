@@ -387,7 +387,7 @@ def test_the_sink_of_deviantart_is_taken_over_by_its_markers(
     store = DurableStore(S3Store(client, "lake"), Retrier())
     source = KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers})
     pipeline = TopicPipeline(store, source, topics_dir=topic, pipeline=topic, topic=topic)
-    pipeline.land(RunRequest(run="first", offsets="incremental", layout=layout.at(0), starting="earliest"))
+    pipeline.land(RunRequest(run="first", offsets="incremental", layout=layout, starting="earliest"))
     objects = [store.get(info.key) for info in store.list(f"{topic}/") if info.key.endswith(".gz")]
     lines = [line for one in objects if one is not None for line in gzip.decompress(one.body).splitlines()]
     assert sorted(lines) == values

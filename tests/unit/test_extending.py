@@ -20,7 +20,9 @@ class Weekly(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
     """As an object, a mapping and a name; also inside a layout, which plans are made of."""
     for given in (Orc(), {"kind": "orc"}, "orc"):
-        with pytest.raises(ConfigurationError, match=r"^format.*'json', 'bytes', 'avro', 'parquet', 'csv' or 'custom'"):
+        with pytest.raises(
+            ConfigurationError, match=r"^format.*'json', 'bytes', 'avro', 'parquet', 'csv', 'block_gzip' or 'custom'"
+        ):
             parse_format(given)
     with pytest.raises(ConfigurationError, match=r"^format="):
         Layout(format=Orc())  # type: ignore[arg-type]

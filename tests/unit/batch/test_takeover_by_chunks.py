@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.unit.kafka_connect.connectors import DEVIANTART
 
@@ -132,11 +134,58 @@ def test_an_empty_first_chunk_is_skipped() -> None:
 
 
 def test_a_partition_without_a_marker_needs_a_decision() -> None:
-    """An error that names the key, or the first offset in Kafka."""
+    """An error that names the key, or the first offset in Kafka; the sink itself begins at 0 (D6)."""
     world = World()
     with pytest.raises(ConfigurationError, match="no marker of the sink: s3://lake/raw/backup/last_chunk_index"):
         world.plan()
     assert world.plan(without_offset="earliest").start == {0: 0}
+
+
+def test_a_marker_of_a_partition_that_kafka_does_not_have_is_refused() -> None:
+    """The topic was created again with fewer; markers of other topics whose names begin alike do not count."""
+    world = World()
+    world.mark(world.write([world.offsets[:4]]))
+    for name in (f"{TOPIC}-00000-00007", f"{TOPIC}-x-00007", f"{TOPIC}s-00007"):
+        world.bucket.put_new(f"{FOLDER}/last_chunk_index.{name}.txt", b"x")
+    assert world.plan().start == {0: world.offsets[3] + 1}
+    world.bucket.put_new(f"{FOLDER}/last_chunk_index.{TOPIC}-00001.txt", b"x")
+    with pytest.raises(ConfigurationError, match=r"has 1 partition in Kafka, .*last_chunk_index\.orders-00001\.txt"):
+        world.plan()
+
+
+def test_the_sinks_objects_and_the_pipelines_are_not_confused() -> None:
+    """In one folder: checks, verification, repair and garbage collection look at those of the pipeline only."""
+    world = World()
+    world.mark(world.write([world.offsets[:3], world.offsets[3:9]], day="1970-01-01"))
+    theirs = {info.key: world._body(info.key) for info in world.bucket.list("")}
+    world.pipeline.take_over(world.plan(), world.layout)
+    world.land()
+    assert {key: world._body(key) for key in theirs if "last_chunk" not in key} == {
+        key: body for key, body in theirs.items() if "last_chunk" not in key
+    }
+    first = f"{FOLDER}/1970-01-01/{TOPIC}-00000-{world.offsets[9]:012d}"
+    assert world._body(MARKER) == f"{first}.index.json".encode()
+    assert json.loads(world._body(f"{first}.index.json"))["chunks"][-1]["next_record_offset"] == world.offsets[-1] + 1
+    before = snapshot(world.bucket)
+    assert world.pipeline.repair(start={}).was == "right"
+    verified = world.pipeline.land(
+        RunRequest(run="check", offsets="incremental", layout=world.layout, starting=None, action="verify")
+    )
+    assert verified.status in ("ok", "empty")
+    assert world.pipeline.find_garbage(older_than=86_400).foreign == ()
+    check_unchanged(before, snapshot(world.bucket))
+    # The values that end in a newline have an empty line behind them.
+    summary = check_bucket(
+        world.bucket,
+        topics_dir=FOLDER,
+        pipeline="p",
+        topic=TOPIC,
+        source=world.kafka.all_records(),
+        decoder=lambda key, body: re.findall(rb"record \d+(?:\n(?=\n))?", gzip.decompress(body)),
+        recovered=True,
+        complete=True,
+    )
+    assert summary.records == 11
 
 
 def test_a_chunk_with_other_records_than_kafka_is_refused() -> None:

@@ -47,12 +47,16 @@ class WrittenSlice:
     Attributes:
         objects: bytes of the objects by key, in the order of their first records; without dead letters.
         offsets: number of records, first and last offset of each object, in the same order.
+        times: lowest and highest timestamp of each object, in the same order.
+        dead_times: the same of the objects of dead letters.
         dead_letters: the documents in the object of dead letters.
         result: of the slice.
     """
 
     objects: dict[str, bytes]
     offsets: list[tuple[int, int, int]]
+    times: list[tuple[int, int]]
+    dead_times: list[tuple[int, int]]
     dead_letters: list[dict[str, object]]
     result: SliceResult
 
@@ -107,9 +111,12 @@ def written_slice(
     rows = write_slice(plan, slice_, batches, open_object, schemas=schemas)
     dead = [sink.body for key, sink in sinks.items() if "/_dead_letters/" in key]
     landed = [entry for entry in rows.objects if "/_dead_letters/" not in entry.key]
+    times = {entry.key: (entry.min_timestamp, entry.max_timestamp) for entry in rows.objects}
     return WrittenSlice(
         objects={entry.key: bytes(sinks[entry.key].body) for entry in landed},
         offsets=[(entry.records, entry.min_offset, entry.max_offset) for entry in landed],
+        times=[times[entry.key] for entry in landed],
+        dead_times=[found for key, found in times.items() if "/_dead_letters/" in key],
         dead_letters=[json.loads(line) for body in dead for line in body.splitlines()],
         result=rows.result,
     )

@@ -71,6 +71,6 @@ DEVIANTART: Final = {
     "s3.prefix": "/raw/backup/",
     "s3.endpoint": "http://minio:9000",
     "s3.path_style": "true",
-    "compressed_block_size": "67108864",
+    "compressed_block_size": "1048576",
 }
 """DeviantArt's sink, with all of its settings."""

@@ -477,7 +477,7 @@ def test_every_setting_is_found_by_its_name(sink: Sink) -> None:
 
 
 def test_the_sink_of_deviantart_has_an_equivalent_operator() -> None:
-    """Lines of text by gzip, one folder per day; each setting is in it, or named with the reason."""
+    """Blocks of gzip with an index, one folder per day; each setting is in it, or named with the reason."""
     result = convert(DEVIANTART)
     assert result.parameters == {
         "task_id": "orders-backup",
@@ -486,16 +486,13 @@ def test_the_sink_of_deviantart_has_an_equivalent_operator() -> None:
         "pipeline": "orders-backup",
         "offsets": "incremental",
         "starting_offsets": "earliest",
-        "format": config.RawBytes(compression="gzip", extension=""),
+        "format": config.BlockGzip(lines=config.RawBytes(extension=""), encoder="zlib", block_size=1_048_576),
         "value_converter": config.BytesConverter(),
-        "partitioner": config.TimePattern(
-            path_format="yyyy-MM-dd", duration_ms=86_400_000, timestamp_from=config.ClockTime()
-        ),
+        "partitioner": config.TimePattern(path_format="yyyy-MM-dd", duration_ms=86_400_000),
         "topics_dir": "raw/backup",
-        "naming": config.Naming(file_delim="-", offset_pad_width=12),
+        "naming": config.DeviantArtNaming(),
     }
     assert notes(result).keys() == DEVIANTART.keys()
-    assert "cannot read it" in notes(result)["compressed_block_size"]
     assert notes(result)["key.converter"] == "no effect: no keys are stored"
     assert result.connections == {
         "aws_conn_id": {
@@ -512,6 +509,7 @@ def test_the_sink_of_deviantart_without_optional_settings_writes_to_the_top_of_t
     optional = ("s3.prefix", "s3.endpoint", "s3.path_style", "compressed_block_size", "local.buffer.dir")
     result = convert({name: value for name, value in DEVIANTART.items() if name not in optional})
     assert result.parameters["topics_dir"] == ""
+    assert result.parameters["format"].block_size == 64 * 1024 * 1024
     assert result.connections["aws_conn_id"] == {"conn_type": "aws", "extra": {}}
 
 

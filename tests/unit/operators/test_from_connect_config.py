@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -41,16 +40,21 @@ def test_a_sink_in_production_is_replaced() -> None:
         assert len(simulated.objects("topics/events/_dead_letters")) == 1
 
 
-def test_the_sink_of_deviantart_lands_lines_of_text() -> None:
-    """By gzip, below the prefix and the day of the plan."""
+def test_the_sink_of_deviantart_lands_lines_in_its_folders_of_days_with_index_and_marker_file() -> None:
+    """By gzip, below the prefix and the day of the records."""
     with SimulatedPipeline() as simulated:
         simulated.append("orders", b"one", b"{two", at=AT)
         simulated.append("refunds", b"three", at=AT)
         KafkaToS3Operator.from_connect_config(DEVIANTART).execute(make_context())
-        found = {re.sub(r"/\d{4}-\d\d-\d\d/", "/DAY/", key): body for key, body in simulated.objects().items()}
-        assert {key: gzip.decompress(body) for key, body in found.items()} == {
-            "raw/backup/orders/DAY/orders-0-000000000000.gz": b"one\n{two\n",
-            "raw/backup/refunds/DAY/refunds-0-000000000000.gz": b"three\n",
+        found = {key.removeprefix("raw/backup/"): body for key, body in simulated.objects().items()}
+        day = f"{AT:%Y-%m-%d}"
+        assert {key: gzip.decompress(body) for key, body in found.items() if key.endswith(".gz")} == {
+            f"{day}/orders-00000-000000000000.gz": b"one\n{two\n",
+            f"{day}/refunds-00000-000000000000.gz": b"three\n",
+        }
+        assert {key: body for key, body in found.items() if key.endswith(".txt")} == {
+            f"last_chunk_index.{topic}-00000.txt": f"raw/backup/{day}/{topic}-00000-000000000000.index.json".encode()
+            for topic in ("orders", "refunds")
         }
 
 

@@ -11,11 +11,13 @@ import pytest
 
 from airflow_provider_kafka_s3.airflow import parameters
 from airflow_provider_kafka_s3.config import (
+    ByPartition,
     Daily,
     Hourly,
     JsonLines,
     Layout,
     RawBytes,
+    TimePattern,
     Upload,
     Window,
     parse_format,
@@ -77,6 +79,16 @@ def test_invalid_topics_are_refused(given: object, message: str) -> None:
         parameters.parse_topics(given)
 
 
+def test_the_default_partitioner_is_that_of_the_naming() -> None:
+    """By Kafka partition, or the day of the record; one of other folders is refused with DeviantArt's names."""
+    assert make_operator().partitioner == ByPartition()
+    assert make_operator(naming={"file_delim": "-"}).partitioner == ByPartition()
+    by_day = make_operator(naming="deviantart", format={"kind": "block_gzip"})
+    assert by_day.partitioner == TimePattern(path_format="yyyy-MM-dd", duration_ms=86_400_000)
+    with pytest.raises(ConfigurationError, match="naming='deviantart' has one folder for each day"):
+        make_operator(naming="deviantart", partitioner="partition")
+
+
 def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
     """All three forms give the same settings."""
     assert parse_format("json") == JsonLines()
@@ -99,7 +111,11 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
 @pytest.mark.parametrize(
     ("parse", "given", "message"),
     [
-        (parse_format, "orc", "^format='orc' is not known; use 'json', 'bytes', 'avro', 'parquet', 'csv' or 'custom'$"),
+        (
+            parse_format,
+            "orc",
+            "^format='orc' is not known; use 'json', 'bytes', 'avro', 'parquet', 'csv', 'block_gzip' or 'custom'$",
+        ),
         (
             parse_format,
             {"kind": "json", "compresion": "gzip"},
@@ -113,7 +129,7 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
         (
             parse_format,
             7,
-            r"^format=7 must be 'json', .*, 'csv' or 'custom', a mapping of settings or a JsonLines .* CustomFormat$",
+            r"^format=7 must be 'json', .* or 'custom', a mapping of settings or a JsonLines .* CustomFormat$",
         ),
         (
             parse_partitioner,
@@ -156,13 +172,13 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
         (
             parse_format,
             {"kind": "orc"},
-            "^format: kind='orc' is not known; use 'json', 'bytes', 'avro', 'parquet', 'csv' or 'custom'$",
+            "^format: kind='orc' is not known; use 'json', 'bytes', 'avro', .* 'block_gzip' or 'custom'$",
         ),
         (parse_format, {"kind": ["json"]}, "^format: kind=.*json.* is not known; did you mean 'json'"),
         (
             parse_format,
             {"compression": "gzip"},
-            "^format has no 'kind', which must be 'json', 'bytes', 'avro', 'parquet', 'csv' or 'custom'",
+            "^format has no 'kind', which must be 'json', 'bytes', 'avro', 'parquet', 'csv', 'block_gzip' or 'custom'",
         ),
         (
             parse_format,
@@ -228,7 +244,7 @@ def test_the_error_of_an_invalid_setting_names_its_parameter(parse: Any, given: 
         (lambda: RetryPolicy(base=float("nan")), "^base=nan must be a number of seconds from 0 to 86,400$"),
         (
             lambda: Layout(format="json"),
-            "^format='json' must be a JsonLines or a RawBytes or an AvroContainer or .* or a Csv or a CustomFormat$",
+            "^format='json' must be a JsonLines or a RawBytes or an AvroContainer or .* or a CustomFormat$",
         ),  # type: ignore[arg-type]
     ],
 )
