@@ -17,6 +17,7 @@
     │   ├── BatchLossError            a decided batch cannot be completed any more
     │   ├── TopicRecreatedError       the topic is not the one the offsets belong to
     │   ├── RunSupersededError        the run's offsets belong to a closed generation
+    │   ├── ReplayOvertakenError      another process sends the same replay
     │   ├── MissingObjectError        an object of a committed batch is gone
     │   ├── ForeignObjectError        there is another object at a key of a batch
     │   └── ControlError              the control documents cannot be trusted
@@ -65,6 +66,7 @@ __all__ = [
     "RangeBeyondEnd",
     "RecordError",
     "RegistryUnavailableError",
+    "ReplayOvertakenError",
     "RunSupersededError",
     "SchemaNotFoundError",
     "SparkJobError",
@@ -192,6 +194,12 @@ class RunSupersededError(TerminalError):
     """The run's offsets belong to an earlier incarnation of the topic and were never committed."""
 
     kind = "run_superseded"
+
+
+class ReplayOvertakenError(TerminalError):
+    """Another process sends the same replay into Kafka, and continues where this one was."""
+
+    kind = "replay_overtaken"
 
 
 class MissingObjectError(TerminalError):

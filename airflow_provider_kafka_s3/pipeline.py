@@ -211,10 +211,23 @@ class TopicPipeline:
         return reset(self.committer, operator=operator)
 
     def repair(
-        self, *, start: Mapping[int, int], cluster_id: str = "", rule: GoneRule = _NO_RULE, dry_run: bool = False
+        self,
+        *,
+        start: Mapping[int, int],
+        cluster_id: str = "",
+        rule: GoneRule = _NO_RULE,
+        every_document: bool = False,
+        dry_run: bool = False,
     ) -> Repaired:
         """See :func:`~airflow_provider_kafka_s3.maintenance.repair.repair`."""
-        return repair(self.committer, start=start, cluster_id=cluster_id, rule=rule, dry_run=dry_run)
+        return repair(
+            self.committer,
+            start=start,
+            cluster_id=cluster_id,
+            rule=rule,
+            every_document=every_document,
+            dry_run=dry_run,
+        )
 
     def plan_takeover(
         self,
@@ -253,14 +266,19 @@ class TopicPipeline:
             without_offset: see :func:`~airflow_provider_kafka_s3.maintenance.last_chunks.offsets_of_last_chunks`.
         """
         store, topics_dir, topic = self.log.store, self.log.topics_dir, self.log.topic
-        offsets = offsets_of_last_chunks(
-            store,
-            self.source,
-            topics_dir=topics_dir,
-            topic=topic,
-            isolation=consumed,
-            without_offset=without_offset,
-        )
+        began = self.log.read_marker() if self.log.read_plan(1) is not None else None
+        if began is not None:
+            # The marker files are those of the pipeline by now.
+            offsets = {p: began[0].start.get(p, 0) for p in self.source.describe(topic).partitions}
+        else:
+            offsets = offsets_of_last_chunks(
+                store,
+                self.source,
+                topics_dir=topics_dir,
+                topic=topic,
+                isolation=consumed,
+                without_offset=without_offset,
+            )
         return plan_takeover(
             self.committer,
             ConsumerGroup(group.name, group.state, {topic: offsets}),

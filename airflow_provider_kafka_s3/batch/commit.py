@@ -10,18 +10,26 @@ import logging
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, update_chunk_markers
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.early_ends import early_ends
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.log_index import write_missing
 from airflow_provider_kafka_s3.batch.objects import BatchObjects
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, batch_loss
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.config import OnTagError
 from airflow_provider_kafka_s3.documents.manifest import Manifest, SliceRows
-from airflow_provider_kafka_s3.documents.marker import fold
+from airflow_provider_kafka_s3.documents.marker import Marker, fold
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.exceptions import SparkJobError, UnknownOutcomeError, raise_first
+from airflow_provider_kafka_s3.exceptions import (
+    KafkaS3Error,
+    SparkJobError,
+    UnknownOutcomeError,
+    message_of,
+    raise_first,
+)
 from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 
@@ -31,6 +39,9 @@ log = logging.getLogger(__name__)
 
 _TRIES: Final = 4
 """Attempts to replace the marker while the store gives no usable answer."""
+
+_INDEXES: Final = 4
+"""Indexes written at most when a batch is resolved: a process may have ended before it wrote an earlier one."""
 
 
 class Committer:
@@ -183,6 +194,8 @@ class Committer:
         while True:
             marker, etag = self.log.require_marker()
             if marker.is_resolved(plan.batch):
+                if tries:
+                    self._index(marker, plan.batch)
                 return
             # A lost swap means that another process advanced; only tries that changed nothing are counted.
             tries = tries + 1 if etag == last_etag else 1
@@ -193,6 +206,32 @@ class Committer:
                     f"{self.log.marker_url()}"
                 )
             last_etag = etag
-            if self.log.replace_marker(fold(marker, plan, decision), etag):
+            folded = fold(marker, plan, decision)
+            if self.log.replace_marker(folded, etag):
+                self._index(folded, plan.batch)
+                if has_chunk_markers(plan.layout):
+                    update_chunk_markers(self.log, folded, parallel=self.parallel)
                 return
             self.store.retrier.pause(tries)
+
+    def _index(self, marker: Marker, batch: int) -> None:
+        """Write the index of a batch's hundred, if this batch was the last of them to be resolved.
+
+        The marker is stored: an index never has a batch that is not resolved. No step depends on an index, so an error
+        is not one of the run.
+        """
+        size = self.log.index_sizes[0]
+        first = (batch - 1) // size * size + 1
+        if not marker.has_resolved(range(first, first + size)):
+            return
+        try:
+            write_missing(self.log, marker, most=_INDEXES, parallel=self.parallel)
+        except KafkaS3Error as e:
+            log.warning(
+                "topic %s: the index of batches %d to %d was not written: %s. Nothing else depends on it. Write it: %s",
+                self.log.topic,
+                first,
+                first + size - 1,
+                message_of(e),
+                self.log.remedies.repair(),
+            )

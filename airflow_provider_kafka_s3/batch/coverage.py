@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import logging
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.log_index import disjoint, read_or_warn
 from airflow_provider_kafka_s3.batch.request import BatchSummary
 from airflow_provider_kafka_s3.documents.codec import printable
+from airflow_provider_kafka_s3.documents.log_index import LogIndex
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
+from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
+from airflow_provider_kafka_s3.parallel import growing_blocks
 
 __all__ = ["Covering", "covering_downward", "covering_upward"]
+
+log = logging.getLogger(__name__)
+
+_NEAR: Final = 8
+"""Batches that are looked at before the index: most searches are for the latest ones, or those of one run."""
+
+_INDEXES: Final = 16
+"""Indexes read at the same time at most."""
 
 _AHEAD: Final = 64
 """Plans read at the same time at most, during a search of the log."""
@@ -60,64 +73,213 @@ class Covering:
         )
 
 
-def covering_upward(committer: Committer, target: Offsets, *, generation: int, low: int) -> Iterator[Covering]:
-    """The batches that cover a target, searched from ``low`` upward.
+def covering_upward(
+    committer: Committer, target: Offsets, *, generation: int, low: int, marker: Marker
+) -> Iterator[Covering]:
+    """The batches that cover a target of resolved offsets, searched from ``low`` upward.
 
-    Plans are read ahead, several at a time: at most twice as many as needed, plus one. The documents of a batch that
-    covers nothing of the target are dropped from memory.
+    The nearest plans are read first, several at a time: at most twice as many as needed, plus one. Then the index of
+    the log tells which plans to read, and only behind that all others are read. What an index has is never the result:
+    each batch is compared with the target by its own plan and manifest, and the search ends only when these account for
+    all of it. The documents of a batch that covers nothing of the target are dropped from memory.
+
+    Args:
+        committer: of the topic.
+        target: offsets that the marker has as covered.
+        generation: of the target.
+        low: number of the first batch.
+        marker: has the resolved batches.
 
     Raises:
         LogTamperedError: the log ends before the target is accounted for.
     """
-    return _covering(committer, target, generation, itertools.count(low))
+    return _Search(committer, target, generation, marker).run(low, upward=True)
 
 
-def covering_downward(committer: Committer, target: Offsets, *, generation: int, high: int) -> Iterator[Covering]:
-    """The batches that cover a target, searched from ``high`` downward; see :func:`covering_upward`.
+def covering_downward(committer: Committer, target: Offsets, *, generation: int, marker: Marker) -> Iterator[Covering]:
+    """The batches that cover a target, searched from the last resolved one downward; see :func:`covering_upward`.
 
     Raises:
         LogTamperedError: the log begins after the target.
     """
-    return _covering(committer, target, generation, iter(range(high, 0, -1)))
+    return _Search(committer, target, generation, marker).run(1, upward=False)
 
 
-def _covering(committer: Committer, target: Offsets, generation: int, batches: Iterator[int]) -> Iterator[Covering]:
-    topic_log, left = committer.log, target
-    for block in _growing_blocks(batches):
+class _Search:
+    """One search of the log.
+
+    Attributes:
+        left: offsets of the target that no batch has accounted for yet.
+    """
+
+    def __init__(self, committer: Committer, target: Offsets, generation: int, marker: Marker) -> None:
+        self.left = target
+        self._committer = committer
+        self._log = committer.log
+        self._generation = generation
+        self._marker = marker
+        self._examined: set[int] = set()
+        # Indexes that were read: the ranges of batches that need no other look unless something is left.
+        self._indexed: list[range] = []
+
+    def run(self, low: int, *, upward: bool) -> Iterator[Covering]:
+        """Find the batches from ``low`` on, or from the last resolved one down to it."""
+        last = self._marker.last_resolved
+        numbers = itertools.count(low) if upward else iter(range(last, low - 1, -1))
+        near = min(_NEAR, self._log.index_sizes[0])
+        for block in growing_blocks(itertools.islice(numbers, near), most=_AHEAD):
+            ended = yield from self._examine(block)
+            if not self.left or ended:
+                break
+        if self.left and low + near <= last:
+            yield from self._by_index(low)
+            # Batches without an index.
+            yield from self._examine_all(n for n in numbers if not self._is_indexed(n))
+            if self.left and self._indexed:
+                self._warn_of_index()
+                again = itertools.chain.from_iterable(self._indexed)
+                yield from self._examine_all(n for n in again if n not in self._examined)
+        if self.left:
+            raise LogTamperedError(
+                f"topic {self._log.topic!r}: documents of the log are gone: its marker has offsets "
+                f"{printable(str(self.left))} as landed, and no batch of the log covers them. Nothing was changed. "
+                f"Restore the objects below this prefix (bucket versioning): {self._log.store.url(self._log.prefix)}"
+            )
+
+    def _examine_all(self, numbers: Iterator[int]) -> Iterator[Covering]:
+        blocks = growing_blocks(numbers, most=_AHEAD)
+        while self.left and (block := next(blocks, None)):
+            if (yield from self._examine(block)):
+                return
+
+    def _examine(self, numbers: Sequence[int]) -> Generator[Covering, None, bool]:
+        """Compare batches with the target, by their plans and manifests; whether a plan is missing."""
         plans: list[Plan] = []
-        for plan in committer.parallel(topic_log.read_plan, block, threads=_AHEAD):
+        for plan in self._committer.parallel(self._log.read_plan, numbers, threads=_AHEAD):
             if plan is None:
                 break
             plans.append(plan)
-        overlapping = [plan for plan in plans if plan.generation == generation and plan.claim & left]
+        self._examined.update(numbers)
+        overlapping = [plan for plan in plans if plan.generation == self._generation and plan.claim & self.left]
         for at in range(0, len(overlapping), _DECISIONS):
-            needed = [plan for plan in overlapping[at : at + _DECISIONS] if plan.claim & left]
-            decisions = committer.parallel(lambda plan: topic_log.read_manifest(plan.batch), needed)
+            needed = [plan for plan in overlapping[at : at + _DECISIONS] if plan.claim & self.left]
+            decisions = self._committer.parallel(lambda plan: self._log.read_manifest(plan.batch), needed)
             for plan, decision in zip(needed, decisions, strict=True):
-                if decision is None or (decision.status == "abandoned" and decision.release == "debt"):
+                if decision is None or decision.is_released:
                     continue
-                if not plan.claim & left:
+                if not plan.claim & self.left:
                     continue
-                left -= plan.claim
+                self.left -= plan.claim
                 if decision.status == "commit":
                     yield Covering(plan, decision)
-        for batch in {*block} - {plan.batch for plan in overlapping}:
-            topic_log.forget(batch)
-        if not left:
+        for batch in {*numbers} - {plan.batch for plan in overlapping}:
+            self._log.forget(batch)
+        return len(plans) < len(numbers)
+
+    # -- the index ----------------------------------------------------------------------------------------------------
+
+    def _by_index(self, low: int) -> Iterator[Covering]:
+        """Find batches by the indexes of the log, as few of them as possible."""
+        if not any(end - max(start, low) >= self._log.index_sizes[0] for start, end in self._marker.resolved):
             return
-        if len(plans) < len(block):
-            break
-    if left:
-        raise LogTamperedError(
-            f"topic {topic_log.topic!r}: documents of the log are gone: its marker has offsets {printable(str(left))} "
-            f"as landed, and no batch of the log covers them. Nothing was changed. Restore the objects below this "
-            f"prefix (bucket versioning): {topic_log.store.url(topic_log.prefix)}"
+        # Small ones first: a search reads few of them.
+        found = [one for one in disjoint(self._log, self._marker, largest_first=False) if one[-1] >= low]
+        spans: dict[range, _Span] = {}
+        at, ahead = len(found), 1
+        while self.left and len(spans) < len(found):
+            key = _first(self.left)
+            # Batches usually land offsets in order, so the next ones are likely in the next index.
+            following = [one for one in found[at : at + ahead] if one not in spans]
+            if following:
+                yield from self._read_indexes(following, spans)
+                at, ahead = at + ahead, min(2 * ahead, _INDEXES)
+                if not self.left or _first(self.left) != key:
+                    continue
+            ahead = 1
+            at = yield from self._bisect(found, spans, *key)
+            if self.left and _first(self.left) == key:
+                break
+        # Batches that landed their offsets out of order.
+        rest = [one for one in found if one not in spans]
+        for n in range(0, len(rest), _INDEXES):
+            if not self.left:
+                return
+            yield from self._read_indexes(rest[n : n + _INDEXES], spans)
+
+    def _bisect(
+        self, found: Sequence[range], spans: dict[range, _Span], partition: int, offset: int
+    ) -> Generator[Covering, None, int]:
+        """Read indexes on the way to the batch of an offset, as if offsets were landed in order; where it ended."""
+        low, high = 0, len(found)
+        while low < high:
+            middle = (low + high) // 2
+            one = found[middle]
+            if one not in spans:
+                yield from self._read_indexes([one], spans)
+                if not self.left or _first(self.left) != (partition, offset):
+                    return middle + 1
+            side = spans[one].side(self._generation, partition, offset)
+            if side == 0:
+                break
+            low, high = (low, middle) if side < 0 else (middle + 1, high)
+        return len(found)
+
+    def _read_indexes(self, numbers: Sequence[range], spans: dict[range, _Span]) -> Iterator[Covering]:
+        """Read indexes, then the documents of the batches that may cover what is left."""
+        documents = self._committer.parallel(lambda one: read_or_warn(self._log, one), numbers)
+        for one, index in zip(numbers, documents, strict=True):
+            spans[one] = _Span(index, self._generation)
+            if index is None:
+                continue
+            self._indexed.append(one)
+            likely = [
+                batch.batch
+                for batch in index.batches
+                if batch.generation == self._generation
+                and batch.covers
+                and batch.batch not in self._examined
+                and (batch.claim is None or batch.claim & self.left)
+            ]
+            for at in range(0, len(likely), _AHEAD):
+                yield from self._examine(likely[at : at + _AHEAD])
+
+    def _is_indexed(self, batch: int) -> bool:
+        return any(batch in one for one in self._indexed)
+
+    def _warn_of_index(self) -> None:
+        log.warning(
+            "topic %s: the index of the log has no batch that covers offsets %s, which the marker has as landed: the "
+            "index is wrong. Plans and manifests are read instead. Write it again: %s",
+            self._log.topic,
+            printable(str(self.left)),
+            self._log.remedies.repair("--every-document"),
         )
 
 
-def _growing_blocks(batches: Iterator[int]) -> Iterator[list[int]]:
-    """Blocks of 1, 1, 2, 4, … numbers: each as long as all before it together."""
-    count = 0
-    while block := list(itertools.islice(batches, min(max(count, 1), _AHEAD))):
-        yield block
-        count += len(block)
+class _Span:
+    """The lowest and the highest offset of each Kafka partition in an index, for the batches of one generation."""
+
+    def __init__(self, index: LogIndex | None, generation: int) -> None:
+        self._bounds: dict[int, tuple[int, int]] = {}
+        self._generations: set[int] = set()
+        for batch in () if index is None else index.batches:
+            self._generations.add(batch.generation)
+            for partition, ranges in () if batch.claim is None else batch.claim.items():
+                if batch.generation == generation:
+                    low, high = self._bounds.get(partition, (ranges[0][0], ranges[-1][1]))
+                    self._bounds[partition] = min(low, ranges[0][0]), max(high, ranges[-1][1])
+
+    def side(self, generation: int, partition: int, offset: int) -> int:
+        """Where an offset likely is: -1 in an earlier index, 1 in a later one; 0 if that is unknown."""
+        if self._generations and generation not in self._generations:
+            return -1 if generation < min(self._generations) else 1
+        if partition not in self._bounds:
+            return 0
+        low, high = self._bounds[partition]
+        return -1 if offset < low else 1 if offset >= high else 0
+
+
+def _first(offsets: Offsets) -> tuple[int, int]:
+    """The lowest offset of the first Kafka partition."""
+    partition = next(iter(offsets))
+    return partition, offsets[partition][0][0]

@@ -7,8 +7,9 @@ time.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from airflow_provider_kafka_s3.batch.nesting import refuse_nesting
 from airflow_provider_kafka_s3.batch.remedies import Remedies
@@ -23,6 +24,7 @@ from airflow_provider_kafka_s3.documents.codec import (
     printable,
     write_stamp,
 )
+from airflow_provider_kafka_s3.documents.log_index import INDEX_SIZES, LogIndex
 from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
@@ -49,9 +51,15 @@ log = logging.getLogger(__name__)
 
 D = TypeVar("D", bound=Document)
 
+_INDEX_NAME: Final = re.compile(r"(\d{10})-(\d{10})\.json")
+
 
 class TopicLog:
-    """The control documents of one topic of a pipeline."""
+    """The control documents of one topic of a pipeline.
+
+    Attributes:
+        index_sizes: batches of one index document, ascending; each size divides the next one.
+    """
 
     def __init__(
         self, store: DurableStore, *, topics_dir: str, pipeline: str, topic: str, connection_options: Sequence[str] = ()
@@ -78,6 +86,7 @@ class TopicLog:
             topic=topic,
             connection_options=tuple(connection_options),
         )
+        self.index_sizes: tuple[int, ...] = INDEX_SIZES
         self._cache: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     # -- addresses ----------------------------------------------------------------------------------------------------
@@ -219,7 +228,7 @@ class TopicLog:
         them was the first to be resolved then.
         """
         decision = self.read_manifest(batch)
-        return decision is not None and decision.status == "abandoned" and decision.release == "debt"
+        return decision is not None and decision.is_released
 
     def read_plan(self, batch: int) -> Plan | None:
         """The plan of a batch, or None."""
@@ -287,6 +296,17 @@ class TopicLog:
         self._check_manifest(decision, manifest.batch)
         return decision
 
+    def require_decision(self, batch: int) -> tuple[Manifest, str]:
+        """The decision about a resolved batch, and its checksum."""
+        key = keys.manifest_key(self.prefix, batch)
+        stored = self._read(Manifest, key, lambda manifest: self._check_manifest(manifest, batch))
+        if stored is None:
+            raise LogTamperedError(
+                f"topic {self.topic!r}: the decision about batch {batch} is gone, although the marker has the batch as "
+                f"complete. Nothing was changed. Restore the object (bucket versioning): {self.manifest_url(batch)}"
+            )
+        return stored
+
     def forget(self, batch: int) -> None:
         """Drop a batch's documents from the cache: a manifest may list many objects."""
         for key in (keys.plan_key(self.prefix, batch), keys.manifest_key(self.prefix, batch)):
@@ -307,6 +327,54 @@ class TopicLog:
     def create_amend(self, amend: Amend, number: int) -> None:
         """Record keys as lost, unless the number is taken: read :meth:`amended_keys` again."""
         self.store.create(keys.amend_key(self.prefix, amend.batch, number), encode(amend, write_stamp()))
+
+    # -- index --------------------------------------------------------------------------------------------------------
+
+    def indexes(self) -> set[range]:
+        """The batches of each index document that exists, whatever is in it."""
+        prefix = keys.indexes_prefix(self.prefix)
+        found = set()
+        for info in self.store.list(prefix):
+            name = _INDEX_NAME.fullmatch(info.key.removeprefix(prefix))
+            numbers = range(int(name[1]), int(name[2]) + 1) if name is not None else range(0)
+            if len(numbers) in self.index_sizes and numbers.start >= 1 and (numbers.start - 1) % len(numbers) == 0:
+                found.add(numbers)
+        return found
+
+    def read_index(self, numbers: range) -> LogIndex | None:
+        """The index of these batches, or None if there is none; not cached.
+
+        Raises:
+            CorruptControlError: it is damaged, or that of other batches. No step depends on it, so it can be ignored.
+            UnsupportedFormatError: a newer version wrote it.
+        """
+        key = keys.index_key(self.prefix, numbers.start, len(numbers))
+        fetched = self._fetch(LogIndex, key)
+        if fetched is None:
+            return None
+        index, where = fetched[0], self.store.url(key)
+        self._check_topic(index.topic, where)
+        if (index.first, len(index.batches)) != (numbers.start, len(numbers)):
+            raise corrupt(where, f"it is of {len(index.batches):,} batches from {index.first} on")
+        return index
+
+    def create_index(self, index: LogIndex) -> None:
+        """Create the index of some batches, unless there is one."""
+        key = keys.index_key(self.prefix, index.first, len(index.batches))
+        self.store.create(key, encode(index, write_stamp()))
+
+    def replace_index(self, index: LogIndex) -> bool:
+        """Write an index in place of a damaged one; False if the stored one has changed meanwhile."""
+        key = keys.index_key(self.prefix, index.first, len(index.batches))
+        info = self.store.head(key)
+        if info is None:
+            self.create_index(index)
+            return True
+        return self.store.replace(key, encode(index, write_stamp()), info.etag)
+
+    def index_url(self, numbers: range) -> str:
+        """URL of an index."""
+        return self.store.url(keys.index_key(self.prefix, numbers.start, len(numbers)))
 
     # -- runs ---------------------------------------------------------------------------------------------------------
 

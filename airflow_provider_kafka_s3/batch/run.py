@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from airflow_provider_kafka_s3.batch.adoption import AdoptionWait
+from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, update_chunk_markers
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
 from airflow_provider_kafka_s3.batch.incarnation import refuse_shorter_log, require_topic_id
@@ -232,11 +233,12 @@ class TopicRun:
     def _nothing_to_do(self, view: View, window: OffsetWindow | None) -> TopicResult:
         offsets = window.offsets() if window is not None else Offsets()
         if not offsets:
+            self._update_chunk_markers(view.marker)
             return TopicResult(
                 topic=self.topic, status="empty", target=offsets, batches=(), skipped=offsets, wrote=self._wrote
             )
-        generation, high = view.marker.generation, view.marker.last_resolved
-        covering = covering_downward(self.committer, offsets, generation=generation, high=high)
+        generation = view.marker.generation
+        covering = covering_downward(self.committer, offsets, generation=generation, marker=view.marker)
         return self._result(view.marker, generation, offsets, covering, look=True)
 
     def _log_target(self, target: Offsets, below: Offsets) -> None:
@@ -254,7 +256,8 @@ class TopicRun:
         if is_hidden(self.request.layout, self.topic):
             log.warning(
                 "topic %s: Spark, Hive, Athena and Trino skip names that begin with '_' or '.', so they do not read "
-                "its objects, %s…. Set naming={'topic_prefix': 'topic='}; landed objects keep their names",
+                "its objects, %s…. Set naming={'topic_prefix': 'topic='}, which 'deviantart' does not have; "
+                "landed objects keep their names",
                 self.topic,
                 data_prefix(self.request.layout, self.topic),
             )
@@ -406,8 +409,16 @@ class TopicRun:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _succeed(self, record: RunRecord, view: View) -> TopicResult:
-        covering = covering_upward(self.committer, record.target, generation=record.generation, low=record.low)
+        covering = covering_upward(
+            self.committer, record.target, generation=record.generation, low=record.low, marker=view.marker
+        )
         return self._result(view.marker, record.generation, record.target, covering, look=self._verify_first)
+
+    def _update_chunk_markers(self, marker: Marker) -> None:
+        """Write what a process that ended behind its last batch has not written."""
+        if has_chunk_markers(self.request.layout):
+            written = update_chunk_markers(self.log, marker, parallel=self.committer.parallel)
+            self._wrote = self._wrote or bool(written)
 
     def _result(
         self, marker: Marker, generation: int, target: Offsets, covering: Iterator[Covering], *, look: bool
@@ -429,6 +440,7 @@ class TopicRun:
         else:
             collections.deque(one_by_one(), maxlen=0)
         self._wrote = self._wrote or bool(restored)
+        self._update_chunk_markers(marker)
         return TopicResult(
             topic=self.topic,
             status="ok",

@@ -33,9 +33,15 @@ def repair(access: Access) -> Answer:
         reason=arguments.reason,
         operator=arguments.operator,
     )
-    done = pipeline.repair(start=start, cluster_id=cluster_id, rule=rule, dry_run=arguments.dry_run)
+    done = pipeline.repair(
+        start=start,
+        cluster_id=cluster_id,
+        rule=rule,
+        every_document=arguments.every_document,
+        dry_run=arguments.dry_run,
+    )
     what = {
-        "right": "the marker agrees with the log" + ("" if done.recorded else "; nothing was changed"),
+        "right": "the marker agrees with the log" + ("" if done.recorded or done.indexes else "; nothing was changed"),
         "missing": "the marker was missing",
         "corrupt": "the marker was corrupt",
         "wrong": "the marker did not agree with the log",
@@ -48,6 +54,9 @@ def repair(access: Access) -> Answer:
     else:
         would = "would be" if arguments.dry_run else "are"
         lines += [f"{_amount(done.recorded)} {would} recorded as gone for good"] if done.recorded else []
+        if done.indexes:
+            what = "to be written" if arguments.dry_run else "written"
+            lines.append(f"index of the log: {count(done.indexes, 'document')} {what} again")
         lines += [f"covered: {done.marker.covered}", *(f"batch {n} stays open: {w}" for n, w in done.open.items())]
     code = (FINDINGS if arguments.dry_run else FAILED) if done.ambiguous else OK
     return Answer(
@@ -60,6 +69,7 @@ def repair(access: Access) -> Answer:
             "open": {str(n): why for n, why in done.open.items()},
             "unsure": {str(gone.batch): list(gone.keys) for gone in done.ambiguous},
             "recorded": {str(gone.batch): list(gone.keys) for gone in done.recorded},
+            "indexes": done.indexes,
             "dry_run": arguments.dry_run,
         },
         lines,

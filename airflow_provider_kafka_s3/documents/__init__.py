@@ -1,1 +1,1 @@
-"""The control documents of a topic: plan, manifest, marker, run, owner, and their encoding."""
+"""The control documents of a topic: plan, manifest, marker, run, owner, index, and their encoding."""

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from airflow_provider_kafka_s3.config import KeyNaming, decode_naming
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
@@ -238,4 +239,6 @@ def _to_json(value: object) -> object:
 def _from_json(kind: type, value: object) -> object:
     if kind is Offsets:
         return Offsets.from_json(value)
+    if kind is KeyNaming:
+        return decode_naming(value)
     raise TypeError(f"{kind.__name__} cannot be stored in a control document")

@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.config import MAX_PARTS
 from airflow_provider_kafka_s3.documents.codec import Document
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.layout.keys import (
+    INDEX,
     data_key_parser,
     dead_letters_prefix,
     sibling_of_key,
@@ -31,6 +32,7 @@ MAX_OBJECTS: Final = 100_000
 _TOKEN: Final = re.compile("[\x21-\x7e]{1,2048}")
 _CHECKSUM: Final = re.compile("[A-Za-z0-9+/=]{0,64}")
 _NO_OFFSET: Final = (-1).to_bytes(8, "little", signed=True)
+_NO_TIMESTAMP: Final = -1
 _CRC32: Final = re.compile("[0-9A-Fa-f]{8}")
 
 
@@ -76,6 +78,11 @@ class SlicePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     min_offset: int
     max_offset: int
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether offsets between the lowest and the highest one are not among those of the records."""
+        return self.records <= self.max_offset - self.min_offset
+
 
 class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One object of a batch, and the upload that holds its bytes until it is completed.
@@ -94,6 +101,10 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         min_offset: lowest offset of its records; of several slices, that of the first one's records.
         max_offset: highest offset of its records; of several slices, that of the first one's records.
         ranges: its records by slice, if there are several slices; else empty. See :attr:`by_slice`.
+        min_timestamp: lowest timestamp of its records, in milliseconds since the epoch; -1 if it is unknown: no record
+            has one, a record is from before the year 1900, or an earlier version wrote the batch. Records without a
+            timestamp do not count. Information for readers: no decision depends on it.
+        max_timestamp: highest timestamp of its records; -1 exactly if the lowest is unknown.
     """
 
     key: str
@@ -109,6 +120,8 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     min_offset: int
     max_offset: int
     ranges: tuple[SlicePart, ...] = ()
+    min_timestamp: int = _NO_TIMESTAMP
+    max_timestamp: int = _NO_TIMESTAMP
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.parts) <= MAX_PARTS or self.size < 0:
@@ -120,6 +133,14 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ValueError("an upload id, a nonce, an ETag or a checksum has a form that no store uses")
         if _CRC32.fullmatch(self.crc32) is None:
             raise ValueError("crc32 is not eight hex digits")
+        times = (self.min_timestamp, self.max_timestamp)
+        if self.min_timestamp > self.max_timestamp or (_NO_TIMESTAMP in times and times != (_NO_TIMESTAMP,) * 2):
+            raise ValueError(f"an object cannot have records with timestamps from {times[0]} to {times[1]}")
+
+    @property
+    def has_times(self) -> bool:
+        """Whether the timestamps of its records are known."""
+        return self.min_timestamp != _NO_TIMESTAMP
 
     @property
     def by_slice(self) -> tuple[SlicePart, ...]:
@@ -180,6 +201,11 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("two of its objects have the same key")
 
     @property
+    def is_released(self) -> bool:
+        """Whether the batch was abandoned so that another one lands its offsets."""
+        return self.status == "abandoned" and self.release == "debt"
+
+    @property
     def records(self) -> int:
         """Records in its data objects."""
         return sum(s.records for s in self.slices)
@@ -237,15 +263,18 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
                     f"{entry.min_offset}, generation {plan.generation} would be"
                 )
         records: Counter[tuple[int, str | None]] = Counter()
+        times: dict[str, tuple[int, int]] = {}
         for entry in self.objects:
+            if times.setdefault(entry.content, found := (entry.min_timestamp, entry.max_timestamp)) != found:
+                raise ValueError(f"object {entry.key} has other timestamps than the object beside it")
             kind = dead if entry.key.startswith(dead) else sibling_of_key(plan.layout, entry.key)
             for part in entry.by_slice:
                 records[part.id, kind] += part.records
         for result in self.slices:
-            expected: dict[str | None, tuple[int, str]] = dict.fromkeys(
-                siblings(plan.layout), (result.records, "records")
-            )
-            expected[None] = (result.records - result.tombstones, "records with values")
+            all_of_them = (result.records, "records")
+            with_values = (result.records - result.tombstones, "records with values")
+            expected: dict[str | None, tuple[int, str]] = dict.fromkeys(siblings(plan.layout), all_of_them)
+            expected |= dict.fromkeys({INDEX} & expected.keys() | {None}, with_values)
             expected[dead] = (result.dead_letters, "dead letters")
             for kind, (count, what) in expected.items():
                 if records[result.id, kind] != count:

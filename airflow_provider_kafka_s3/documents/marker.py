@@ -1,8 +1,10 @@
-"""The marker: the coverage of a topic, folded from its resolved batches. No other object is ever replaced."""
+"""The marker: the coverage of a topic, folded from its resolved batches. No other document is ever replaced."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -12,7 +14,7 @@ from airflow_provider_kafka_s3.documents.offsets import Offsets, Ranges, coalesc
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
 
-__all__ = ["ClosedGeneration", "Marker", "PartitionState", "fold"]
+__all__ = ["ClosedGeneration", "Marker", "PartitionState", "ResolvedBatch", "fold", "fold_batch"]
 
 
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,47 +130,84 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether the batch is rolled forward and folded in."""
         return any(start <= batch < end for start, end in self.resolved)
 
+    def has_resolved(self, batches: range) -> bool:
+        """Whether all of some consecutive batches are resolved."""
+        return any(start <= batches[0] and batches[-1] < end for start, end in self.resolved)
+
 
 def _offsets(partitions: dict[int, PartitionState], name: str) -> Offsets:
     return Offsets({p: getattr(state, name) for p, state in partitions.items()})
 
 
+@dataclass(frozen=True)
+class ResolvedBatch:
+    """What the marker depends on of a batch; the attributes are those of its plan and its manifest."""
+
+    batch: int
+    generation: int
+    topic_id: str
+    new_topic_id: str | None
+    tail: bool
+    claim: Offsets
+    skipped: Offsets
+    status: Literal["commit", "abandoned", "reset"]
+    release: Literal["debt", "lost"] | None
+
+
 def fold(marker: Marker, plan: Plan, manifest: Manifest) -> Marker:
+    """Fold a decided batch into the marker; see :func:`fold_batch`."""
+    return fold_batch(
+        marker,
+        ResolvedBatch(
+            batch=plan.batch,
+            generation=plan.generation,
+            topic_id=plan.topic_id,
+            new_topic_id=plan.new_topic_id,
+            tail=plan.tail,
+            claim=plan.claim,
+            skipped=plan.skipped,
+            status=manifest.status,
+            release=manifest.release,
+        ),
+    )
+
+
+def fold_batch(marker: Marker, batch: ResolvedBatch) -> Marker:
     """Fold a decided batch into the marker. Pure, and independent of the order within a generation.
 
     Raises:
         LogTamperedError: the batch is of another generation: a reset lies between it and the marker.
     """
-    if plan.generation != marker.generation:
+    if batch.generation != marker.generation:
         raise LogTamperedError(
-            f"batch {plan.batch} of topic {plan.topic!r} is of generation {plan.generation}, the marker of generation "
-            f"{marker.generation}: offsets of one incarnation of the topic mean nothing in another. The marker was "
-            f"changed. Nothing was written. Restore its last version (bucket versioning)"
+            f"batch {batch.batch} of topic {marker.topic!r} is of generation {batch.generation}, the marker of "
+            f"generation {marker.generation}: offsets of one incarnation of the topic mean nothing in another. The "
+            f"marker was changed. Nothing was written. Restore its last version (bucket versioning)"
         )
-    resolved = coalesce((*marker.resolved, (plan.batch, plan.batch + 1)))
+    resolved = coalesce((*marker.resolved, (batch.batch, batch.batch + 1)))
     step = {"resolved": resolved, "revision": marker.revision + 1}
-    if manifest.status == "reset":
+    if batch.status == "reset":
         closed = ClosedGeneration(generation=marker.generation, topic_id=marker.topic_id, partitions=marker.partitions)
         return msgspec.structs.replace(
             marker,
             **step,
             generation=marker.generation + 1,
-            topic_id=plan.new_topic_id,
+            topic_id=batch.new_topic_id,
             start={},
             partitions={},
             history=(*marker.history, closed),
         )
     covered, lost, debt = marker.covered, marker.lost, marker.debt
-    claim = plan.claim
-    if manifest.status == "commit":
-        covered, lost, debt = covered | claim, lost | plan.skipped, debt - claim
-    elif manifest.release == "lost":
+    claim = batch.claim
+    if batch.status == "commit":
+        covered, lost, debt = covered | claim, lost | batch.skipped, debt - claim
+    elif batch.release == "lost":
         covered, lost, debt = covered | claim, lost | claim, debt - claim
-    elif plan.tail:
+    elif batch.tail:
         debt = debt | (claim - covered)
     partitions = {
         p: PartitionState(covered=covered[p], lost=lost[p], debt=debt[p]) for p in sorted({*covered, *lost, *debt})
     }
     # Brokers may begin to report topic ids: plans record them, and all plans of a generation have the same id, or none.
-    topic_id = marker.topic_id or plan.topic_id
+    topic_id = marker.topic_id or batch.topic_id
     return msgspec.structs.replace(marker, **step, topic_id=topic_id, partitions=partitions)

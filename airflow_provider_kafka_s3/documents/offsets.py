@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-__all__ = ["NO_OFFSETS", "Offsets", "Ranges", "coalesce", "intersect", "subtract"]
+__all__ = ["NO_OFFSETS", "Offsets", "Ranges", "certain_ranges", "coalesce", "intersect", "subtract"]
 
 Ranges = tuple[tuple[int, int], ...]
 """Sorted, disjoint, coalesced ``[start, end)`` pairs."""
@@ -23,6 +23,21 @@ def coalesce(ranges: Iterable[tuple[int, int]]) -> Ranges:
         else:
             joined.append((start, end))
     return tuple(joined)
+
+
+def certain_ranges(first: int, end: int, records: int) -> Ranges | None:
+    """The offsets of records, if their bounds and their number leave no choice; else None.
+
+    Args:
+        first: the lowest offset.
+        end: one past the highest offset.
+        records: number of records.
+    """
+    if records == end - first:
+        return ((first, end),)
+    if records == 2:
+        return ((first, first + 1), (end - 1, end))
+    return None
 
 
 def subtract(ranges: Ranges, taken: Ranges) -> Ranges:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import zlib
 from importlib import metadata
 from typing import Final, Literal
 
@@ -140,7 +141,7 @@ def layout_digest(layout: Layout) -> str:
 def writer_versions() -> str:
     """Versions that the bytes depend on: of this package and of the libraries that compress and encode."""
     libraries = (f"{name} {metadata.version(name)}" for name in ("isal", "pyarrow"))
-    return ", ".join((f"airflow-provider-kafka-s3 {__version__}", *libraries))
+    return ", ".join((f"airflow-provider-kafka-s3 {__version__}", *libraries, f"zlib {zlib.ZLIB_RUNTIME_VERSION}"))
 
 
 def cut_slices(offsets: Offsets, *, max_records: int) -> tuple[Slice, ...]:

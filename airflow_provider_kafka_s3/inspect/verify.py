@@ -1,7 +1,7 @@
 """Read every object of a window back and compare it with its manifest. ``restore`` also writes missing objects again.
 
 Nothing is planned or decided here, and no document is written: ``verify`` only reads, ``restore`` only creates missing
-objects that a committed batch lists.
+objects that a committed batch lists, and writes the marker files of DeviantArt's names.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 from isal import isal_zlib
 
+from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, update_chunk_markers
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
@@ -98,6 +99,9 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
     found = _Findings(committer, request, target)
     if marker is not None:
         found.read(_covering(committer, target, generation, record, marker))
+    written = 0
+    if marker is not None and request.action == "restore" and has_chunk_markers(request.layout):
+        written = update_chunk_markers(committer.log, marker, parallel=committer.parallel, look_back=None)
     found.raise_problems()
     return TopicResult(
         topic=committer.log.topic,
@@ -106,7 +110,7 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
         batches=tuple(sorted(found.batches, key=lambda b: b.batch)),
         skipped=NO_OFFSETS if marker is None else marker.lost_in(generation) & target,
         verified=found.intact + len(found.restored),
-        wrote=bool(found.restored),
+        wrote=bool(found.restored) or written > 0,
         verification=Verification(
             objects=found.intact + len(found.restored),
             size=found.size,
@@ -162,8 +166,8 @@ def _covering(
     committer: Committer, target: Offsets, generation: int, record: RunRecord | None, marker: Marker
 ) -> Iterator[Covering]:
     if record is not None and target <= record.target:
-        return covering_upward(committer, target, generation=generation, low=record.low)
-    return covering_downward(committer, target, generation=generation, high=marker.last_resolved)
+        return covering_upward(committer, target, generation=generation, low=record.low, marker=marker)
+    return covering_downward(committer, target, generation=generation, marker=marker)
 
 
 @dataclass

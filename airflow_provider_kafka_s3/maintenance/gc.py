@@ -6,14 +6,16 @@ one at a key of an undecided batch may belong to a running driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.log_index import parts
 from airflow_provider_kafka_s3.batch.nesting import of_inner_topics
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -69,11 +71,20 @@ def find_garbage(topic_log: TopicLog, *, now: float, older_than: float = DEFAULT
         return Garbage((), (), (), ())
     layouts = _layouts(topic_log)
     # Listed before the open batches are read: a batch that is planned or decided in between is seen below.
-    prefixes = sorted({keys.data_prefix(layout, topic_log.topic) for layout in layouts})
-    pending = {upload.upload_id: upload for prefix in prefixes for upload in topic_log.store.pending_uploads(prefix)}
+    topic = topic_log.topic
+    own = {keys.data_prefix(layout, topic) for layout in layouts if not keys.shares_folder(layout)}
+    shared = {keys.data_prefix(layout, topic) for layout in layouts if keys.shares_folder(layout)}
+    prefixes = sorted(own | shared)
+    pending = {
+        upload.upload_id: upload
+        for prefix in prefixes
+        for upload in topic_log.store.pending_uploads(prefix)
+        # Others in a folder that topics share are those of the other topics.
+        if upload.key.startswith(tuple(own)) or _named_by(layouts, topic, upload.key)
+    }
     young = {i for i, upload in pending.items() if now - upload.initiated < older_than}
     old = {i: upload for i, upload in pending.items() if i not in young}
-    named = {i: upload.key for i, upload in old.items() if _named_by(layouts, topic_log.topic, upload.key)}
+    named = {i: upload.key for i, upload in old.items() if _named_by(layouts, topic, upload.key)}
     # Another pipeline's topic of the same name, whose topics_dir is in this topic's folder, has keys of this form.
     inner = of_inner_topics(topic_log.store, prefixes, named.values())
     foreign = {i for i in old if i not in named or named[i] in inner}
@@ -94,7 +105,11 @@ def collect(topic_log: TopicLog, garbage: Garbage) -> None:
 
 
 def _layouts(topic_log: TopicLog) -> list[Layout]:
-    """All layouts of the topic's batches."""
+    """All layouts of the topic's batches; of those that differ only in the time of the clock, one.
+
+    The index has the batches whose layouts differ. If it were wrong, uploads would be overlooked, and none aborted that
+    is needed: that depends on the open batches alone.
+    """
 
     def layout(batch: int) -> Layout | None:
         plan, _ = topic_log.require_plan(batch)
@@ -102,11 +117,21 @@ def _layouts(topic_log: TopicLog) -> list[Layout]:
         return plan.layout
 
     layouts: dict[Layout | None, None] = {}
-    upcoming = topic_log.view().next
-    # In blocks, so that a missing plan ends the loop, however high the last number in the marker is.
-    for first in range(1, upcoming, _PLANS_AT_ONCE):
-        layouts |= dict.fromkeys(in_threads(layout, range(first, min(first + _PLANS_AT_ONCE, upcoming)), threads=16))
-    return [layout for layout in layouts if layout is not None]
+    view = topic_log.view()
+    for numbers in [*_with_other_layouts(topic_log, view.marker), [*view.open_plans]]:
+        # In blocks, so that a missing plan ends the loop, however high the last number in the marker is.
+        for at in range(0, len(numbers), _PLANS_AT_ONCE):
+            layouts |= dict.fromkeys(in_threads(layout, numbers[at : at + _PLANS_AT_ONCE], threads=16))
+    return [*{layout.at(0): layout for layout in layouts if layout is not None}.values()]
+
+
+def _with_other_layouts(topic_log: TopicLog, marker: Marker) -> Iterator[Sequence[int]]:
+    """Resolved batches, which together have all layouts."""
+    for part in parts(topic_log, marker):
+        if part.batches is None:
+            yield part.numbers
+        else:
+            yield sorted({batch.same_layout_as for batch in part.batches if batch.same_layout_as is not None})
 
 
 def _named_by(layouts: Sequence[Layout], topic: str, key: str) -> bool:

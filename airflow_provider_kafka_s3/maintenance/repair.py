@@ -15,11 +15,13 @@ from typing import Final
 
 import msgspec
 
+from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, update_chunk_markers
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
-from airflow_provider_kafka_s3.documents.marker import Marker, fold
+from airflow_provider_kafka_s3.documents.marker import Marker, fold, fold_batch
 from airflow_provider_kafka_s3.documents.owner import decode_owner
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
@@ -31,11 +33,12 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.accept_loss import record_gone
+from airflow_provider_kafka_s3.maintenance.repair_index import repair_indexes
 from airflow_provider_kafka_s3.storage.port import StoredObject
 
 __all__ = ["Gone", "GoneRule", "Repaired", "repair"]
 
-_PLAN: Final = re.compile(r"batches/(\d{10})\.plan\.json")
+_NAME: Final = re.compile(r"batches/(\d{10})\.(plan|manifest)\.json")
 _TRIES: Final = 5
 _READERS: Final = 16
 """Documents read at the same time; a manifest may list many objects."""
@@ -74,6 +77,7 @@ class Repaired:
             written.
         recorded: batches whose objects are recorded as gone, by the rule.
         written: whether the marker was replaced.
+        indexes: number of indexes of the log that were written, or would be.
     """
 
     marker: Marker
@@ -82,6 +86,7 @@ class Repaired:
     ambiguous: Sequence[Gone] = ()
     recorded: Sequence[Gone] = ()
     written: bool = False
+    indexes: int = 0
 
 
 @dataclass(frozen=True)
@@ -115,15 +120,21 @@ def repair(
     start: Mapping[int, int],
     cluster_id: str = "",
     rule: GoneRule = GoneRule(),
+    every_document: bool = False,
     dry_run: bool = False,
 ) -> Repaired:
-    """Rebuild the marker from the log, unless it is right.
+    """Rebuild the marker from the log, unless it is right, and what is derived behind it.
+
+    These are the marker files of DeviantArt's names, and missing and damaged indexes of the log. A readable marker is
+    first compared with the index. If they agree, and a listing has all plans and manifests, nothing would be written,
+    so no document is read. Whatever is written is made from plans and manifests.
 
     Args:
         committer: of the topic.
         start: start offsets of the partitions, if neither the marker nor the first plan has them.
         cluster_id: of the Kafka cluster, if the marker is unreadable; information.
         rule: for objects that are gone; not needed for batches that a readable marker has as complete.
+        every_document: read all plans and manifests, and compare every index with them.
         dry_run: write nothing.
 
     Raises:
@@ -132,13 +143,38 @@ def repair(
         CorruptControlError: another document than the marker cannot be trusted; it has to be restored first.
         PipelineConflictError: the topic belongs to another pipeline.
     """
+    done = _repair_marker(committer, start, cluster_id, rule, every_document=every_document, dry_run=dry_run)
+    if done.was == "right" or done.written:
+        if not dry_run and done.marker.resolved:
+            topic_log = committer.log
+            if has_chunk_markers(topic_log.last_layout(done.marker.last_resolved + 1)):
+                update_chunk_markers(topic_log, done.marker, parallel=committer.parallel, look_back=None)
+        indexes = repair_indexes(committer, done.marker, every_document=every_document, dry_run=dry_run)
+        done = replace(done, indexes=indexes)
+    return done
+
+
+def _repair_marker(
+    committer: Committer,
+    start: Mapping[int, int],
+    cluster_id: str,
+    rule: GoneRule,
+    *,
+    every_document: bool,
+    dry_run: bool,
+) -> Repaired:
     topic_log = committer.log
     recorded: list[Gone] = []
     for _ in range(_TRIES):
         _require_owner(topic_log)
         # Read before the plans, which are never deleted: a marker read later could include batches planned since.
         stored, known = _read_marker(topic_log)
-        plans = _plans(committer)
+        planned, decided = _numbers(topic_log)
+        if known is not None and not every_document:
+            indexed = _by_index(committer, known, planned, decided, start)
+            if indexed is not None:
+                return replace(indexed, recorded=recorded)
+        plans = committer.parallel(lambda n: topic_log.require_plan(n)[0], planned, threads=_READERS)
         if stored is None and not plans:
             raise ConfigurationError(
                 f"there is nothing to repair: pipeline {topic_log.pipeline!r} has no batches of topic "
@@ -201,11 +237,15 @@ def _read_marker(topic_log: TopicLog) -> tuple[StoredObject | None, Marker | Non
     return stored, None
 
 
-def _plans(committer: Committer) -> list[Plan]:
-    """All plans in order; listed, since plans may be missing in the middle."""
-    topic_log = committer.log
-    names = (info.key.removeprefix(topic_log.prefix) for info in topic_log.store.list(f"{topic_log.prefix}batches/"))
-    numbers = sorted(int(match[1]) for name in names if (match := _PLAN.fullmatch(name)) is not None)
+def _numbers(topic_log: TopicLog) -> tuple[range, set[int]]:
+    """The numbers of all plans, and of all manifests; listed, since plans may be missing in the middle."""
+    names = (
+        info.key.removeprefix(topic_log.prefix) for info in topic_log.store.list(keys.batches_prefix(topic_log.prefix))
+    )
+    found: dict[str, set[int]] = {"plan": set(), "manifest": set()}
+    for match in filter(None, map(_NAME.fullmatch, names)):
+        found[match[2]].add(int(match[1]))
+    numbers = sorted(found["plan"])
     # The number of steps must not depend on the numbers in names, which are untrusted.
     expected = next((n for n, number in enumerate(numbers, start=1) if n != number), None)
     if expected is not None:
@@ -214,7 +254,37 @@ def _plans(committer: Committer) -> list[Plan]:
             f"plan is {numbers[-1]}, and with it the offsets that it claimed. Nothing was changed. Restore it (bucket "
             f"versioning), then repair again: {topic_log.plan_url(expected)}"
         )
-    return committer.parallel(lambda n: topic_log.require_plan(n)[0], numbers, threads=_READERS)
+    return range(1, len(numbers) + 1), found["manifest"]
+
+
+def _by_index(
+    committer: Committer, known: Marker, planned: range, decided: set[int], start: Mapping[int, int]
+) -> Repaired | None:
+    """The result for a marker that agrees with the index of the log; None unless it certainly does."""
+    topic_log = committer.log
+    if any(end - 1 > len(planned) for _, end in known.resolved):
+        return None
+    unresolved = [n for n in planned if not known.is_resolved(n)]
+    if decided != {*planned} - {*unresolved}:
+        # A document is gone; or a batch is decided, so that its objects have to be looked at.
+        return None
+    if not any(end - begin >= topic_log.index_sizes[0] for begin, end in known.resolved):
+        return None
+    plans = [topic_log.require_plan(n)[0] for n in (*planned[:1], *unresolved)]
+    marker = _base(committer, plans, known, start, known.cluster_id)
+    try:
+        for batch in summaries(topic_log, known, parallel=committer.parallel):
+            if batch.status == "reset" and unresolved and unresolved[0] < batch.batch:
+                return None
+            marker = fold_batch(marker, batch.folded)
+    except LogTamperedError:
+        return None
+    if _content(known) != _content(marker):
+        return None
+    still_open: dict[int, str] = {}
+    for plan in plans[1:]:
+        still_open[plan.batch] = _not_foldable(plan, None, marker, still_open)
+    return Repaired(known, "right", still_open)
 
 
 def _base(

@@ -13,6 +13,9 @@ checks the control documents alone. Both compute the expected state independentl
 - I8: no offset is omitted: below the highest landed offset of a partition, down to its start, every offset is landed,
   accepted as lost, owed, claimed or the target of a run; below its start (``times=...``) those of the window of every
   run
+- I9: an index of the log has exactly what plans and manifests have, and of resolved batches only
+- I10: with DeviantArt's names, a marker file names an index of a resolved batch; after recovery that of the object with
+  the highest offset
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from typing import Any, Final
 from airflow_provider_kafka_s3.batch.nesting import in_folder_of
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, ObjectEntry, SlicePart
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
@@ -148,7 +152,7 @@ def check_bucket(
     complete: bool = False,
     times: SourceTimes | None = None,
 ) -> BucketSummary:
-    """Read a topic's objects and control documents and check I1, I2, I3, I4, I7 and I8, and I6 on request.
+    """Read a topic's objects and control documents and check I1, I2, I3, I4, I7, I8, I9 and I10, and I6 on request.
 
     Args:
         store: the bucket; only read.
@@ -175,10 +179,14 @@ def check_bucket(
     findings = check_documents(state, recovered=recovered)
     listed: dict[str, int] = {}
     folders = {f"{topics_dir}/{topic}/".removeprefix("/")}
+    shared: dict[Layout, None] = {}
     batches = objects = size = read = 0
     for plan, manifest in state.committed():
         batches += 1
-        folders |= {keys.data_prefix(plan.layout, topic)} if plan.layout is not None else set()
+        if plan.layout is not None and keys.shares_folder(plan.layout):
+            shared[plan.layout] = None
+        elif plan.layout is not None:
+            folders.add(keys.data_prefix(plan.layout, topic))
         for entry in manifest.objects:
             if entry.key in listed:
                 findings.append(f"I1 object {entry.key} belongs to batches {listed[entry.key]} and {plan.batch}")
@@ -201,12 +209,63 @@ def check_bucket(
             for key in present
             if key not in listed and not key.startswith(documents) and not in_folder_of(owners, key)
         ]
+    if shared:
+        findings += _check_shared_folders(store, state, [*shared], listed)
+        findings += _check_chunk_markers(store, state, topics_dir, recovered=recovered)
     if complete:
         findings += _check_complete(state, source or {})
     findings += _check_windows(state, times or {})
     if findings:
         raise InvariantViolation(findings)
     return BucketSummary(batches=batches, objects=objects, records=read, size=size)
+
+
+def _check_shared_folders(
+    store: ObjectStore, state: TopicState, layouts: Sequence[Layout], listed: Collection[str]
+) -> Iterable[str]:
+    """Find objects of the topic in no manifest, in folders with those of other topics and of the sink before it."""
+    parsers = [keys.data_key_parser(layout, state.topic) for layout in layouts]
+    start = {} if state.marker is None else state.marker.start
+    for info in store.list(keys.data_prefix(layouts[0], state.topic)):
+        named = next((found for parse in parsers if (found := parse(info.key)) is not None), None)
+        if named is None or info.key in listed:
+            continue
+        partition, offset, generation = named
+        stored = store.get(info.key)
+        if stored is None or BATCH_METADATA in stored.metadata or generation or offset >= start.get(partition, 0):
+            yield f"I2 object {info.key} is in no manifest"
+
+
+def _check_chunk_markers(store: ObjectStore, state: TopicState, topics_dir: str, *, recovered: bool) -> Iterable[str]:
+    """Compare the marker files of DeviantArt's names with the indices of resolved batches."""
+    of_partition: dict[int, set[str]] = collections.defaultdict(set)
+    newest: dict[int, tuple[int, str]] = {}
+    marker = state.marker
+    for plan, manifest in state.committed():
+        if plan.layout is None or not plan.layout.has_index or not keys.shares_folder(plan.layout):
+            continue
+        for entry in manifest.objects:
+            if not entry.key.endswith(".index.json") or marker is None or not state.is_resolved(plan.batch):
+                continue
+            partition = plan.slices[entry.slices[0]].partition
+            of_partition[partition].add(entry.key)
+            lost = entry.key in state.amended.get(plan.batch, ())
+            if plan.generation == marker.generation and entry.max_offset >= marker.start.get(partition, 0) and not lost:
+                newest[partition] = max(newest.get(partition, (-1, "")), (entry.max_offset, entry.key))
+    stored: dict[int, str] = {}
+    for info in store.list(keys.chunk_markers_prefix(topics_dir, state.topic)):
+        named = keys.chunk_marker_partition(topics_dir, state.topic, info.key)
+        if named is not None and (found := store.get(info.key)) is not None:
+            stored[named] = found.body.decode()
+    for partition, content in stored.items():
+        # Without an object of the pipeline, the file is that of the sink before it.
+        if partition in newest and recovered and content != newest[partition][1]:
+            yield f"I10 marker file of partition {partition} names {content}, not {newest[partition][1]}"
+        taken_over = marker is not None and marker.start.get(partition, 0) > 0
+        if content not in of_partition[partition] and not taken_over:
+            yield f"I10 marker file of partition {partition} names {content}, which no resolved batch has"
+    if recovered and (absent := sorted(newest.keys() - stored.keys())):
+        yield f"I10 partitions {absent} have no marker file"
 
 
 class _BatchContents:
@@ -252,6 +311,8 @@ class _BatchContents:
                 continue
             if count != entry.records:
                 yield f"I1 object {entry.key} has {count} records, its manifest has {entry.records}"
+            if self._sibling(entry) == keys.INDEX:
+                yield from self._check_index(store, entry, stored.body)
             self.objects, self.size = self.objects + 1, self.size + len(stored.body)
             self.records += 0 if self._is_sibling(entry) else count
 
@@ -267,21 +328,53 @@ class _BatchContents:
             sibling = keys.sibling_of_key(layout, entry.key)
             ending = layout.format.object_extension if sibling is None else keys.siblings(layout)[sibling]
             values = entry.key.removesuffix(ending) + layout.format.object_extension
-            beside = [values, *(keys.sibling_key(layout, values, name) for name in keys.siblings(layout))]
+            beside = {name: keys.sibling_key(layout, values, name) for name in keys.siblings(layout)} | {None: values}
             folder = f"{layout.naming.directory_delim}{keys.TOMBSTONE_FOLDER}{layout.naming.directory_delim}"
             if values not in contents and folder in values:
-                # The records have no values.
-                beside.remove(values)
+                # The records have no values, and an index is one of values.
+                beside = {name: key for name, key in beside.items() if name not in (None, keys.INDEX)}
                 for part in _parts(entry):
                     self._tombstones.setdefault(part.range.id, {})[values] = part
-            for key in beside:
+            for key in beside.values():
                 if contents.get(key) != entry.content:
                     yield f"I1 object {key} beside {entry.key} is missing, or does not have the same records"
 
+    def _check_index(self, store: ObjectStore, entry: ObjectEntry, body: bytes) -> Iterable[str]:
+        """Compare an index with its object and its manifest; yields findings."""
+        layout = self._plan.layout
+        assert layout is not None, "it is that of a commit"
+        key = entry.key.removesuffix(keys.siblings(layout)[keys.INDEX]) + layout.format.object_extension
+        stored, at, below = store.get(key), 0, entry.min_offset
+        if stored is None:
+            return  # its absence is a finding of its own, or was accepted
+        chunks = json.loads(body)["chunks"]
+        for chunk in chunks:
+            block = stored.body[at : at + chunk["byte_length"]]
+            first, end = chunk["first_record_offset"], chunk["next_record_offset"]
+            ranges = chunk.get("offset_ranges", [[first, end]])
+            fits = (
+                chunk["byte_offset"] == at
+                and len(zlib.decompress(block, 31)) == chunk["byte_length_uncompressed"]
+                and below <= first == ranges[0][0] < ranges[-1][1] == end
+                and all(a[1] < b[0] for a, b in itertools.pairwise(ranges))
+                and 0 < chunk["num_records"] <= sum(b - a for a, b in ranges)
+            )
+            if not fits:
+                yield f"I3 index {entry.key} does not fit the block of its object at byte {at}: {chunk}"
+            at, below = at + chunk["byte_length"], end
+        found = at, chunks[0]["first_record_offset"], below
+        if found != (len(stored.body), entry.min_offset, entry.max_offset + 1):
+            yield f"I3 index {entry.key} has other bytes or offsets than its object"
+
+    def _sibling(self, entry: ObjectEntry) -> str | None:
+        return None if self._plan.layout is None else keys.sibling_of_key(self._plan.layout, entry.key)
+
     def _is_sibling(self, entry: ObjectEntry) -> bool:
-        return self._plan.layout is not None and keys.sibling_of_key(self._plan.layout, entry.key) is not None
+        return self._sibling(entry) is not None
 
     def _add(self, entry: ObjectEntry, body: bytes, decoder: RecordDecoder) -> int:
+        if self._sibling(entry) == keys.INDEX:
+            return sum(chunk["num_records"] for chunk in json.loads(body)["chunks"])
         if self._is_sibling(entry):
             return len(decoder(entry.key, body))
         if not entry.key.startswith(self._dead_prefix):

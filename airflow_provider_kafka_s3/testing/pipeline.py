@@ -18,8 +18,10 @@ from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from unittest import mock
 
+from airflow_provider_kafka_s3.config import DeviantArtNaming, JsonLines, Layout, default_partitioner
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TopicNotFoundError
 from airflow_provider_kafka_s3.inspect.status import owned_topics
+from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -119,11 +121,18 @@ class SimulatedPipeline:
             topic: name of the topic.
             topics_dir: of the pipeline.
         """
-        return [
-            json.loads(line)
-            for key, body in sorted(self.objects(f"{topics_dir}/{topic}/").items())
-            for line in decompress(key, body).splitlines()
+        naming, below = DeviantArtNaming(), keys.below(topics_dir)
+        layout = Layout(
+            topics_dir=topics_dir, format=JsonLines(), naming=naming, partitioner=default_partitioner(naming)
+        )
+        by_day = keys.named_object_parser(layout, topic)
+        found = [
+            body_of
+            for body_of in sorted(self.objects(below).items())
+            if body_of[0].startswith(f"{below}{topic}/")
+            or ((named := by_day(body_of[0])) is not None and named.ending != ".index.json")
         ]
+        return [json.loads(line) for key, body in found for line in decompress(key, body).splitlines()]
 
     def topic_pipeline(self, pipeline: str, topic: str, *, topics_dir: str = "topics") -> TopicPipeline:
         """One topic of a pipeline, for its status, or for the operations of the command line ``kafka-s3``."""

@@ -8,17 +8,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from airflow_provider_kafka_s3.documents.codec import decode
+from airflow_provider_kafka_s3.documents.codec import Document, decode
+from airflow_provider_kafka_s3.documents.log_index import IndexedBatch, LogIndex
 from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.pinned_schema import decode_pinned_schema
 from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayPlan
 from airflow_provider_kafka_s3.documents.run import RunRecord
 
-__all__ = ["TopicState", "accounted_for", "check_documents", "landed_ends"]
+__all__ = ["TopicState", "accounted_for", "check_documents", "check_indexes", "expected_in_index", "landed_ends"]
 
 _SCHEMA_NAME: Final = re.compile(r"schemas/(\d{1,10})\.json")
+_REPLAY_NAME: Final = re.compile(r"replays/[A-Za-z0-9._-]+/(plan|begin|end)(?:-\d+)?\.json")
+_INDEX_NAME: Final = re.compile(r"index/(\d{10})-(\d{10})\.json")
 _CONTROL_NAME: Final = re.compile(r"batches/(\d{10})\.(plan|manifest|amend)(?:\.([1-9]\d*))?\.json")
 
 
@@ -35,6 +39,8 @@ class TopicState:
         manifests: by batch number.
         amended: keys accepted as lost, by batch number.
         runs: by run key.
+        manifest_sums: checksums of the manifests, by batch number.
+        indexes: by the numbers of their first and their last batch.
     """
 
     topic: str
@@ -45,6 +51,8 @@ class TopicState:
     manifests: dict[int, Manifest] = field(default_factory=dict)
     amended: dict[int, frozenset[str]] = field(default_factory=dict)
     runs: dict[str, RunRecord] = field(default_factory=dict)
+    manifest_sums: dict[int, str] = field(default_factory=dict)
+    indexes: dict[tuple[int, int], LogIndex] = field(default_factory=dict)
 
     def add(self, name: str, body: bytes) -> None:
         """Decode and add a document, by its name below the topic's control prefix.
@@ -60,6 +68,12 @@ class TopicState:
             self.runs[record.run] = record
         elif (schema := _SCHEMA_NAME.fullmatch(name)) is not None:
             decode_pinned_schema(body, int(schema[1]), name)
+        elif (numbers := _INDEX_NAME.fullmatch(name)) is not None:
+            index, _ = decode(LogIndex, body, name)
+            self.indexes[int(numbers[1]), int(numbers[2])] = index
+        elif (replay := _REPLAY_NAME.fullmatch(name)) is not None:
+            kinds: dict[str, type[Document]] = {"plan": ReplayPlan, "begin": ReplayBegin, "end": ReplayEnd}
+            decode(kinds[replay[1]], body, name)
         elif (match := _CONTROL_NAME.fullmatch(name)) is not None and (match[2] == "amend") == (match[3] is not None):
             batch = int(match[1])
             if match[2] == "plan":
@@ -67,7 +81,8 @@ class TopicState:
                 self.plan_sums[batch] = envelope["sha256"]
                 self.claims[batch] = self.plans[batch].claim
             elif match[2] == "manifest":
-                self.manifests[batch], _ = decode(Manifest, body, name)
+                self.manifests[batch], envelope = decode(Manifest, body, name)
+                self.manifest_sums[batch] = envelope["sha256"]
             else:
                 self.amended[batch] = self.amended.get(batch, frozenset()) | set(decode(Amend, body, name)[0].keys)
         else:
@@ -103,7 +118,59 @@ def check_documents(state: TopicState, *, recovered: bool = False) -> list[str]:
                 findings.append(f"I6 offsets {state.marker.debt} are debt that was never landed")
     elif state.plans:
         findings.append("I4 there are batches but no marker")
-    return findings
+    return [*findings, *check_indexes(state)]
+
+
+def check_indexes(state: TopicState) -> Iterable[str]:
+    """Compare the indexes of the log with plans, manifests and marker; yields findings."""
+    for (first, last), index in sorted(state.indexes.items()):
+        if (index.topic, index.first, len(index.batches)) != (state.topic, first, last - first + 1):
+            yield f"I9 index {first}-{last} is of {len(index.batches)} batches of {index.topic!r} from {index.first} on"
+            continue
+        layouts: dict[object, int] = {}
+        for found in index.batches:
+            n = found.batch
+            if not state.is_resolved(n) or n not in state.plans or n not in state.manifests:
+                yield f"I9 index {first}-{last} has batch {n}, which is not resolved"
+                continue
+            plan = state.plans[n]
+            like = None if plan.layout is None else layouts.setdefault(plan.layout.at(0), n)
+            if found != expected_in_index(state, n, like):
+                yield f"I9 index {first}-{last} has batch {n} other than plan and manifest: {found}"
+
+
+def expected_in_index(state: TopicState, batch: int, same_layout_as: int | None) -> IndexedBatch:
+    """What an index has to have of a batch."""
+    plan, manifest = state.plans[batch], state.manifests[batch]
+    claim, skipped = state.claims[batch], plan.skipped
+    times = [(o.min_timestamp, o.max_timestamp) for o in manifest.objects]
+    known = bool(times) and (-1, -1) not in times
+    fits = sum(len(one[p]) for one in (claim, skipped) for p in one) <= 1_000
+    return IndexedBatch(
+        batch=batch,
+        type=plan.type,
+        status=manifest.status,
+        release=manifest.release,
+        generation=plan.generation,
+        topic_id=plan.topic_id,
+        new_topic_id=plan.new_topic_id,
+        tail=plan.tail,
+        run=plan.run,
+        decided_by=manifest.run,
+        claim=claim if fits else None,
+        skipped=skipped if fits else NO_OFFSETS,
+        objects=len(manifest.objects),
+        records=sum(s.records for s in manifest.slices),
+        tombstones=sum(s.tombstones for s in manifest.slices),
+        ignored=sum(s.ignored for s in manifest.slices),
+        dead_letters=sum(s.dead_letters for s in manifest.slices),
+        size=sum(o.size for o in manifest.objects),
+        min_timestamp=min(low for low, _ in times) if known else -1,
+        max_timestamp=max(high for _, high in times) if known else -1,
+        plan_sha256=state.plan_sums[batch],
+        manifest_sha256=state.manifest_sums[batch],
+        same_layout_as=same_layout_as,
+    )
 
 
 def accounted_for(state: TopicState, marker: Marker) -> Offsets:

@@ -48,6 +48,7 @@ class Topic:
         kind: what it is landed as.
         size: ``small``: two slices a batch; ``large``: one, whose object of values takes two parts.
         records: that ever arrived, as far as the kind lands them.
+        index_sizes: batches of an index of the log; None: those of the product.
     """
 
     kind: KindName = "bytes"
@@ -56,6 +57,7 @@ class Topic:
     kafka: SimulatedKafka = field(default_factory=SimulatedKafka)
     registry: SimulatedRegistry = field(default_factory=registry_of)
     records: list[Landed] = field(default_factory=list)
+    index_sizes: tuple[int, ...] | None = None
     _batches: int = 0
 
     def __post_init__(self) -> None:
@@ -134,6 +136,7 @@ class Process:
             monotonic=self.monotonic,
         )
         self.log = self.pipeline.log
+        self.log.index_sizes = topic.index_sizes or self.log.index_sizes
         self.committer = self.pipeline.committer
 
     def attempt(self, run: str, **settings: Any) -> Run:

@@ -133,7 +133,15 @@ SCHEMAS: Final = {
     "GET schema": Request("GetObject", "_kafka_s3/*/schemas/*"),
     "PUT schema": Request("PutObject", "_kafka_s3/*/schemas/*", "if-none-match"),
 }
-ONLY_OF: Final[dict[str, dict[str, Request]]] = {"siblings": BESIDE, "dead letters": DEAD, "registry": SCHEMAS}
+INDICES: Final = {
+    f"{label} of index": Request(request.operation, "events/partition=*.index.json") for label, request in DATA.items()
+}
+ONLY_OF: Final[dict[str, dict[str, Request]]] = {
+    "siblings": BESIDE,
+    "blocks": INDICES,
+    "dead letters": DEAD,
+    "registry": SCHEMAS,
+}
 """The requests that only one kind of topic needs."""
 
 SERVERS_DIFFER: Final = {
@@ -191,6 +199,7 @@ SELECTED: Final = (
     *cases("versitygw-http", {"Complete": DATA["Complete"]}, "envelope", LARGE, only=["lost by RST"]),
     *cases("versitygw-http", {label: BESIDE[label] for label in ("Complete of keys",)}, "siblings", only=UNANSWERED),
     *cases("versitygw-http", BESIDE, "siblings", LARGE, only=["lost by FIN"]),
+    *cases("versitygw-http", {"Complete of index": INDICES["Complete of index"]}, "blocks", only=UNANSWERED),
     *cases("versitygw-http", DEAD, "dead letters", only=["lost by RST"]),
     *cases("versitygw-http", SCHEMAS, "registry", only=[*LOSSES, "503", "409", "flipped"]),
     *cases("moto-http", SERVERS_DIFFER, "json", only=[*LOSSES, *ODD_COMPLETES, "409"]),

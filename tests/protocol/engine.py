@@ -8,6 +8,8 @@ records, several slices per batch, several slices per object.
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 import time
 import zlib
@@ -21,7 +23,17 @@ from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONC
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, ReadSlice
 from airflow_provider_kafka_s3.batch.request import RunRequest, TargetOffsets, TopicResult
 from airflow_provider_kafka_s3.batch.source import Source
-from airflow_provider_kafka_s3.config import Daily, Layout, Limits, RawBytes, Rotation, SiblingObjects
+from airflow_provider_kafka_s3.config import (
+    BlockGzip,
+    Daily,
+    DeviantArtNaming,
+    Layout,
+    Limits,
+    RawBytes,
+    Rotation,
+    SiblingObjects,
+    default_partitioner,
+)
 from airflow_provider_kafka_s3.documents.manifest import (
     ContentHash,
     Manifest,
@@ -55,6 +67,13 @@ WITH_KEYS = Layout(topics_dir=TOPICS_DIR, format=RawBytes(), content=SiblingObje
 """Beside each object of values there is one of keys; the key of a record is its value behind :data:`KEY`."""
 MERGED = Layout(topics_dir=TOPICS_DIR, format=RawBytes(), partitioner=Daily(), rotation=Rotation(merge_partitions=True))
 """Slices of several Kafka partitions share objects."""
+NAMED = Layout(
+    topics_dir=TOPICS_DIR,
+    format=BlockGzip(lines=RawBytes(extension="")),
+    naming=DeviantArtNaming(),
+    partitioner=default_partitioner(DeviantArtNaming()),
+)
+"""Each object has an index beside it, and there are marker files, which name the newest ones."""
 KEY = b"key of "
 CONTROL = keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
 
@@ -88,6 +107,7 @@ class Lines:
 
     key: str
     offsets: dict[Slice, list[int]]
+    times: list[int]
     body: bytes
 
     def content(self, plan: Plan) -> str:
@@ -111,31 +131,52 @@ class Lines:
 
 def split(plan: Plan, slices: Sequence[Slice], read: ReadSlice) -> list[Lines]:
     """The objects of slices that share them, a pure function of plan and records."""
-    groups: dict[int, list[tuple[Slice, int, bytes]]] = {}
+    groups: dict[int, list[tuple[Slice, int, int, bytes]]] = {}
     for s in slices:
         for batch in read(s):
             columns = batch.to_pydict()
             for offset, timestamp, value in zip(columns["offset"], columns["timestamp"], columns["value"], strict=True):
-                groups.setdefault(timestamp % 2, []).append((s, offset, value))
+                groups.setdefault(timestamp % 2, []).append((s, offset, timestamp, value))
     layout, found = plan.layout or LAYOUT, []
     for parity, records in sorted(groups.items()):
-        first, first_offset, _ = records[0]
+        first, first_offset, _, _ = records[0]
         key = keys.data_key(
             layout,
             topic=plan.topic,
-            encoded_partition=f"parity={parity}",
+            encoded_partition=f"2026-01-0{parity + 1}" if layout.has_index else f"parity={parity}",
             partition=first.partition,
             first_offset=first_offset,
             generation=plan.generation,
         )
         offsets: dict[Slice, list[int]] = {}
-        for s, offset, _ in records:
+        for s, offset, _, _ in records:
             offsets.setdefault(s, []).append(offset)
-        found.append(Lines(key, offsets, b"".join(value + b"\n" for _, _, value in records)))
+        times = [timestamp for _, _, timestamp, _ in records]
+        text = b"".join(value + b"\n" for *_, value in records)
+        if layout.has_index:
+            block = gzip.compress(text, mtime=0)
+            found.append(Lines(key, offsets, times, block))
+            index = index_of(text, block, [offset for _, offset, _, _ in records])
+            found.append(Lines(keys.sibling_key(layout, key, keys.INDEX), offsets, times, index))
+            continue
+        found.append(Lines(key, offsets, times, text))
         for name in keys.siblings(layout):
-            body = b"".join(KEY + value + b"\n" for _, _, value in records)
-            found.append(Lines(keys.sibling_key(layout, key, name), offsets, body))
+            body = b"".join(KEY + value + b"\n" for *_, value in records)
+            found.append(Lines(keys.sibling_key(layout, key, name), offsets, times, body))
     return found
+
+
+def index_of(text: bytes, block: bytes, offsets: Sequence[int]) -> bytes:
+    """The index of an object of one block."""
+    chunk = {
+        "byte_length_uncompressed": len(text),
+        "num_records": len(offsets),
+        "byte_length": len(block),
+        "byte_offset": 0,
+        "first_record_offset": offsets[0],
+        "next_record_offset": offsets[-1] + 1,
+    }
+    return json.dumps({"chunks": [chunk]}, separators=(",", ":")).encode()
 
 
 def upload_slices(
@@ -163,6 +204,8 @@ def upload_slices(
                 min_offset=of_slices[0].min_offset,
                 max_offset=of_slices[0].max_offset,
                 ranges=of_slices if len(of_slices) > 1 else (),
+                min_timestamp=min(lines.times),
+                max_timestamp=max(lines.times),
             )
         )
     layout = plan.layout or LAYOUT

@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final, Literal
 
+from msgspec import structs
+
+from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import CONTROL, TOPIC
-from tests.protocol.process import Process
-from tests.protocol.programs import abandon, accept_losses, reset
+from tests.protocol.process import INDEX_SIZES, Process
+from tests.protocol.programs import abandon, accept_losses, read_summaries, reset
 from tests.protocol.watch import record
 
 if TYPE_CHECKING:
@@ -20,6 +24,8 @@ __all__ = ["Environment"]
 
 _FUTURE: Final = 36_000_000
 """Milliseconds: ten hours, more than the tolerated clock skew."""
+
+_CLAIM: Final = ("claim", "skipped", "generation")
 
 _RELEASES: Final[tuple[Literal["debt", "lost"], ...]] = ("debt", "debt", "lost")
 
@@ -104,6 +110,43 @@ class Environment:
             self._delete_object()
         if self.world.trim and chance() < 0.05:
             self._trim_log()
+
+        if self.world.indexed and chance() < 0.03:
+            self._change_index()
+        if self.world.indexed and chance() < 0.01:
+            self.world.spawn("reader", lambda p: read_summaries(self.world, p))
+
+    def _change_index(self) -> None:
+        """Delete, damage or forge an index, which nobody should."""
+        objects = self.world.bucket.objects
+        indexes = [key for key in sorted(objects) if key.startswith(keys.indexes_prefix(CONTROL))]
+        if not indexes:
+            return
+        key, how = self.rng.choice(indexes), self.rng.choice(("deleted", "damaged", "damaged", "forged"))
+        first, last = map(int, key.removeprefix(keys.indexes_prefix(CONTROL)).removesuffix(".json").split("-"))
+        large = INDEX_SIZES[-1]
+        around = (first - 1) // large * large + 1
+        made_from_it = keys.index_key(CONTROL, around, large) not in objects
+        is_large = last - first + 1 == large
+        if (how == "forged" and made_from_it) or (how == "deleted" and is_large and self.world.forged):
+            # A large index is made from small ones, whose checksums are trusted.
+            return
+        stored = objects.pop(key)
+        if how == "damaged":
+            body = stored.body.replace(b'"decided_by":"', b'"decided_by":"not ', 1)
+            objects[key] = StoredObject(key, body, f"{stored.etag}-damaged", {})
+        elif how == "forged":
+            index = self.world.watch.state.indexes[first, last]
+            claims = [(b.claim, b.skipped, b.generation) for b in index.batches if b.type == "data"]
+            self.rng.shuffle(claims)
+            forged = [
+                b if b.type != "data" else structs.replace(b, **dict(zip(_CLAIM, claims.pop(), strict=True)))
+                for b in index.batches
+            ]
+            body = encode(structs.replace(index, batches=tuple(forged)), {})
+            objects[key] = StoredObject(key, body, f"{stored.etag}-forged", {})
+            self.world.forged = True
+        self.world.counts[f"indexes {how}"] += 1
 
     def append_records(self) -> None:
         self.clock += 1

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.config import Layout, RawBytes
 from airflow_provider_kafka_s3.documents.codec import Document, encode
+from airflow_provider_kafka_s3.documents.log_index import INDEX_SIZES, IndexedBatch, LogIndex, indexed_batch
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry, SliceResult
 from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -17,7 +21,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
 from tests.plans import data_plan, slices_of
 
-__all__ = ["RECORD", "batch_of", "checksum_of", "documents_of", "marker_of"]
+__all__ = ["RECORD", "batch_of", "checksum_of", "documents_of", "indexes_of", "marker_of"]
 
 RECORD = b"x"
 """Value of every record."""
@@ -87,10 +91,30 @@ def batch_of(
 
 
 def documents_of(
-    batches: int, *, prefix: str, topics_dir: str, pipeline: str, topic: str, topic_id: str, **options: Any
+    batches: int,
+    *,
+    prefix: str,
+    topics_dir: str,
+    pipeline: str,
+    topic: str,
+    topic_id: str,
+    indexed: bool = False,
+    **options: Any,
 ) -> list[tuple[str, bytes, dict[str, str]]]:
-    """The content of a bucket after a number of batches of two records each: (key, body, metadata)."""
+    """The content of a bucket after a number of batches of two records each: (key, body, metadata).
+
+    Args:
+        batches: number of batches.
+        prefix: of the control documents.
+        topics_dir: of the pipeline.
+        pipeline: its name.
+        topic: name of the topic.
+        topic_id: incarnation of the topic.
+        indexed: whether the log has its indexes.
+        options: further arguments of :func:`batch_of`.
+    """
     stored: list[tuple[str, bytes, dict[str, str]]] = []
+    found: list[IndexedBatch] = []
     for n in range(1, batches + 1):
         claim = Offsets({0: [(2 * n - 2, 2 * n)]})
         plan, decision, objects = batch_of(n, claim, topic=topic, topic_id=topic_id, **options)
@@ -99,11 +123,28 @@ def documents_of(
             (keys.plan_key(prefix, n), encode(plan, {}), {}),
             (keys.manifest_key(prefix, n), encode(decision, {}), {}),
         ]
+        if indexed:
+            sums = decision.plan_sha256, checksum_of(decision)
+            found.append(indexed_batch(plan, sums[0], decision, sums[1], same_layout_as=n))
+    stored += [(keys.index_key(prefix, i.first, len(i.batches)), encode(i, {}), {}) for i in indexes_of(topic, found)]
     marker = marker_of(batches, topic=topic, topic_id=topic_id)
     return [
         *stored,
         (keys.owner_key(topics_dir, topic), encode(Owner(pipeline=pipeline, topic=topic), {}), {}),
         (keys.marker_key(prefix), encode(marker, {}), {}),
+    ]
+
+
+def indexes_of(topic: str, batches: Sequence[IndexedBatch]) -> list[LogIndex]:
+    """The indexes of these batches, from the first one on, which all have the same layout."""
+    return [
+        LogIndex(
+            topic=topic,
+            first=at + 1,
+            batches=tuple(msgspec.structs.replace(b, same_layout_as=at + 1) for b in batches[at : at + size]),
+        )
+        for size in INDEX_SIZES
+        for at in range(0, len(batches) - size + 1, size)
     ]
 
 

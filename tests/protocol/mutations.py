@@ -311,9 +311,8 @@ MUTATIONS: Final = (
             ),
             Edit(
                 f"{BATCH}/run.py",
-                "        covering = covering_upward(self.committer, record.target,",
-                "        self.log.create_run(record)\n"
-                "        covering = covering_upward(self.committer, record.target,",
+                "        covering = covering_upward(\n",
+                "        self.log.create_run(record)\n        covering = covering_upward(\n",
             ),
         ),
     ),
@@ -449,5 +448,107 @@ MUTATIONS: Final = (
                 "if False:\n",
             ),
         ),
+    ),
+    Mutation(
+        "index-early",
+        "an index is written before the marker has its batches",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                "            if self.log.replace_marker(folded, etag):\n"
+                "                self._index(folded, plan.batch)\n",
+                "            self._index(folded, plan.batch)\n            if self.log.replace_marker(folded, etag):\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "index-of-open",
+        "all batches below a resolved one count as resolved for the index",
+        (
+            Edit(
+                f"{BATCH}/log_index.py",
+                "        for a, b in reversed(marker.resolved):\n"
+                "            for end in range((b - 1) // size * size, a + size - 2, -size):\n",
+                "        for a, b in ((1, marker.last_resolved + 1),):\n"
+                "            for end in range((b - 1) // size * size, a + size - 2, -size):\n",
+            ),
+            Edit(
+                f"{BATCH}/commit.py",
+                "        if not marker.has_resolved(range(first, first + size)):\n",
+                "        if first + size > marker.last_resolved + 1:\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "index-trusted",
+        "offsets are those of the index, not those of the plan",
+        (
+            Edit(
+                f"{BATCH}/coverage.py",
+                "                yield from self._examine(likely[at : at + _AHEAD])\n",
+                "                for n in likely[at : at + _AHEAD]:\n"
+                "                    self._examined.add(n)\n"
+                "                    claim = index.batches[n - index.first].claim\n"
+                "                    plan, decision = self._log.read_plan(n), self._log.read_manifest(n)\n"
+                "                    self.left -= claim\n"
+                "                    if decision.status == 'commit':\n"
+                "                        yield Covering(plan, decision)\n",
+            ),
+        ),
+        first=90,
+    ),
+    Mutation(
+        "index-alone",
+        "batches that the index does not name are not looked at",
+        (
+            Edit(
+                f"{BATCH}/coverage.py",
+                "            if self.left and self._indexed:\n",
+                "            if False:\n",
+            ),
+        ),
+        first=90,
+    ),
+    Mutation(
+        "index-unverified",
+        "the checksum of a document is not compared",
+        (
+            Edit(
+                f"{PACKAGE}/documents/codec.py",
+                '    if envelope["sha256"] != checksum:\n',
+                "    if False:\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "chunk-marker-blind",
+        "a marker file is replaced by what was decided before it was read",
+        (
+            Edit(
+                f"{BATCH}/chunk_markers.py",
+                "            now = newest_indexes(topic_log, marker, parallel=parallel, look_back=look_back)\n",
+                "            now = expected\n",
+            ),
+        ),
+        first=20_000,
+    ),
+    Mutation(
+        "chunk-marker-early",
+        "marker files are written before the batch is in the marker",
+        (
+            Edit(
+                f"{BATCH}/commit.py",
+                "            if self.log.replace_marker(folded, etag):\n",
+                "            if has_chunk_markers(plan.layout):\n"
+                "                update_chunk_markers(self.log, folded, parallel=self.parallel)\n"
+                "            if self.log.replace_marker(folded, etag):\n",
+            ),
+            Edit(
+                f"{BATCH}/chunk_markers.py",
+                "            marker, _ = topic_log.require_marker()\n",
+                "",
+            ),
+        ),
+        first=20_000,
     ),
 )

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
     from tests.protocol.simulation import World
 
-__all__ = ["Process"]
+__all__ = ["INDEX_SIZES", "Process"]
+
+INDEX_SIZES: Final = (3, 6)
+"""Batches of an index: with those of the product, no simulation would be long enough."""
 
 _MARKER: Final = keys.marker_key(CONTROL)
 
@@ -59,6 +62,8 @@ class Process(Actor):
             now=world.environment.now,
             build=self._builder,
         )
+        if world.indexed:
+            self.engine.log.index_sizes = INDEX_SIZES
 
     def choose(self, request: Request) -> Fault | None:
         """Let other actors run before each request, then choose its fault."""

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from airflow_provider_kafka_s3.batch.chunk_markers import update_chunk_markers
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
+from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import DataLossError
 from airflow_provider_kafka_s3.maintenance.abandon import abandon as abandon_batch
 from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
+from airflow_provider_kafka_s3.maintenance.repair_index import repair_indexes
 from airflow_provider_kafka_s3.maintenance.reset import reset as reset_topic
+from airflow_provider_kafka_s3.testing.topic_state import expected_in_index
 from tests.protocol.process import Process
 
 if TYPE_CHECKING:
     from tests.protocol.simulation import World
 
-__all__ = ["abandon", "accept_losses", "drive", "reset"]
+__all__ = ["abandon", "accept_losses", "drive", "read_summaries", "repair_chunk_markers", "repair_index", "reset"]
 
 
 def drive(world: World, process: Process, request: RunRequest) -> TopicResult:
@@ -97,3 +101,28 @@ def accept_losses(world: World, process: Process) -> None:
         if plan.type == "data" and decision is not None and decision.status == "commit":
             lost = accept_loss(committer, batch, reason="gone", operator="me")
             world.counts["objects accepted as lost"] += len(lost)
+
+
+def read_summaries(world: World, process: Process) -> None:
+    """Read the whole log by its indexes, as a reader of the landed data does."""
+    committer = process.engine.committer
+    marker, _ = committer.log.require_marker()
+    for found in summaries(committer.log, marker, parallel=committer.parallel):
+        expected = expected_in_index(world.watch.state, found.batch, found.same_layout_as)
+        if found != expected and not world.forged:
+            world.watch.fail(f"I9 a reader got {found} instead of {expected}")
+        world.counts["summaries read"] += 1
+
+
+def repair_chunk_markers(process: Process) -> None:
+    """Write the marker files of all partitions, as ``repair`` does."""
+    committer = process.engine.committer
+    marker, _ = committer.log.require_marker()
+    update_chunk_markers(committer.log, marker, parallel=committer.parallel, look_back=None)
+
+
+def repair_index(process: Process) -> None:
+    """Compare all indexes with plans and manifests, and write them again."""
+    committer = process.engine.committer
+    marker, _ = committer.log.require_marker()
+    repair_indexes(committer, marker, every_document=True, dry_run=False)

@@ -12,6 +12,7 @@ The product's code runs unchanged: ``TopicRun``, ``Committer`` and the manual op
 * retention and compaction delete records, partitions are added, the topic is deleted and created again; transactions
   stay open, and some records have timestamps in the future;
 * in some worlds keys are in objects beside those of values; in some, slices of several partitions share objects;
+* in some worlds indexes of the log have few batches; users delete, damage and forge them, and readers use them;
 * users delete committed objects; operators abandon, reset and accept losses at any time.
 
 The invariants are checked inside the bucket at every write (:mod:`tests.protocol.watch`). At the end the faults stop:
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
@@ -43,21 +45,25 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
+from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, Request
 from airflow_provider_kafka_s3.testing.topic_state import accounted_for
 from tests.protocol.actors import Actor, Scheduler
 from tests.protocol.bucket import Bucket
-from tests.protocol.engine import LAYOUT, MERGED, TOPIC, WITH_KEYS, check_landed
+from tests.protocol.engine import CONTROL, LAYOUT, MERGED, NAMED, TOPIC, WITH_KEYS, check_landed
 from tests.protocol.environment import Environment
-from tests.protocol.process import Process
-from tests.protocol.programs import accept_losses, drive, reset
+from tests.protocol.process import INDEX_SIZES, Process
+from tests.protocol.programs import accept_losses, drive, repair_chunk_markers, repair_index, reset
 from tests.protocol.watch import Watch
 
 __all__ = ["World", "simulate"]
 
 _WORLDS: Final = {WITH_KEYS: "worlds with objects of keys", MERGED: "worlds with objects of several partitions"}
+
+_NAMED: Final = range(20_000, 30_000)
+"""Seeds of worlds with marker files, apart from those that find the other mutants."""
 
 _ENOUGH: Final = 50_000
 """Steps within which a process must end after the faults."""
@@ -110,7 +116,8 @@ class World:
             paused=0.01 * level,
         )
         # Not drawn, so that all other seeds keep their events.
-        self.layout = {4: WITH_KEYS, 2: MERGED}.get(seed % 5, LAYOUT)
+        self.layout = NAMED if seed in _NAMED else {4: WITH_KEYS, 2: MERGED}.get(seed % 5, LAYOUT)
+        self.indexed = seed % 5 in (1, 3) and not trim
         self.counts: Counter[str] = Counter({_WORLDS[self.layout]: 1} if self.layout in _WORLDS else {})
         self.on_data_loss = rng.choice(("skip", "fail"))
         self.starting = rng.choice(("earliest", "earliest", "latest"))
@@ -121,6 +128,8 @@ class World:
         self.due: dict[str, tuple[str, Offsets]] = {}
         # Runs that succeeded with their own target. A window that others had covered has no run record.
         self.landed: set[str] = set()
+        # Whether somebody has put an index with a valid checksum and wrong content into the bucket.
+        self.forged = False
 
     def main(self, steps: int) -> None:
         """Run the steps with faults, then the steps without."""
@@ -298,6 +307,20 @@ class World:
                 covered = [covered[run.generation]]
             if not any(process.result.target <= c for c in covered):
                 self.watch.fail(f"I4 run {process.key} reported success and is not covered: {process.result.target}")
+            self._check_batches(process, marker)
+
+    def _check_batches(self, process: Process, marker: Marker) -> None:
+        """The batches that a run reports cover its target, whatever an index has."""
+        state, reported = self.watch.state, Offsets()
+        for batch in process.result.batches:
+            plan, decision = state.plans[batch.batch], state.manifests[batch.batch]
+            if (batch.offsets, batch.records, batch.objects) != (plan.claim, decision.records, len(decision.objects)):
+                self.watch.fail(f"I4 run {process.key} reported batch {batch}, which differs from its documents")
+            reported |= batch.offsets
+        lost = [marker.lost_in(g) for g in range(marker.generation + 1)]
+        left = process.result.target - reported
+        if left and not any(left <= some for some in lost):
+            self.watch.fail(f"I4 run {process.key} reported success, and no batch that it reported has {left}")
 
     def _check_window(self, process: Process) -> None:
         """A successful run over a window has landed its offsets, or another run has claimed them."""
@@ -354,6 +377,10 @@ class World:
                 self.apply_late_request()
             else:
                 self._advance(self.rng.choice(self.scheduler.actors), 50)
+        if self.indexed:
+            self._run_to_end(self.spawn("operator", repair_index))
+        if self.layout is NAMED:
+            self._run_to_end(self.spawn("operator", repair_chunk_markers))
         self._check_the_end()
 
     def _is_open(self, batch: int) -> bool:
@@ -421,8 +448,22 @@ class World:
                 deleted=self.watch.deleted,
                 times=self.kafka.all_times(),
             )
+        if self.layout is NAMED:
+            self.counts["marker files"] += self.watch.check_chunk_markers(self.bucket.objects)
+        if self.indexed:
+            self.counts["indexes"] += len(state.indexes)
+            self._check_indexes(state.marker)
         self.counts["batches"] += len(state.plans)
         self.counts["objects at the end"] += sum(self.watch.batch_of(key) is not None for key in self.bucket.objects)
+
+    def _check_indexes(self, marker: Marker) -> None:
+        """After the repair every index that can exist does."""
+        for first, end in marker.resolved:
+            for size in INDEX_SIZES:
+                for last in range(size, end, size):
+                    name = keys.index_key(CONTROL, last - size + 1, size)
+                    if last - size + 1 >= first and name not in self.bucket.objects:
+                        self.watch.fail(f"I9 index {name} is missing")
 
 
 def simulate(seed: int, *, steps: int = 700, trim: bool = False) -> Counter[str]:

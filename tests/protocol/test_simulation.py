@@ -36,6 +36,16 @@ def test_the_log_may_be_trimmed_without_harm_to_records() -> None:
         assert not isinstance(outcome, Failure), outcome
 
 
+def test_marker_files_name_the_newest_objects() -> None:
+    """With DeviantArt's names: at every write they name a resolved object and do not go back; at the end the newest."""
+    seen: Counter[str] = Counter()
+    for seed in range(20_000, 20_020):
+        outcome = run_seed(seed, steps=STEPS)
+        assert not isinstance(outcome, Failure), outcome
+        seen += outcome
+    assert seen["marker files"] > 20
+
+
 def test_a_seed_replays_to_the_same_end() -> None:
     """Two runs of one seed see the same events, so a failure can be reproduced."""
     assert run_seed(7, steps=STEPS) == run_seed(7, steps=STEPS)
@@ -49,6 +59,8 @@ def test_every_simulated_event_occurs() -> None:
         assert not isinstance(outcome, Failure), outcome
         seen += outcome
     rare = {
+        "indexes deleted",
+        "indexes forged",
         "objects accepted as lost",
         "topic recreated",
         "runs that ended RunSupersededError",
@@ -59,6 +71,8 @@ def test_every_simulated_event_occurs() -> None:
         "abandoned",
         "batches adopted",
         "conflict",
+        "indexes",
+        "indexes damaged",
         "killed",
         "late",
         "lost_response",
@@ -70,6 +84,7 @@ def test_every_simulated_event_occurs() -> None:
         "runs with action restore",
         "runs with action verify",
         "sent_twice",
+        "summaries read",
         "throttled",
         "throttled_after_apply",
         "too late",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -20,6 +21,14 @@ __all__ = ["Watch", "record"]
 def record(topic_id: str, partition: int, offset: int) -> bytes:
     """The value of a record, which identifies it."""
     return f"{topic_id}/{partition}/{offset}".encode()
+
+
+def values_of(stored: StoredObject) -> list[bytes]:
+    """The values in an object; those in an index are none."""
+    if stored.key.endswith(".index.json"):
+        return []
+    body = gzip.decompress(stored.body) if stored.key.endswith(".gz") else stored.body
+    return body.splitlines()
 
 
 class Watch:
@@ -54,14 +63,16 @@ class Watch:
         """
         if key.startswith(CONTROL):
             self._on_control(key.removeprefix(CONTROL), before, after)
-        elif key.startswith(f"{TOPICS_DIR}/{TOPIC}/"):
+        elif keys.chunk_marker_partition(TOPICS_DIR, TOPIC, key) is not None:
+            self._on_chunk_marker(key, before, after)
+        elif key.startswith((f"{TOPICS_DIR}/{TOPIC}/", f"{TOPICS_DIR}/20", f"{TOPICS_DIR}/generation-")):
             self._on_data(key, before, after, restoring)
 
     def on_delete(self, stored: StoredObject) -> None:
         """Record that a user deleted an object of a resolved batch."""
         self.deleted.add(stored.key)
         self.ever_deleted.add(stored.key)
-        self._visible.subtract(stored.body.splitlines())
+        self._visible.subtract(values_of(stored))
 
     def on_abort(self, key: str, upload_id: str) -> None:
         """Check that a process does not abort a pending upload that a decided batch still needs."""
@@ -84,7 +95,8 @@ class Watch:
 
     def _on_control(self, name: str, before: StoredObject | None, after: StoredObject) -> None:
         old_marker = self.state.marker
-        if before is not None and name != "marker.json":
+        # A damaged index may be replaced; whoever does it has to write what the documents have.
+        if before is not None and name != "marker.json" and not name.startswith("index/"):
             self.fail(f"I3 control document {name} was overwritten")
         if name in self._trimmed:
             return  # the first version counts
@@ -129,7 +141,7 @@ class Watch:
                 self.fail(f"I4 the marker is ahead: object {entry.key} of resolved batch {plan.batch} is absent")
         layout = plan.layout or LAYOUT
         self._check_records(plan, [e for e in absent if keys.sibling_of_key(layout, e.key) is None], b"")
-        if keys.siblings(layout):
+        if keys.siblings(layout) and not layout.has_index:
             self._check_records(plan, [e for e in absent if keys.sibling_of_key(layout, e.key) is not None], KEY)
 
     def _check_records(self, plan: Plan, absent: Sequence[ObjectEntry], prefix: bytes) -> None:
@@ -147,6 +159,44 @@ class Watch:
                         what = "offset" if not prefix else "key of offset"
                         self.fail(f"I1 lost: {what} {offset} of partition {partition}, batch {plan.batch}")
 
+    # -- marker files -------------------------------------------------------------------------------------------------
+
+    def _on_chunk_marker(self, key: str, before: StoredObject | None, after: StoredObject) -> None:
+        old, new = (None if one is None else self._end_of_index(key, one.body.decode()) for one in (before, after))
+        assert new is not None
+        if old is not None and new <= old:
+            self.fail(f"I10 marker file {key} went from {before and before.body!r} back to {after.body!r}")
+
+    def _end_of_index(self, key: str, index: str) -> tuple[int, int]:
+        """Generation and last offset of the object that a marker file names."""
+        batch = self._listed.get(index)
+        if batch is None or not self.state.is_resolved(batch):
+            self.fail(f"I10 marker file {key} names {index}, which no resolved batch has")
+        assert batch is not None
+        entry = next(one for one in self.state.manifests[batch].objects if one.key == index)
+        return self.state.plans[batch].generation, entry.max_offset
+
+    def check_chunk_markers(self, objects: Mapping[str, StoredObject]) -> int:
+        """Check that each partition has a file that names the object with its last offset; returns their number."""
+        marker, newest = self.state.marker, dict[int, tuple[int, str]]()
+        assert marker is not None
+        for plan, decision in self.state.committed():
+            for entry in decision.objects:
+                partition = plan.slices[entry.slices[0]].partition
+                if (
+                    plan.generation == marker.generation
+                    and self.state.is_resolved(plan.batch)
+                    and entry.key.endswith(".index.json")
+                    and entry.key not in self.state.amended.get(plan.batch, ())
+                    and entry.max_offset >= marker.start.get(partition, 0)
+                ):
+                    newest[partition] = max(newest.get(partition, (-1, "")), (entry.max_offset, entry.key))
+        for partition, (_, index) in newest.items():
+            stored = objects.get(keys.chunk_marker_key(TOPICS_DIR, TOPIC, partition))
+            if stored is None or stored.body.decode() != index:
+                self.fail(f"I10 after the repair the marker file of partition {partition} does not name {index}")
+        return len(newest)
+
     # -- objects ------------------------------------------------------------------------------------------------------
 
     def _on_data(self, key: str, before: StoredObject | None, after: StoredObject, restoring: bool) -> None:
@@ -160,7 +210,7 @@ class Watch:
             return
         plan = self.state.plans[batch]
         claim = plan.read
-        for value in after.body.splitlines():
+        for value in values_of(after):
             topic_id, partition, offset = value.removeprefix(KEY).decode().split("/")
             offsets = Offsets({int(partition): [(int(offset), int(offset) + 1)]})
             if topic_id != plan.topic_id or not offsets <= claim:

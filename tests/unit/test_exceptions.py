@@ -39,6 +39,7 @@ KINDS = {
     "range_beyond_end",
     "record",
     "registry_unavailable",
+    "replay_overtaken",
     "run_superseded",
     "schema_not_found",
     "spark_job",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from airflow_provider_kafka_s3.batch.execute import execute_plan
+from airflow_provider_kafka_s3.documents.codec import canonical, digest
 from airflow_provider_kafka_s3.exceptions import LogTamperedError, SparkJobError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance import gc
@@ -119,6 +122,33 @@ def test_repair_leaves_a_right_marker_alone(world: World) -> None:
     before = snapshot(world.bucket)
     assert world.on_topic("repair", "--json").data["was"] == "right"
     check_unchanged(before, snapshot(world.bucket))
+
+
+def test_repair_writes_a_damaged_index_of_the_log_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was; one that is valid and wrong only with --every-document, which a run's warning names."""
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.log.INDEX_SIZES", (2,))
+    world.run("first")
+    world.fill(2)
+    world.run("second")
+    key = keys.index_key(PREFIX, 1, 2)
+    right = world.bucket.get(key)
+    assert right is not None
+    body = json.loads(right.body)
+    body["batches"][0]["records"] += 1
+    del body["sha256"]
+    wrong = canonical({**body, "sha256": digest(body)})
+    for content, options in ((b"damaged", ()), (wrong, ("--every-document",))):
+        world.bucket.delete(key)
+        world.bucket.put_new(key, content)
+        if options:
+            assert world.on_topic("repair", "--json").data["indexes"] == 0
+        assert world.on_topic("repair", "--dry-run", *options, "--json").data["indexes"] == 1
+        output = world.on_topic("repair", *options)
+        assert "index of the log: 1 document written again" in output.out
+        assert world.on_topic("repair", *options, "--json").data["indexes"] == 0
+        again = world.bucket.get(key)
+        assert again is not None
+        assert json.loads(again.body)["batches"] == json.loads(right.body)["batches"]
 
 
 def test_repair_leaves_a_batch_open_whose_objects_are_not_there(world: World) -> None:

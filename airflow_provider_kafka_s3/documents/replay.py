@@ -1,0 +1,123 @@
+"""The documents of a replay of landed records into Kafka. Each is created once."""
+
+from __future__ import annotations
+
+import msgspec
+
+from airflow_provider_kafka_s3.documents.codec import MAX_PARTITION, Document
+
+__all__ = ["ForeignReplayObject", "PinnedObject", "ReplayBegin", "ReplayEnd", "ReplayObject", "ReplayPlan"]
+
+
+class ReplayObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Records of one Kafka partition in an object.
+
+    Attributes:
+        batch: number of the object's batch.
+        key: of the object.
+        records: number of records of the partition.
+    """
+
+    batch: int
+    key: str
+    records: int
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.records < 1:
+            raise ValueError(f"an object of batch {self.batch} with {self.records} records is not possible")
+
+
+class PinnedObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An object of other software as it was when a replay was planned.
+
+    Attributes:
+        key: of the object.
+        etag: of the object.
+        size: in bytes.
+    """
+
+    key: str
+    etag: str
+    size: int
+
+
+class ForeignReplayObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Records of one Kafka partition that other software wrote.
+
+    Attributes:
+        values: the object of their values.
+        records: their number; None: only the bytes of the object have it.
+        keys: the object of their keys; None: there is none, or it is not read.
+    """
+
+    values: PinnedObject
+    records: int | None = None
+    keys: PinnedObject | None = None
+
+
+class ReplayPlan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a replay sends, in its order. A later batch, or another selection, cannot change it.
+
+    Attributes:
+        replay: its id.
+        topic: the topic that was landed.
+        target: the topic that records are sent to.
+        batch: number of the last batch that it has records of.
+        settings: all other settings; a run with other ones is refused.
+        partitions: per Kafka partition the objects in order; objects whose offsets interleave are one step.
+        oldest: lowest timestamp of the objects' records, in milliseconds since the epoch; None: unknown.
+        foreign: per Kafka partition the objects of other software in order; there are either these or ``partitions``.
+    """
+
+    replay: str
+    topic: str
+    target: str
+    batch: int
+    settings: dict[str, str]
+    partitions: dict[int, tuple[tuple[ReplayObject, ...], ...]]
+    oldest: int | None = None
+    foreign: dict[int, tuple[ForeignReplayObject, ...]] = {}  # noqa: RUF012 - msgspec copies it
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The Kafka partitions that have records."""
+        return tuple(sorted({*self.partitions, *self.foreign}))
+
+    @property
+    def records(self) -> dict[int, int | None]:
+        """Number of records in the objects of each Kafka partition; None: it is not known."""
+        found: dict[int, int | None] = {
+            partition: sum(one.records for step in steps for one in step)
+            for partition, steps in self.partitions.items()
+        }
+        for partition, objects in self.foreign.items():
+            counts = [one.records for one in objects if one.records is not None]
+            found[partition] = sum(counts) if len(counts) == len(objects) else None
+        return found
+
+    def __post_init__(self) -> None:
+        if self.batch < 0 or any(not 0 <= p <= MAX_PARTITION for p in self.numbers):
+            raise ValueError("a batch or a Kafka partition is out of range")
+        if any(not steps or () in steps for steps in self.partitions.values()) or () in self.foreign.values():
+            raise ValueError("a partition without objects is not part of a plan")
+
+
+class ReplayBegin(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A partition has begun: from then on Kafka has its progress."""
+
+    replay: str
+    partition: int
+
+
+class ReplayEnd(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A partition is complete.
+
+    Attributes:
+        replay: its id.
+        partition: the Kafka partition.
+        records: number of records that were sent.
+    """
+
+    replay: str
+    partition: int
+    records: int
