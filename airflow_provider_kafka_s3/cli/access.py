@@ -106,7 +106,8 @@ class Access:
         return bucket
 
     @cached_property
-    def _s3_access(self) -> tuple[S3Settings, S3Credentials | None]:
+    def s3_access(self) -> tuple[S3Settings, S3Credentials | None]:
+        """How the store is reached, with secrets."""
         explicit = [name for name in _S3_OPTIONS if getattr(self.arguments, name)]
         connection = self.arguments.aws_conn_id
         if connection and explicit:
@@ -146,7 +147,7 @@ class Access:
     @cached_property
     def client(self) -> S3Client:
         """A client for requests that are not part of the store's port."""
-        return make_client(*self._s3_access)
+        return make_client(*self.s3_access)
 
     @cached_property
     def retrier(self) -> Retrier:
@@ -156,7 +157,7 @@ class Access:
     @cached_property
     def store(self) -> DurableStore:
         """The bucket."""
-        settings, credentials = self._s3_access
+        settings, credentials = self.s3_access
         return s3_bucket.open_bucket(self.bucket, settings, credentials, retrier=self.retrier)
 
     @property

@@ -46,11 +46,13 @@ class Answer:
         data: output of ``--json``: plain JSON values, nothing secret.
         lines: output for people.
         code: exit code.
+        raw: bytes that are printed in the place of the lines; None: the lines are.
     """
 
     data: dict[str, Any]
     lines: Sequence[str] = field(default_factory=tuple)
     code: int = OK
+    raw: bytes | None = None
 
 
 def error_json(error: KafkaS3Error) -> dict[str, Any]:

@@ -1,0 +1,220 @@
+"""The records of committed objects as Arrow batches, read through the package's own client of the store."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+from isal import isal_zlib
+
+from airflow_provider_kafka_s3.arrays import Array, binary_array, int64_array
+from airflow_provider_kafka_s3.batch.object_metadata import CRC32_METADATA
+from airflow_provider_kafka_s3.config import (
+    AvroContainer,
+    BlockGzip,
+    Csv,
+    CustomFormat,
+    JsonLines,
+    Parquet,
+    RawBytes,
+)
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    ForeignObjectError,
+    KafkaS3Error,
+    MissingObjectError,
+)
+from airflow_provider_kafka_s3.reading.avro_file import datums, file_schema
+from airflow_provider_kafka_s3.reading.object_schemas import LINE_SCHEMA
+from airflow_provider_kafka_s3.reading.rows import Unreadable, uncompressed
+from airflow_provider_kafka_s3.reading.snapshot import SnapshotObject
+from airflow_provider_kafka_s3.schemas.avro import Record
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+
+__all__ = ["KAFKA_COLUMNS", "VALUE_SCHEMA", "arrow_batches"]
+
+_KAFKA_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("_kafka_topic", pa.string()),
+    pa.field("_kafka_partition", pa.int32()),
+    pa.field("_kafka_offset", pa.int64()),
+    pa.field("_kafka_batch", pa.int64()),
+    pa.field("_kafka_object", pa.string()),
+]
+KAFKA_COLUMNS: Final = pa.schema(_KAFKA_FIELDS)
+"""Columns that every schema may have besides those of the value. An offset is null if the offsets of its object have
+gaps, since formats do not keep them."""
+
+VALUE_SCHEMA: Final = pa.schema([*LINE_SCHEMA, *_KAFKA_FIELDS])
+"""The bytes of lines as they are, and :data:`KAFKA_COLUMNS`."""
+
+_BLOCK: Final = 16 * 1024 * 1024
+"""Bytes of JSON or CSV that are parsed at once; a record has to fit."""
+
+
+def arrow_batches(
+    store: DurableStore, objects: Iterable[SnapshotObject], schema: pa.Schema = VALUE_SCHEMA
+) -> Iterator[pa.RecordBatch]:
+    """The records of objects, one object after another; an object is in memory as a whole.
+
+    Args:
+        store: their bucket.
+        objects: of one snapshot.
+        schema: columns, by name: those of :data:`KAFKA_COLUMNS`, and the fields of values. Fields that a value does not
+            have are null, and others are left out. ``value`` as binary, without other fields, is the line as it is, of
+            JSON lines and bytes.
+
+    Raises:
+        ConfigurationError: the format has no such columns.
+        MissingObjectError: an object is gone.
+        ForeignObjectError: an object is not the one that its manifest lists, or cannot be parsed.
+    """
+    fields = [f for f in schema if f.name not in KAFKA_COLUMNS.names]
+    for one in objects:
+        try:
+            values = _values(store, one, pa.schema(fields))
+        except KafkaS3Error:
+            raise
+        except (Unreadable, pa.ArrowException, ValueError, LookupError, EOFError) as e:
+            raise ForeignObjectError(
+                f"object {one.url} of topic {one.topic!r}, batch {one.batch}, cannot be read as "
+                f"{type(one.layout.format).__name__} with the columns {[f.name for f in fields]}: {e}. Correct the "
+                f"schema, or check the object with action='verify'"
+            ) from e
+        if values.num_rows != one.records:
+            raise ForeignObjectError(
+                f"object {one.url} of topic {one.topic!r}, batch {one.batch}, has {values.num_rows:,} records instead "
+                f"of {one.records:,}: check it with action='verify'"
+            )
+        columns = {name: values.column(name) for name in values.column_names}
+        columns |= {name: pa.chunked_array([array]) for name, array in _kafka_columns(one, schema).items()}
+        yield from pa.table({name: columns[name] for name in schema.names}, schema=schema).to_batches()
+
+
+def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.Table:
+    """The fields of values, in their types."""
+    settings = one.layout.format
+    body = _body(store, one)
+    if isinstance(settings, CustomFormat):
+        raise ConfigurationError(
+            f"{one.url} has a format of another package, {settings.import_path!r}, which only writes"
+        )
+    if isinstance(settings, Parquet):
+        return _selected(pq.read_table(io.BytesIO(body)), schema)
+    if isinstance(settings, AvroContainer):
+        found = itertools.chain.from_iterable(datums(body))
+        is_record = isinstance(file_schema(body), Record)
+        return pa.Table.from_pylist([value if is_record else {"value": value} for value in found], schema=schema)
+    if isinstance(settings, BlockGzip):
+        body = uncompressed(JsonLines(compression="gzip"), body)
+    else:
+        body = uncompressed(settings, body)
+    lines = one.layout.record_format
+    if schema.names == ["value"] and pa.types.is_binary(schema.field("value").type) and not isinstance(lines, Csv):
+        separator = lines.separator.encode() if isinstance(lines, RawBytes) else b"\n"
+        if not separator:
+            raise ConfigurationError(f"nothing separates the records of {one.url}: its format has separator=''")
+        lines_found = body.split(separator)
+        if lines_found.pop():
+            raise Unreadable("it does not end with its separator")
+        return pa.table([binary_array(lines_found, large=False)], schema=schema)
+    if isinstance(lines, RawBytes):
+        raise ConfigurationError(f"the records of {one.url} are bytes: read them as the column 'value', of binary type")
+    if not schema.names:
+        return pa.table({"n": pa.nulls(one.records)}).select([])
+    if isinstance(lines, Csv):
+        names = None if lines.header else schema.names
+        return pyarrow.csv.read_csv(
+            io.BytesIO(body),
+            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=_BLOCK),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=lines.separator, newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=schema,
+                include_columns=schema.names,
+                include_missing_columns=True,
+                null_values=[lines.null],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    return _selected(
+        pyarrow.json.read_json(
+            io.BytesIO(body),
+            read_options=pyarrow.json.ReadOptions(block_size=max(_BLOCK, _longest(body))),
+            parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        ),
+        schema,
+    )
+
+
+def _body(store: DurableStore, one: SnapshotObject) -> bytes:
+    stored = store.get(one.key)
+    if stored is None:
+        raise MissingObjectError(
+            f"object {one.url} of topic {one.topic!r}, batch {one.batch}, is gone. Write it again from Kafka by a run "
+            f"with action='restore', or accept that it is gone: kafka-s3 accept-loss"
+        )
+    found = f"{isal_zlib.crc32(stored.body):08x}"
+    if found != one.entry.crc32.lower():
+        # An object that was written again by another version of its encoder has other bytes, which it names itself.
+        info = store.head(one.key)
+        if info is None or info.metadata.get(CRC32_METADATA) != found:
+            raise Unreadable(f"its CRC-32 is {found} instead of {one.entry.crc32}")
+    return stored.body
+
+
+def _selected(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Some columns in their types; those that are not there are null."""
+    columns = [
+        table.column(f.name).cast(f.type) if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
+        for f in schema
+    ]
+    if not columns:
+        return table.select([])
+    return pa.table(columns, schema=schema)
+
+
+def _longest(body: bytes) -> int:
+    """Bytes of the longest line, with its end."""
+    ends = np.flatnonzero(np.frombuffer(body, np.uint8) == ord("\n"))
+    return int(np.diff(ends, prepend=-1).max(initial=0)) + 1
+
+
+def _kafka_columns(one: SnapshotObject, schema: pa.Schema) -> dict[str, Array]:
+    counts = [part.records for part in one.ranges]
+    found: dict[str, Array] = {}
+    for name in schema.names:
+        match name:
+            case "_kafka_topic":
+                found[name] = _repeated(one.topic, one.records)
+            case "_kafka_object":
+                found[name] = _repeated(one.key, one.records)
+            case "_kafka_batch":
+                found[name] = int64_array(np.full(one.records, one.batch))
+            case "_kafka_partition":
+                numbers = np.repeat(np.array([part.partition for part in one.ranges], np.int64), counts)
+                found[name] = int64_array(numbers).cast(pa.int32())
+            case "_kafka_offset":
+                found[name] = pa.chunked_array([_offsets(part) for part in one.ranges], pa.int64()).combine_chunks()
+    return found
+
+
+def _offsets(part: Any) -> Array:
+    if part.has_gaps:
+        return pa.nulls(part.records, pa.int64())
+    return int64_array(np.arange(part.min_offset, part.max_offset + 1))
+
+
+def _repeated(text: str, count: int) -> Array:
+    indices = int64_array(np.zeros(count, np.int64)).cast(pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, _texts([text])).cast(pa.string())
+
+
+def _texts(texts: Sequence[str]) -> Array:
+    return binary_array([text.encode() for text in texts], large=False).cast(pa.string())

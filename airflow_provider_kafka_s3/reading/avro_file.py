@@ -1,0 +1,231 @@
+"""Reads Avro object container files, datum by datum."""
+
+from __future__ import annotations
+
+import bz2
+import datetime as dt
+import io
+import itertools
+import lzma
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.schemas.avro import Node, parse_schema
+
+__all__ = ["datums", "file_schema"]
+
+_MAGIC: Final = b"Obj\x01"
+_SYNC: Final = 16
+_PIECE: Final = 1024 * 1024
+"""Bytes of the blocks that are decoded at once."""
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def _snappy(block: bytes) -> bytes:
+    size, shift, at = 0, 0, 0
+    while True:
+        size |= (block[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if block[at - 1] < 0x80:
+            break
+    return pa.Codec("snappy").decompress(block[:-4], size, asbytes=True)
+
+
+_CODECS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "null": bytes,
+    "deflate": lambda block: zlib.decompress(block, -15),
+    "bzip2": bz2.decompress,
+    "xz": lzma.decompress,
+    "snappy": _snappy,
+    "zstandard": lambda block: pa.CompressedInputStream(pa.BufferReader(block), "zstd").read(),
+}
+
+
+def file_schema(body: bytes | io.BufferedReader) -> Node:
+    """The schema of a file; only its beginning is read.
+
+    Args:
+        body: its bytes, or the file.
+
+    Raises:
+        ValueError: it is no Avro file.
+    """
+    return parse_schema(_metadata(_opened(body))["avro.schema"].decode())
+
+
+def datums(body: bytes | io.BufferedReader, *, logical: bool = True) -> Iterator[list[Any]]:
+    """The datums of a file as Python values, some at a time; those of unions without their type.
+
+    Args:
+        body: its bytes, or the file, of which about a megabyte is in memory.
+        logical: whether values of logical types are decimals, dates and times; False: numbers and bytes.
+
+    Raises:
+        ValueError: it is no Avro file.
+    """
+    import fastavro
+
+    file = _opened(body)
+    about = _metadata(file)
+    sync, expand = file.take(_SYNC), _CODECS[about.get("avro.codec", b"null").decode()]
+    schema = _with_our_types(msgspec.json.decode(about["avro.schema"]), logical=logical)
+    fastavro.read.LOGICAL_READERS.update(_LOGICAL_READERS)
+    # Files without codec: fastavro has a library to install for each of them.
+    beginning = io.BytesIO()
+    fastavro.writer(beginning, schema, [], sync_marker=sync)
+    while blocks := [*_blocks(file, sync, expand)]:
+        plain = io.BytesIO(b"".join([beginning.getvalue(), *itertools.chain.from_iterable(blocks)]))
+        try:
+            found: list[Any] = [*fastavro.reader(plain)]
+        except Exception as e:
+            raise ValueError(f"a block is damaged: {str(e) or type(e).__name__}") from e
+        yield found
+
+
+def _opened(body: bytes | io.BufferedReader) -> _Bytes:
+    return _Bytes(body) if isinstance(body, bytes) else _Stream(body)
+
+
+def _metadata(file: _Bytes) -> dict[str, bytes]:
+    if file.take(len(_MAGIC)) != _MAGIC:
+        raise ValueError("it does not begin as one")
+    about: dict[str, bytes] = {}
+    while count := file.long():
+        if count < 0:
+            file.long()
+        for _ in range(abs(count)):
+            name = file.text()
+            about[name] = file.take(file.long())
+    return about
+
+
+def _blocks(file: _Bytes, sync: bytes, expand: Callable[[bytes], bytes]) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
+    """Blocks of about a megabyte together, as fastavro reads them."""
+    size = 0
+    while size < _PIECE and not file.is_at_end:
+        count = file.long()
+        block = expand(file.take(file.long()))
+        size += len(block)
+        if file.take(_SYNC) != sync:
+            raise ValueError("a block is damaged")
+        yield _long(count), _long(len(block)), block, sync
+
+
+def _long(number: int) -> bytes:
+    """A positive number, as Avro writes it."""
+    found, number = bytearray(), number << 1
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _with_our_types(schema: Any, *, logical: bool) -> Any:
+    """The schema with logical types that only :data:`_LOGICAL_READERS` reads."""
+    if isinstance(schema, list):
+        return [_with_our_types(part, logical=logical) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {
+        name: _with_our_types(part, logical=logical)
+        for name, part in schema.items()
+        if name not in ("default", "logicalType")
+    }
+    if logical and "logicalType" in schema:
+        found["logicalType"] = _OURS + str(schema["logicalType"])
+    return found
+
+
+class _Bytes:
+    """Bytes that are read from their beginning."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._at == len(self._data)
+
+    def take(self, count: int) -> bytes:
+        found = self._data[self._at : self._at + count]
+        if count < 0 or len(found) != count:
+            raise ValueError("it ends too early")
+        self._at += count
+        return found
+
+    def long(self) -> int:
+        number = shift = 0
+        while True:
+            (byte,) = self.take(1)
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return (number >> 1) ^ -(number & 1)
+            if shift > 63:
+                raise ValueError("a number is too long")
+
+    def text(self) -> str:
+        return self.take(self.long()).decode()
+
+
+class _Stream(_Bytes):
+    """Bytes of a file."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        super().__init__(b"")
+        self._file = file
+
+    @property
+    def is_at_end(self) -> bool:
+        return not self._file.peek(1)
+
+    def take(self, count: int) -> bytes:
+        found = self._file.read(count) if count >= 0 else b""
+        if len(found) != count:
+            raise ValueError("it ends too early")
+        return found
+
+
+def _logical_reader(convert: Callable[[Any, Mapping[str, Any]], Any]) -> Callable[[Any, Any, Any], Any]:
+    def read(value: Any, schema: Mapping[str, Any], _: object) -> Any:
+        try:
+            return convert(value, schema)
+        except OverflowError:
+            return value  # Python has no such time: the number is shown
+
+    return read
+
+
+def _decimal(value: bytes, schema: Mapping[str, Any]) -> Decimal:
+    return Decimal(f"{int.from_bytes(value, 'big', signed=True)}E-{schema.get('scale', 0)}")
+
+
+_OURS: Final = "kafka-s3-"
+_LOGICAL_READERS: Final = {
+    f"{physical}-{_OURS}{name}": _logical_reader(convert)
+    for physical, name, convert in (
+        ("bytes", "decimal", _decimal),
+        ("fixed", "decimal", _decimal),
+        ("int", "date", lambda value, _: (_EPOCH + dt.timedelta(days=value)).date()),
+        ("long", "timestamp-millis", lambda value, _: _EPOCH + dt.timedelta(milliseconds=value)),
+        ("long", "timestamp-micros", lambda value, _: _EPOCH + dt.timedelta(microseconds=value)),
+        (
+            "long",
+            "local-timestamp-millis",
+            lambda value, _: (_EPOCH + dt.timedelta(milliseconds=value)).replace(tzinfo=None),
+        ),
+        (
+            "long",
+            "local-timestamp-micros",
+            lambda value, _: (_EPOCH + dt.timedelta(microseconds=value)).replace(tzinfo=None),
+        ),
+    )
+}
+"""By the name that fastavro makes of a type and a logical type of :func:`_with_our_types`."""

@@ -1,0 +1,60 @@
+"""Reads objects of lines."""
+
+from __future__ import annotations
+
+import bz2
+import io
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from isal import igzip
+
+from airflow_provider_kafka_s3.config import CompressionName
+from airflow_provider_kafka_s3.reading.remote_file import REQUEST, RemoteFile
+
+__all__ = ["expanded", "lines_of"]
+
+_PIECE: Final = 1024 * 1024
+"""Bytes that are decompressed at once."""
+
+
+def expanded(file: RemoteFile, compression: CompressionName) -> Iterator[bytes]:
+    """The bytes before compression, a megabyte at a time; gzip and bzip2 may have several members.
+
+    Raises:
+        ValueError: the object has more than these bytes.
+        OSError: it is not what a compressor wrote; as EOFError, zlib.error and pyarrow.ArrowException.
+    """
+    source: Any = io.BufferedReader(file, REQUEST)
+    match compression:
+        case "gzip":
+            source = igzip.IGzipFile(fileobj=source)
+        case "bzip2":
+            source = bz2.BZ2File(source)
+        case "zstd":
+            source = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), "zstd")
+    while piece := source.read(_PIECE):
+        yield piece
+    while file.read(_PIECE):  # what a decompressor leaves
+        raise ValueError("there are bytes behind its compressed rows")
+
+
+def lines_of(pieces: Iterator[bytes], separator: bytes) -> Iterator[list[bytes]]:
+    """What is before each separator, of one piece at a time.
+
+    Raises:
+        ValueError: the last piece does not end with the separator.
+    """
+    pending: list[bytes] = []
+    overlap = len(separator) - 1
+    for piece in pieces:
+        # A separator may begin in one piece, and end in the next one.
+        edge = b"".join(pending[-1:])[-overlap:] if overlap else b""
+        pending.append(piece)
+        if len(piece) < overlap or separator in edge + piece:
+            *found, last = b"".join(pending).split(separator)
+            yield found
+            pending = [last]
+    if any(pending):
+        raise ValueError("it does not end with its separator")

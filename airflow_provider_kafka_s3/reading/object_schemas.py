@@ -1,0 +1,187 @@
+"""The schema of values, as the objects have it: one rule for every reader."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_kafka_s3.config import (
+    AvroContainer,
+    Envelope,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    Parquet,
+    RawBytes,
+)
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    ForeignObjectError,
+    KafkaS3Error,
+)
+from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.reading.avro_file import file_schema
+from airflow_provider_kafka_s3.reading.remote_file import open_object
+from airflow_provider_kafka_s3.schemas.avro import (
+    ArrayOf,
+    MapOf,
+    Node,
+    Primitive,
+    Record,
+    Union,
+    arrow_schema,
+    is_recursive,
+)
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+
+if TYPE_CHECKING:
+    from pyarrow import DataType, Field
+
+__all__ = ["LINE_SCHEMA", "schema_of_objects"]
+
+LINE_SCHEMA: Final = pa.schema([pa.field("value", pa.binary())])
+"""Values that have no schema: the bytes of lines as they are."""
+
+_READERS: Final = 16
+"""Objects of which the schema is read at the same time."""
+_BEGINNING: Final = 16 * 1024
+"""Bytes of an Avro file that are read first."""
+
+
+class DataObject(Protocol):
+    """An object of a snapshot."""
+
+    @property
+    def key(self) -> str:
+        """In the bucket."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """``s3://bucket/key``."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        ...
+
+    @property
+    def layout(self) -> Layout:
+        """Of its batch."""
+        ...
+
+
+def schema_of_objects(store: DurableStore, objects: Sequence[DataObject]) -> pa.Schema:
+    """The columns of the values of objects.
+
+    Parquet and Avro have theirs in each object: this reads the end of a Parquet file, the beginning of an Avro file. Of
+    objects with a declared schema it reads one for each layout. A column of some objects is in the result; types that
+    differ become the wider one, such as int64 of int32 and int64. Every column may be null.
+
+    Args:
+        store: their bucket.
+        objects: of one snapshot.
+
+    Raises:
+        ConfigurationError: there is no object, the types of a column do not go together, or the format has no types.
+        MissingObjectError: an object is gone.
+        ForeignObjectError: an object is not of its format.
+    """
+    if not objects:
+        raise ConfigurationError("no object is selected, so there is no schema. Select batches that have records")
+    chosen = [*{(one.layout, "" if _has_one_schema(one.layout) else one.key): one for one in objects}.values()]
+    urls: dict[pa.Schema, str] = {}
+    for one, schema in zip(
+        chosen, in_threads(functools.partial(_schema, store), chosen, threads=_READERS), strict=True
+    ):
+        urls.setdefault(_without_metadata(schema), one.url)
+    found: pa.Schema | None = None
+    for schema, url in urls.items():
+        try:
+            found = schema if found is None else pa.unify_schemas([found, schema], promote_options="permissive")
+        except pa.ArrowException as e:
+            raise ConfigurationError(
+                f"the columns of {url} do not go with those of the objects before it: {e}. Select batches whose values "
+                f"go together, by batches=, or give a schema"
+            ) from e
+        if (found == LINE_SCHEMA) != (schema == LINE_SCHEMA):
+            raise ConfigurationError(
+                f"{url} has lines, or bytes, where other objects have columns. Select batches of one format, by "
+                f"batches=, or give a schema"
+            )
+    assert found is not None, "there is an object"
+    return found
+
+
+def _has_one_schema(layout: Layout) -> bool:
+    """Whether all objects of a layout have the same columns."""
+    if not isinstance(layout.format, Parquet | AvroContainer):
+        return True
+    converter = layout.value_converter
+    return (
+        not isinstance(layout.content, Envelope)
+        and isinstance(converter, JsonConverter)
+        and converter.schema is not None
+    )
+
+
+def _schema(store: DurableStore, one: DataObject) -> pa.Schema:
+    settings = one.layout.format
+    if isinstance(one.layout.record_format, JsonLines | RawBytes):
+        return LINE_SCHEMA
+    file = open_object(store, one.key, one.size)
+    try:
+        if isinstance(settings, Parquet):
+            return pq.read_schema(pa.PythonFile(cast("Any", file), mode="r"))
+        if isinstance(settings, AvroContainer):
+            node = file_schema(io.BufferedReader(file, _BEGINNING))
+            if (name := _union(node)) is not None:
+                raise ConfigurationError(
+                    f"{one.url} has a union of several types, {name}, whose types are not read from Avro: give a "
+                    f"schema without it"
+                )
+            return arrow_schema(node)
+    except KafkaS3Error:
+        raise
+    except (pa.ArrowException, OSError, ValueError, LookupError) as e:
+        raise ForeignObjectError(
+            f"{one.url} is no {type(settings).__name__}: {e}. Check it with action='verify'"
+        ) from e
+    raise ConfigurationError(f"{one.url} is {type(settings).__name__}, which has no types of columns: give a schema")
+
+
+def _union(node: Node, name: str = "value") -> str | None:
+    """The name of a field with a union of several types; None if there is none."""
+    match node:
+        case Record(fields=fields) if not is_recursive(node):
+            return next((found for f in fields if (found := _union(f.type, repr(f.name))) is not None), None)
+        case ArrayOf(items=part) | MapOf(values=part):
+            return _union(part, name)
+        case Union(branches=branches):
+            types = [branch for branch in branches if branch != Primitive("null")]
+            return name if len(types) > 1 else next((_union(part, name) for part in types), None)
+    return None
+
+
+def _without_metadata(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([_field(one) for one in schema])
+
+
+def _field(one: Field[Any]) -> Field[Any]:
+    return pa.field(one.name, _type(one.type))
+
+
+def _type(kind: DataType) -> DataType:
+    if isinstance(kind, pa.StructType):
+        return pa.struct([_field(one) for one in kind])
+    if isinstance(kind, pa.ListType):
+        return pa.list_(_field(kind.value_field))
+    if isinstance(kind, pa.MapType):
+        return pa.map_(_type(kind.key_type), _type(kind.item_type))
+    return kind

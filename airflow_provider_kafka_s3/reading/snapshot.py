@@ -1,0 +1,450 @@
+"""Snapshots: the committed objects of a topic, at a batch.
+
+A listing of the bucket is exact only while nothing is in flight and nothing was accepted as lost. The log is exact
+always: an object is read if a resolved batch lists it and no amend records it as lost.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import itertools
+import re
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.log_index import summaries
+from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
+from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.storage.bucket import open_bucket
+from airflow_provider_kafka_s3.storage.credentials import S3Credentials
+from airflow_provider_kafka_s3.storage.s3 import S3Settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ObjectRange", "Snapshot", "SnapshotObject", "milliseconds", "overlap"]
+
+_READERS: Final = 16
+"""Batches whose documents are read at the same time."""
+
+_FEW: Final = 32
+"""Batches up to which amends are looked up one by one; the amends of more are listed."""
+
+_AMEND: Final = re.compile(r"(\d{10})\.amend\.\d+\.json")
+
+
+@dataclass(frozen=True)
+class ObjectRange:
+    """The records of one Kafka partition in an object, ascending and one after another.
+
+    Attributes:
+        partition: the Kafka partition.
+        min_offset: offset of the first record.
+        max_offset: offset of the last record.
+        records: number of records.
+    """
+
+    partition: int
+    min_offset: int
+    max_offset: int
+    records: int
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether offsets between the first and the last one are not in the object."""
+        return self.records <= self.max_offset - self.min_offset
+
+
+@dataclass(frozen=True)
+class SnapshotObject:
+    """A committed object.
+
+    Attributes:
+        topic: the Kafka topic.
+        batch: number of its batch.
+        generation: how many times the topic was created again before.
+        key: in the bucket.
+        url: ``s3://bucket/key``.
+        layout: of its batch: format, content, converters.
+        entry: it in the manifest.
+        ranges: its records by Kafka partition, in their order.
+        siblings: the objects beside it, by what their names have before the extension: ``.keys``, ``.headers``,
+            ``.index``.
+    """
+
+    topic: str
+    batch: int
+    generation: int
+    key: str
+    url: str
+    layout: Layout = field(repr=False)
+    entry: ObjectEntry = field(repr=False)
+    ranges: tuple[ObjectRange, ...]
+    siblings: Mapping[str, ObjectEntry] = field(default_factory=dict, repr=False)
+
+    @property
+    def records(self) -> int:
+        """Number of its records."""
+        return self.entry.records
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.entry.size
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The Kafka partitions of its records."""
+        return tuple(dict.fromkeys(one.partition for one in self.ranges))
+
+    @property
+    def times(self) -> tuple[int, int] | None:
+        """The lowest and the highest timestamp of its records, in milliseconds since the epoch; None: unknown."""
+        return (self.entry.min_timestamp, self.entry.max_timestamp) if self.entry.has_times else None
+
+    @property
+    def folders(self) -> str:
+        """The folders of the partitioner, such as ``year=2026/month=01``."""
+        return _folders_parser(self.layout, self.topic)(self.key)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The folders that are columns of Hive's, ``name=value``, without the escapes of names."""
+        parts = self.folders.split(self.layout.naming.directory_delim)
+        named = (part.partition("=") for part in parts if "=" in part)
+        return {urllib.parse.unquote(name): urllib.parse.unquote(value) for name, _, value in named}
+
+
+class Snapshot:
+    """The committed objects of a topic when a batch was the last one.
+
+    It is fixed: objects that are landed later are in no answer. Documents are read when they are needed, and kept.
+
+    Attributes:
+        log: of the topic.
+        batch: number of the last batch; 0: there is none.
+        since: number of the batch behind which it begins; 0: it has all batches.
+    """
+
+    def __init__(self, log: TopicLog, *, at: int | None = None, since: int = 0) -> None:
+        """Fix the state of a topic; the marker is read.
+
+        Args:
+            log: of the topic.
+            at: number of the last batch; None: the last one before which all are complete.
+            since: number of the batch behind which the snapshot begins; see :meth:`changes`.
+
+        Raises:
+            ConfigurationError: a batch up to ``at`` is not complete yet, or ``since`` is above it.
+            MarkerMissingError: there is no marker, although batches exist.
+        """
+        found = log.read_marker()
+        if found is None and log.read_plan(1) is not None:
+            found = log.require_marker()
+        self.log = log
+        self._marker = found[0] if found is not None else Marker(topic=log.topic, cluster_id="", topic_id="", start={})
+        last = _contiguous(self._marker)
+        self.batch = last if at is None else at
+        self.since = since
+        self._read: dict[int, tuple[SnapshotObject, ...]] = {}
+        if not 0 <= self.batch <= last:
+            raise ConfigurationError(
+                f"topic {log.topic!r} of pipeline {log.pipeline!r} has no state at batch {at}: batches up to {last} "
+                f"are complete. Nothing was changed. Use a number from 0 to {last}, or none for the latest state"
+                + ("; a run completes later ones" if self.batch > last else "")
+            )
+        if not 0 <= since <= self.batch:
+            raise ConfigurationError(
+                f"topic {log.topic!r}: changes since batch {since} up to batch {self.batch} cannot be: the first "
+                f"number must be from 0 to the second one"
+            )
+
+    @classmethod
+    def open(
+        cls,
+        bucket: str,
+        topic: str,
+        *,
+        pipeline: str,
+        topics_dir: str = "topics",
+        at: int | None = None,
+        s3: S3Settings | None = None,
+        credentials: S3Credentials | None = None,
+    ) -> Snapshot:
+        """The state of a topic in a bucket.
+
+        Args:
+            bucket: name of the bucket.
+            topic: name of the topic.
+            pipeline: name of its pipeline.
+            topics_dir: prefix of the pipeline's keys.
+            at: number of the last batch; None: the latest state.
+            s3: settings of the S3 server; None: AWS.
+            credentials: for it; None: boto3's own chain.
+
+        Raises:
+            ConfigurationError: see :class:`Snapshot`.
+        """
+        store = open_bucket(bucket, s3 or S3Settings(), credentials)
+        return cls(TopicLog(store, topics_dir=topics_dir, pipeline=pipeline, topic=topic), at=at)
+
+    def __repr__(self) -> str:
+        return (
+            f"Snapshot(topic={self.log.topic!r}, pipeline={self.log.pipeline!r}, batch={self.batch}, "
+            f"since={self.since})"
+        )
+
+    def changes(self, since: int) -> Snapshot:
+        """What was landed behind a batch, up to the last one of this snapshot.
+
+        Consecutive calls, each with the ``batch`` of the one before, have every object once.
+
+        Args:
+            since: number of the batch, from an earlier snapshot or the XCom of a run.
+        """
+        return Snapshot(self.log, at=self.batch, since=since)
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def objects(
+        self,
+        *,
+        since: dt.datetime | None = None,
+        until: dt.datetime | None = None,
+        offsets: Mapping[int, tuple[int, int]] | None = None,
+        partitions: Iterable[int] | None = None,
+        folders: Callable[[Mapping[str, str]], bool] | None = None,
+        generation: int | None = None,
+        batches: Iterable[int] | None = None,
+    ) -> tuple[SnapshotObject, ...]:
+        """The objects that may have certain records, in the order of batches, Kafka partitions and offsets.
+
+        Objects are not cut: other records of them may lie outside of the window or of the offsets.
+
+        Args:
+            since: objects with records at or after this time, which has a time zone.
+            until: objects with records before this time. Objects whose times are unknown are in every window.
+            offsets: objects with offsets ``[start, end)`` per Kafka partition, of one generation.
+            partitions: objects with records of these Kafka partitions.
+            folders: whether objects in these folders are wanted, see :attr:`SnapshotObject.columns`.
+            generation: of the topic; None: all, or the latest one with ``offsets``.
+            batches: only these; None: all.
+
+        Raises:
+            ConfigurationError: a time has no time zone.
+            ControlError: a document of the log is gone or cannot be trusted.
+        """
+        low, high = milliseconds("since", since), milliseconds("until", until)
+        wanted = None if offsets is None else Offsets({p: [bounds] for p, bounds in offsets.items()})
+        if wanted is not None and generation is None:
+            generation = self.generation
+        of_partitions = None if partitions is None else frozenset(partitions)
+        chosen = self.select_batches(low, high, wanted, of_partitions, generation=generation, batches=batches)
+        return tuple(
+            one
+            for one in self._objects_of(chosen)
+            if (wanted is None or _as_offsets(one.ranges) & wanted)
+            and (of_partitions is None or not of_partitions.isdisjoint(one.partitions))
+            and (one.times is None or overlap(one.times, low, high))
+            and (folders is None or folders(one.columns))
+        )
+
+    def select_batches(
+        self,
+        low: int | None = None,
+        high: int | None = None,
+        wanted: Offsets | None = None,
+        of_partitions: frozenset[int] | None = None,
+        *,
+        generation: int | None = None,
+        batches: Iterable[int] | None = None,
+    ) -> list[int]:
+        """Numbers of the committed batches that may have certain records; by the index, nothing else is read.
+
+        Args:
+            low: lowest timestamp, in milliseconds.
+            high: end of the timestamps.
+            wanted: offsets.
+            of_partitions: Kafka partitions.
+            generation: of the topic; None: all.
+            batches: only these; None: all.
+        """
+        only = None if batches is None else frozenset(batches)
+        return [
+            batch.batch
+            for batch in self._batches
+            if batch.status == "commit"
+            and (only is None or batch.batch in only)
+            and (generation is None or batch.generation == generation)
+            and (wanted is None or batch.claimed & wanted)
+            and (of_partitions is None or not of_partitions.isdisjoint(p for p, _ in batch.claimed.items()))
+            and (not batch.has_times or overlap((batch.min_timestamp, batch.max_timestamp), low, high))
+        ]
+
+    def urls(self, **selection: Any) -> list[str]:
+        """URLs of objects, for readers that take a list of files; arguments as of :meth:`objects`."""
+        return [one.url for one in self.objects(**selection)]
+
+    def schema(self, **selection: Any) -> pa.Schema:
+        """The columns of values; arguments as of :meth:`objects`.
+
+        Those of Parquet and Avro are the columns of all objects together, in the widest of their types; every one may
+        be null. Objects of a declared schema take one request or two for each layout, others as many for each object.
+        JSON lines, blocks and bytes have the column ``value``: their bytes. ``arrow_batches`` takes the result as it
+        is, or with the fields of ``KAFKA_COLUMNS``; ``arrow_dataset`` has it as well.
+
+        Raises:
+            ConfigurationError: there is no object, the types of a column do not go together, or the format has no types
+                (CSV).
+            MissingObjectError: an object is gone.
+            ForeignObjectError: an object is not of its format.
+        """
+        from airflow_provider_kafka_s3.reading.object_schemas import schema_of_objects
+
+        return schema_of_objects(self.log.store, self.objects(**selection))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of Spark's format ``kafka_s3`` for exactly this state; those of the S3 server are not among them.
+
+        On Spark Connect a frame is analysed again by each action. With these options all of them read the same records.
+        """
+        return {
+            "bucket": self.log.store.url("").removeprefix("s3://").rstrip("/"),
+            "topic": self.log.topic,
+            "pipeline": self.log.pipeline,
+            "topics_dir": self.log.topics_dir,
+            "at": str(self.batch),
+            "since": str(self.since),
+        }
+
+    @property
+    def generation(self) -> int:
+        """How many times the topic was created again, up to the last batch."""
+        if not self._batches:
+            return self._marker.generation
+        last = self._batches[-1]
+        return last.generation + (last.status == "reset")
+
+    @property
+    def records(self) -> int:
+        """Records of all batches; dead letters, and null values that were left out, are not among them."""
+        return sum(batch.records for batch in self._batches)
+
+    @property
+    def dead_letters(self) -> int:
+        """Records of all batches that could not be written."""
+        return sum(batch.dead_letters for batch in self._batches)
+
+    @functools.cached_property
+    def _batches(self) -> Sequence[IndexedBatch]:
+        return tuple(summaries(self.log, self._marker, self.since + 1, self.batch))
+
+    def _objects_of(self, batches: Sequence[int]) -> Iterator[SnapshotObject]:
+        for plan, decision, lost in self.documents([batch for batch in batches if batch not in self._read]):
+            self._read[plan.batch] = self._of_batch(plan, decision, lost)
+        return itertools.chain.from_iterable(self._read[batch] for batch in batches)
+
+    def documents(self, batches: Sequence[int]) -> Iterator[tuple[Plan, Manifest, frozenset[str]]]:
+        """The plan and the manifest of committed batches, and the keys that were accepted as lost since.
+
+        Several batches are read at the same time; the log does not keep their documents.
+
+        Args:
+            batches: numbers from :meth:`select_batches`.
+        """
+        lost = self._lost(batches)
+        for at in range(0, len(batches), _READERS):
+            group = batches[at : at + _READERS]
+            plans = in_threads(self.log.require_plan, group)
+            decisions = in_threads(self.log.require_decision, group)
+            for (plan, _), (decision, _) in zip(plans, decisions, strict=True):
+                self.log.forget(plan.batch)
+                yield plan, decision, lost.get(plan.batch, frozenset())
+
+    def _of_batch(self, plan: Plan, decision: Manifest, lost: frozenset[str]) -> tuple[SnapshotObject, ...]:
+        layout, topic = plan.layout, self.log.topic
+        assert layout is not None, "a batch with objects has a layout"
+        dead, endings = keys.dead_letters_prefix(layout, topic), keys.siblings(layout)
+        there = {entry.key: entry for entry in decision.objects if entry.key not in lost}
+        of_slice = {s.id: s.partition for s in plan.slices}
+        found = []
+        for key, entry in there.items():
+            if key.startswith(dead) or keys.sibling_of_key(layout, key) is not None:
+                continue
+            beside = {name: there.get(keys.sibling_key(layout, key, name)) for name in endings}
+            found.append(
+                SnapshotObject(
+                    topic=topic,
+                    batch=plan.batch,
+                    generation=plan.generation,
+                    key=key,
+                    url=self.log.store.url(key),
+                    layout=layout,
+                    entry=entry,
+                    ranges=tuple(
+                        ObjectRange(of_slice[part.id], part.min_offset, part.max_offset, part.records)
+                        for part in entry.by_slice
+                    ),
+                    siblings={name: other for name, other in beside.items() if other is not None},
+                )
+            )
+        return tuple(sorted(found, key=lambda one: (one.ranges[0].partition, one.ranges[0].min_offset, one.key)))
+
+    def _lost(self, batches: Sequence[int]) -> dict[int, frozenset[str]]:
+        """Keys that were accepted as lost after their batch was committed."""
+        amended: Iterable[int] = batches
+        if len(batches) > _FEW:
+            prefix = keys.batches_prefix(self.log.prefix)
+            names = (_AMEND.fullmatch(info.key.removeprefix(prefix)) for info in self.log.store.list(prefix))
+            amended = {int(name[1]) for name in names if name is not None}.intersection(batches)
+        numbers = sorted(amended)
+        return dict(
+            zip(numbers, in_threads(lambda b: self.log.amended_keys(b)[0], numbers, threads=_READERS), strict=True)
+        )
+
+
+@functools.lru_cache(maxsize=16)
+def _folders_parser(layout: Layout, topic: str) -> Callable[[str], str]:
+    return keys.encoded_partition_parser(layout, topic)
+
+
+def _contiguous(marker: Marker) -> int:
+    """The last batch before which all are resolved; 0 if the first one is not."""
+    return marker.resolved[0][1] - 1 if marker.resolved and marker.resolved[0][0] == 1 else 0
+
+
+def _as_offsets(ranges: Iterable[ObjectRange]) -> Offsets:
+    found: dict[int, list[tuple[int, int]]] = {}
+    for one in ranges:
+        found.setdefault(one.partition, []).append((one.min_offset, one.max_offset + 1))
+    return Offsets(found)
+
+
+def milliseconds(name: str, time: dt.datetime | None) -> int | None:
+    """A time in milliseconds since the epoch.
+
+    Raises:
+        ConfigurationError: it has no time zone.
+    """
+    if time is None:
+        return None
+    if time.tzinfo is None:
+        raise ConfigurationError(f"{name}={time!r} has no time zone; give it one, such as datetime.timezone.utc")
+    return int(time.timestamp() * 1000)
+
+
+def overlap(times: tuple[int, int], low: int | None, high: int | None) -> bool:
+    """Whether some of these timestamps, both included, are at ``low`` or later, and before ``high``."""
+    return (low is None or times[1] >= low) and (high is None or times[0] < high)

@@ -1,0 +1,66 @@
+"""The states of all topics of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.inspect.status import owned_topics
+from airflow_provider_kafka_s3.messages import or_nearest
+from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+from airflow_provider_kafka_s3.storage.bucket import open_bucket
+from airflow_provider_kafka_s3.storage.credentials import S3Credentials
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Settings
+
+__all__ = ["snapshots"]
+
+
+def snapshots(
+    bucket: str | DurableStore,
+    *,
+    pipeline: str,
+    topics_dir: str = "topics",
+    topics: Iterable[str] | None = None,
+    at: Mapping[str, int] | None = None,
+    s3: S3Settings | None = None,
+    credentials: S3Credentials | None = None,
+) -> dict[str, Snapshot]:
+    """The states of the topics that a pipeline lands, in the order of their names.
+
+    The markers are read at the same time. Topics are independent: no state is common to all of them, so keep the
+    ``batch`` of each one to name the result again, or to continue behind it.
+
+    Args:
+        bucket: its name, or a bucket that is open.
+        pipeline: name of the pipeline.
+        topics_dir: prefix of the pipeline's keys.
+        topics: only these; None: all that it has begun to land.
+        at: number of the last batch, by topic; a topic that is not in it has its latest state.
+        s3: settings of the S3 server, with a name of the bucket; None: AWS.
+        credentials: for it; None: boto3's own chain.
+
+    Raises:
+        ConfigurationError: the pipeline has no topic, or not one that is named; a batch is not complete yet.
+    """
+    store = open_bucket(bucket, s3 or S3Settings(), credentials) if isinstance(bucket, str) else bucket
+    landed = [topic for _, topic in owned_topics(store, topics_dir=topics_dir, pipeline=pipeline)]
+    if not landed:
+        raise ConfigurationError(
+            f"pipeline {pipeline!r} has no topic below {store.url(topics_dir)}. Nothing was read. Correct the name, or "
+            f"topics_dir"
+        )
+    chosen = landed if topics is None else sorted(set(topics))
+    batches = at or {}
+    for name in (*chosen, *batches):
+        if name not in landed:
+            use = f"its topics are {', '.join(landed)}"
+            raise ConfigurationError(f"pipeline {pipeline!r} has no topic {name!r}{or_nearest(name, landed, use)}")
+
+    def snapshot(topic: str) -> Snapshot:
+        log = TopicLog(store, topics_dir=topics_dir, pipeline=pipeline, topic=topic)
+        return Snapshot(log, at=batches.get(topic))
+
+    return dict(zip(chosen, in_threads(snapshot, chosen, threads=16), strict=True))

@@ -1,0 +1,205 @@
+"""Spark reads exactly the committed records of a topic, by the Python data source."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_kafka_s3.config import BlockGzip, ByField, JsonConverter, JsonLines, Layout, Naming, Parquet
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.reading import Snapshot, spark_frame
+from dev.kafka_broker import KafkaBroker, Message
+from tests.spark.pipeline import CREDENTIALS, MakePipeline, Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.newest_spark,
+]
+
+JSON = JsonConverter()
+
+
+@pytest.fixture
+def registered(spark: SparkSession) -> SparkSession:
+    """A session that has the format."""
+    from airflow_provider_kafka_s3.reading.data_source import KafkaS3DataSource
+
+    spark.dataSource.register(KafkaS3DataSource)
+    return spark
+
+
+def options_of(pipeline: Pipeline, topic: str) -> dict[str, str]:
+    """Options of the format."""
+    return {
+        "bucket": pipeline.bucket,
+        "topic": topic,
+        "pipeline": pipeline.name,
+        "endpoint_url": pipeline.endpoint,
+        "region": "us-east-1",
+        "addressing_style": "path",
+    }
+
+
+def produce(broker: KafkaBroker, topic: str, numbers: range) -> None:
+    """Records with a number and a name that is a pattern to Spark's readers of files."""
+    broker.produce(
+        topic, [Message(json.dumps({"n": n, "name": f"{{{n % 2}}}[*]"}).encode(), partition=n % 2) for n in numbers]
+    )
+
+
+def numbers_of(frame: Any) -> list[int]:
+    """The numbers of all rows."""
+    return sorted(row.n for row in frame.collect())
+
+
+def test_a_frame_has_the_committed_records_whatever_lands_between_two_actions(
+    registered: SparkSession, kafka_broker: KafkaBroker, make_topic: Any, make_pipeline: MakePipeline
+) -> None:
+    """And none of a batch that is planned only; folders are not patterns."""
+    topic = make_topic(2)
+    produce(kafka_broker, topic, range(10))
+    pipeline = make_pipeline(
+        layout=Layout(format=JsonLines(compression="gzip"), value_converter=JSON, partitioner=ByField(names=("name",)))
+    )
+    pipeline.land_here(topic)
+    lines = registered.read.format("kafka_s3").options(**options_of(pipeline, topic)).load()
+    reader = registered.read.format("kafka_s3").options(**options_of(pipeline, topic))
+    frame = reader.schema("n long, _kafka_partition int, _kafka_batch long").load()
+    assert numbers_of(frame) == [*range(10)]
+    produce(kafka_broker, topic, range(10, 20))
+    assert isinstance(pipeline.topic_run(topic, "second").advance(), Plan)
+    assert numbers_of(reader.schema("n long").load()) == [*range(10)]
+    pipeline.land_here(topic, "second")
+    assert numbers_of(frame) == [*range(10)]
+    assert {(row["_kafka_partition"], row["_kafka_batch"]) for row in frame.collect()} == {(0, 1), (1, 1)}
+    assert sorted(json.loads(row.value)["n"] for row in lines.collect()) == [*range(10)]
+    latest = registered.read.format("kafka_s3").options(**options_of(pipeline, topic)).schema("n long")
+    assert numbers_of(latest.load()) == [*range(20)]
+    assert numbers_of(latest.option("since", "1").load()) == [*range(10, 20)]
+    assert numbers_of(latest.option("since", "0").option("at", "1").load()) == [*range(10)]
+    assert numbers_of(latest.option("at", "2").option("batches", "2").load()) == [*range(10, 20)]
+    assert numbers_of(latest.option("batches", "").load()) == []
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(compression="gzip"), Parquet()], ids=["json", "parquet"])
+def test_sparks_own_readers_get_exactly_the_committed_objects(
+    spark: SparkSession,
+    kafka_broker: KafkaBroker,
+    make_topic: Any,
+    make_pipeline: MakePipeline,
+    tmp_path: Path,
+    record_format: Any,
+) -> None:
+    """Names with the characters of patterns, and objects of no batch beside them; folders are columns."""
+    topic = make_topic(2)
+    declared = {
+        "type": "record",
+        "name": "Row",
+        "fields": [{"name": "n", "type": "long"}, {"name": "name", "type": "string"}],
+    }
+    converter = JsonConverter(schema=json.dumps(declared)) if isinstance(record_format, Parquet) else JSON
+    layout = Layout(
+        format=record_format,
+        value_converter=converter,
+        partitioner=ByField(names=("n",)),
+        naming=Naming(file_delim="[x]{"),
+    )
+    produce(kafka_broker, topic, range(6))
+    pipeline = make_pipeline(layout=layout)
+    pipeline.land_here(topic)
+    pipeline.save(tmp_path, in_flight=True)
+    frame = spark_frame(spark, Snapshot(pipeline.log(topic)), root=str(tmp_path))
+    assert sorted((row.n, row.name) for row in frame.collect()) == [(n, f"{{{n % 2}}}[*]") for n in range(6)]
+    assert [row.name for row in frame.where("n = 3").collect()] == ["{1}[*]"]
+    with pytest.raises(ConfigurationError, match="has no objects of this selection at batch 1"):
+        spark_frame(spark, Snapshot(pipeline.log(topic)), root=str(tmp_path), batches=[9])
+
+
+def test_a_frame_of_parquet_has_the_columns_of_all_schemas(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: Any, make_pipeline: MakePipeline, tmp_path: Path
+) -> None:
+    """A column that was added later is there, and one that became wider has the wider type."""
+    topic = make_topic(2)
+    name = {"name": "name", "type": "string"}
+    pipeline = make_pipeline(layout=Layout(format=JsonLines()))
+    for run, fields in enumerate(([{"name": "n", "type": "int"}], [{"name": "n", "type": "long"}, name])):
+        produce(kafka_broker, topic, range(run * 4, run * 4 + 4))
+        declared = json.dumps({"type": "record", "name": "Row", "fields": fields})
+        pipeline.layout = Layout(format=Parquet(), value_converter=JsonConverter(schema=declared))
+        pipeline.land_here(topic, f"run-{run}")
+    pipeline.save(tmp_path)
+    frame = spark_frame(spark, Snapshot(pipeline.log(topic)), root=str(tmp_path))
+    assert dict(frame.dtypes) == {"n": "bigint", "name": "string", "partition": "int"}
+    assert sorted((row.n, row.name) for row in frame.collect()) == [
+        (n, None if n < 4 else f"{{{n % 2}}}[*]") for n in range(8)
+    ]
+
+
+@pytest.mark.parametrize("record_format", [BlockGzip(block_size=100), Parquet()], ids=["blocks", "parquet"])
+def test_a_stream_has_each_landed_record_once(
+    registered: SparkSession,
+    kafka_broker: KafkaBroker,
+    make_topic: Any,
+    make_pipeline: MakePipeline,
+    tmp_path: Path,
+    record_format: Any,
+) -> None:
+    """Each run of it has what was landed since the one before."""
+    topic = make_topic(2)
+    declared = {"type": "record", "name": "Row", "fields": [{"name": "n", "type": "long"}]}
+    converter = JsonConverter(schema=json.dumps(declared)) if isinstance(record_format, Parquet) else JSON
+    pipeline = make_pipeline(layout=Layout(format=record_format, value_converter=converter))
+    stream = registered.readStream.format("kafka_s3").options(**options_of(pipeline, topic)).schema("n long").load()
+    for run in range(3):
+        produce(kafka_broker, topic, range(run * 10, run * 10 + 10))
+        pipeline.land_here(topic, f"run-{run}")
+        query = (
+            stream.writeStream.format("json")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        assert numbers_of(registered.read.schema("n long").json(str(tmp_path / "out"))) == [*range(run * 10 + 10)]
+
+
+def test_a_wrong_option_is_refused_when_the_frame_is_made(registered: SparkSession) -> None:
+    """With the nearest known one; nothing is read."""
+    from pyspark.errors import PySparkException
+
+    for options, message in (
+        ({"bucket": "b", "topic": "t"}, "needs the options pipeline"),
+        ({"bucket": "b", "topic": "t", "pipeline": "p", "topic_dir": "x"}, "no option 'topic_dir'"),
+        ({"bucket": "b", "topic": "t", "pipeline": "p", "at": "-1"}, "must be a whole number, 0 or more"),
+    ):
+        with pytest.raises(PySparkException, match=message):
+            registered.read.format("kafka_s3").options(**options).load()
+
+
+def test_a_stream_with_an_end_is_refused(
+    kafka_broker: KafkaBroker, make_topic: Any, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads what is landed later as well, so it would ignore the end."""
+    from pyspark.sql.types import StructType
+
+    from airflow_provider_kafka_s3.reading.data_source import KafkaS3DataSource
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", CREDENTIALS.access_key_id)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CREDENTIALS.secret_access_key)
+    topic = make_topic(1)
+    kafka_broker.produce(topic, [Message(b"{}", partition=0)])
+    pipeline = make_pipeline(layout=Layout(format=JsonLines()))
+    pipeline.land_here(topic)
+    for option in ({"at": "1"}, {"batches": "1"}):
+        source = KafkaS3DataSource({**options_of(pipeline, topic), **option})
+        with pytest.raises(ConfigurationError, match=f"has no option '{next(iter(option))}'; use 'since'"):
+            source.streamReader(StructType())

@@ -1,0 +1,143 @@
+"""Committed objects as Arrow batches: every format gives the same rows, with the place of each in Kafka."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_kafka_s3.config import (
+    AvroContainer,
+    BlockGzip,
+    Csv,
+    Daily,
+    Format,
+    Hourly,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    Parquet,
+    RawBytes,
+    Rotation,
+)
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
+from airflow_provider_kafka_s3.reading.arrow import KAFKA_COLUMNS, VALUE_SCHEMA, arrow_batches
+from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+from tests.unit.batch.simulated_topic import Topic
+
+DECLARED = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "n", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": None}],
+}
+TYPED = JsonConverter(schema=json.dumps(DECLARED))
+FIELDS = pa.schema([("n", pa.int64()), ("note", pa.string()), ("absent", pa.float64())])
+ROWS: list[dict[str, Any]] = [{"n": n, "note": f"é{n}" if n % 2 else None} for n in range(5)]
+VALUES = [json.dumps(row, ensure_ascii=False).encode() for row in ROWS]
+HOUR = 3_600_000
+
+
+def landed(record_format: Format, **more: Any) -> Topic:
+    """A topic with the rows."""
+    topic = Topic(Layout(topics_dir="lake", format=record_format, **more))
+    for n, value in enumerate(VALUES):
+        topic.append(value, timestamp=1_767_312_000_000 + n % 2 * HOUR)
+    topic.land()
+    return topic
+
+
+def read(topic: Topic, schema: pa.Schema = VALUE_SCHEMA) -> list[dict[str, Any]]:
+    """All rows of the latest state."""
+    snapshot = Snapshot(topic.pipeline.log)
+    batches = [*arrow_batches(snapshot.log.store, snapshot.objects(), schema)]
+    assert all(batch.schema == schema for batch in batches)
+    return pa.Table.from_batches(batches, schema).to_pylist()
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        landed(JsonLines()),
+        *(landed(JsonLines(compression=name)) for name in ("gzip", "zstd", "bzip2")),
+        landed(BlockGzip(block_size=40)),
+        landed(Parquet(), value_converter=TYPED),
+        *(landed(AvroContainer(codec=name), value_converter=TYPED) for name in ("null", "snappy", "zstandard")),
+        landed(Csv(null="NULL"), value_converter=TYPED),
+        landed(Csv(null="NULL", compression="gzip", separator=";"), value_converter=TYPED),
+    ],
+    ids=lambda topic: str(topic.layout.format)[:40],
+)
+def test_fields_are_the_same_from_every_format(topic: Topic) -> None:
+    """Those that values do not have are null, and others can be left out."""
+    assert read(topic, FIELDS) == [{**row, "absent": None} for row in ROWS]
+    assert read(topic, pa.schema([("note", pa.string())])) == [{"note": row["note"]} for row in ROWS]
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(compression="gzip"), BlockGzip(), RawBytes(separator="\x00\n")])
+def test_lines_are_read_as_they_are_with_their_place_in_kafka(record_format: Format) -> None:
+    """Byte for byte."""
+    topic = landed(record_format)
+    (one,) = Snapshot(topic.pipeline.log).objects()
+    place = {"_kafka_topic": "orders", "_kafka_partition": 0, "_kafka_batch": 1, "_kafka_object": one.key}
+    assert read(topic) == [{"value": value, "_kafka_offset": n, **place} for n, value in enumerate(VALUES)]
+
+
+def test_an_offset_is_null_where_the_object_does_not_keep_it() -> None:
+    """Two folders in turn leave gaps in both."""
+    rows = read(landed(JsonLines(), partitioner=Hourly()), pa.schema([("n", pa.int64()), *KAFKA_COLUMNS]))
+    assert [row["n"] for row in rows] == [0, 2, 4, 1, 3]
+    assert {row["_kafka_offset"] for row in rows} == {None}
+
+
+def test_the_places_of_merged_objects_are_those_of_each_partition() -> None:
+    """One object has records of several Kafka partitions."""
+    layout = Layout(
+        topics_dir="lake", format=JsonLines(), partitioner=Daily(), rotation=Rotation(merge_partitions=True)
+    )
+    topic = Topic(layout, partitions=2)
+    for n in range(5):
+        topic.append(VALUES[n], partition=n % 2, timestamp=1_767_312_000_000)
+    topic.land()
+    rows = read(topic, pa.schema([("n", pa.int64()), *KAFKA_COLUMNS]))
+    assert [(row["_kafka_partition"], row["_kafka_offset"], row["n"]) for row in rows] == [
+        (0, 0, 0),
+        (0, 1, 2),
+        (0, 2, 4),
+        (1, 0, 1),
+        (1, 1, 3),
+    ]
+
+
+def test_a_line_longer_than_a_block_is_read() -> None:
+    """Parsers need a whole record."""
+    topic = Topic(Layout(topics_dir="lake", format=JsonLines()))
+    topic.append(json.dumps({"n": 1, "note": "x" * 20_000_000}).encode(), b'{"n": 2}')
+    topic.land()
+    assert [(row["n"], len(row["note"] or "")) for row in read(topic, FIELDS)] == [(1, 20_000_000), (2, 0)]
+
+
+def test_an_object_that_is_gone_or_another_one_is_an_error_with_its_name() -> None:
+    """Nothing is left out silently."""
+    topic = landed(JsonLines())
+    (one,) = Snapshot(topic.pipeline.log).objects()
+    stored = topic.bucket.get(one.key)
+    assert stored is not None
+    topic.bucket.delete(one.key)
+    with pytest.raises(MissingObjectError, match=f"object {re.escape(one.url)} of topic 'orders', batch 1, is gone"):
+        read(topic)
+    topic.bucket.put_new(one.key, stored.body + b"{}\n")
+    with pytest.raises(ForeignObjectError, match=r"its CRC-32 is .* instead of"):
+        read(topic)
+
+
+def test_a_schema_that_values_do_not_have_is_an_error() -> None:
+    """With the object and the reason."""
+    with pytest.raises(ForeignObjectError, match=r"cannot be read as JsonLines with the columns \['note'\]"):
+        read(landed(JsonLines()), pa.schema([("note", pa.int64())]))
+    with pytest.raises(ConfigurationError, match="are bytes: read them as the column 'value'"):
+        read(landed(RawBytes()), pa.schema([("n", pa.int64())]))
+    with pytest.raises(ConfigurationError, match=r"nothing separates the records"):
+        read(landed(RawBytes(separator="")))

@@ -1,0 +1,273 @@
+"""The schema of a snapshot: the columns of all its objects, which every reader can use."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from airflow_provider_kafka_s3.config import (
+    AvroContainer,
+    AvroConverter,
+    BlockGzip,
+    Csv,
+    Format,
+    Hourly,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    Parquet,
+    RawBytes,
+    StringConverter,
+)
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
+from airflow_provider_kafka_s3.reading import Snapshot, arrow_batches, arrow_dataset
+from airflow_provider_kafka_s3.reading.arrow import KAFKA_COLUMNS
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.testing.stores import FaultyStore
+from tests.unit.batch.simulated_topic import Topic
+
+START, HOUR = 1_767_312_000_000, 3_600_000
+LINES = pa.schema([("value", pa.binary())])
+
+
+def record(*fields: tuple[str, Any] | tuple[str, Any, Any]) -> dict[str, Any]:
+    """A schema of Avro; the third item of a field is its default."""
+    return {
+        "type": "record",
+        "name": "Row",
+        "fields": [dict(zip(("name", "type", "default"), one, strict=False)) for one in fields],
+    }
+
+
+INNER = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]}
+WIDER_INNER = {
+    "type": "record",
+    "name": "Inner",
+    "fields": [{"name": "x", "type": "long"}, {"name": "y", "type": ["null", "string"], "default": None}],
+}
+FIRST = record(("n", "int"), ("part", INNER), ("gone", "string"))
+SECOND = record(("n", "long"), ("part", WIDER_INNER), ("added", ["null", "string"], None))
+BOTH = pa.schema(
+    [
+        ("n", pa.int64()),
+        ("part", pa.struct([("x", pa.int64()), ("y", pa.string())])),
+        ("gone", pa.string()),
+        ("added", pa.string()),
+    ]
+)
+ROWS = [{"n": 1, "part": {"x": 2}, "gone": "g"}, {"n": 2**40, "part": {"x": 2**41, "y": "é"}, "added": "a"}]
+FILLED = [
+    {"n": 1, "part": {"x": 2, "y": None}, "gone": "g", "added": None},
+    {"n": 2**40, "part": {"x": 2**41, "y": "é"}, "gone": None, "added": "a"},
+]
+
+
+def declared(record_format: Format, schema: dict[str, Any], **more: Any) -> Topic:
+    """A topic of JSON values with a declared schema."""
+    converter = JsonConverter(schema=json.dumps(schema))
+    return Topic(Layout(topics_dir="lake", format=record_format, value_converter=converter, **more))
+
+
+def registered(record_format: Format, *schemas: Any) -> Topic:
+    """A topic of Avro values with schemas of a registry."""
+    topic = Topic(Layout(topics_dir="lake", format=record_format, value_converter=AvroConverter()))
+    for schema in schemas:
+        topic.registry.register(json.dumps(schema))
+    return topic
+
+
+def append(topic: Topic, number: int, schema: Any, value: Any) -> None:
+    """Append a value of a schema of the registry."""
+    datum = io.BytesIO()
+    fastavro.schemaless_writer(datum, schema, value)
+    topic.append(topic.registry.frame(number, datum.getvalue()), timestamp=START)
+
+
+def evolved(record_format: Format) -> Topic:
+    """A topic of two batches; a field became wider, one is gone, one was added, also inside of another one."""
+    topic = registered(record_format, FIRST, SECOND)
+    for number, (schema, row) in enumerate(zip((FIRST, SECOND), ROWS, strict=True), 1):
+        append(topic, number, schema, row)
+        topic.land(f"run-{number}")
+    return topic
+
+
+def read(snapshot: Snapshot, schema: pa.Schema) -> list[dict[str, Any]]:
+    """All rows with the columns of a schema."""
+    return pa.Table.from_batches(arrow_batches(snapshot.log.store, snapshot.objects(), schema), schema).to_pylist()
+
+
+@pytest.mark.parametrize(
+    "record_format",
+    [JsonLines(), JsonLines(compression="gzip"), RawBytes(), BlockGzip(), BlockGzip(lines=RawBytes())],
+    ids=str,
+)
+def test_lines_and_bytes_have_the_column_value(record_format: Format) -> None:
+    """They are read with it as they are, with the place of each; no object is read for the schema."""
+    topic = Topic(Layout(topics_dir="lake", format=record_format))
+    topic.append(b'{"n": 1}', b'{"n": 2}')
+    topic.land()
+    log = topic.pipeline.log
+    store = FaultyStore(topic.bucket)
+    log.store = DurableStore(store, Retrier())
+    snapshot = Snapshot(log)
+    assert snapshot.schema() == LINES
+    assert [request.key for request in store.requests if "_kafka_s3" not in request.key] == []
+    schema = pa.schema([*LINES, *KAFKA_COLUMNS])
+    assert [(row["value"], row["_kafka_offset"]) for row in read(snapshot, schema)] == [
+        (b'{"n": 1}', 0),
+        (b'{"n": 2}', 1),
+    ]
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(codec="snappy"), Parquet()], ids=["avro", "parquet"])
+def test_columns_of_several_schemas_are_all_there_in_the_wider_type(record_format: Format) -> None:
+    """Every record can be read with them; each batch alone has its own."""
+    snapshot = Snapshot(evolved(record_format).pipeline.log)
+    assert snapshot.schema() == BOTH
+    assert read(snapshot, snapshot.schema()) == FILLED
+    assert snapshot.schema(batches=[1]) == pa.schema(
+        [("n", pa.int32()), ("part", pa.struct([("x", pa.int32())])), ("gone", pa.string())]
+    )
+    assert read(snapshot.changes(1), snapshot.changes(1).schema()) == [
+        {name: value for name, value in FILLED[1].items() if name != "gone"}
+    ]
+
+
+def test_a_dataset_has_the_columns_of_all_objects_and_the_folders() -> None:
+    """Those that were added later as well; a schema of one's own is used as it is."""
+    snapshot = Snapshot(evolved(Parquet()).pipeline.log)
+    dataset = arrow_dataset(snapshot)
+    assert dataset.schema.names == [*BOTH.names, "partition"]
+    assert sorted(dataset.to_table(columns=["n", "added", "gone"]).to_pylist(), key=str) == [
+        {"n": 1, "added": None, "gone": "g"},
+        {"n": 2**40, "added": "a", "gone": None},
+    ]
+    own = pa.schema([("n", pa.int64())])
+    assert sorted(arrow_dataset(snapshot, schema=own).to_table().column("n").to_pylist()) == [1, 2**40]
+
+
+def test_types_that_do_not_go_together_are_an_error_with_the_object() -> None:
+    """Each batch can be read alone."""
+    topic = registered(Parquet(), record(("n", "long")), record(("n", "string")))
+    for number, (kind, value) in enumerate((("long", 1), ("string", "one")), 1):
+        append(topic, number, record(("n", kind)), {"n": value})
+        topic.land(f"run-{number}")
+    snapshot = Snapshot(topic.pipeline.log)
+    with pytest.raises(
+        ConfigurationError, match=r"0000000001\.zstd\.parquet do not go with .* n has incompatible types"
+    ):
+        snapshot.schema()
+    assert [snapshot.schema(batches=[batch]).field("n").type for batch in (1, 2)] == [pa.int64(), pa.string()]
+
+
+def test_avro_of_every_type_is_read_with_its_schema() -> None:
+    """The same columns and rows as in Parquet."""
+    fields: list[tuple[str, Any]] = [
+        ("part", ["null", INNER]),
+        ("one", ["null", "string"]),
+        ("map", {"type": "map", "values": "long"}),
+        ("list", {"type": "array", "items": ["null", "double"]}),
+        ("enum", {"type": "enum", "name": "E", "symbols": ["A", "B"]}),
+        ("fixed", {"type": "fixed", "name": "F", "size": 2}),
+        ("day", {"type": "int", "logicalType": "date"}),
+        ("clock", {"type": "int", "logicalType": "time-millis"}),
+        ("at", {"type": "long", "logicalType": "timestamp-micros"}),
+        ("amount", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+    ]
+    schema = record(*fields)
+    rest = {"one": None, "map": {"k": 1}, "list": [1.5, None], "enum": "B", "fixed": b"ab", "day": 1, "clock": 2}
+    rows = [{**rest, "part": value, "at": 3, "amount": Decimal("2.56")} for value in (None, {"x": 5})]
+    read_by_format = []
+    for record_format in (AvroContainer(), Parquet()):
+        topic = registered(record_format, schema)
+        for row in rows:
+            append(topic, 1, schema, row)
+        topic.land()
+        snapshot = Snapshot(topic.pipeline.log)
+        read_by_format.append((snapshot.schema(), read(snapshot, snapshot.schema())))
+    assert read_by_format[0] == read_by_format[1]
+    assert [row["part"] for row in read_by_format[0][1]] == [None, {"x": 5}]
+
+
+def test_a_union_of_several_types_in_avro_is_refused_with_its_name() -> None:
+    """Its types are not read; the other columns are, by a schema without it."""
+    schema = record(("n", "long"), ("some", {"type": "array", "items": ["null", "long", "string"]}))
+    topic = registered(AvroContainer(), schema)
+    append(topic, 1, schema, {"n": 1, "some": ["one"]})
+    topic.land()
+    snapshot = Snapshot(topic.pipeline.log)
+    with pytest.raises(ConfigurationError, match=r"\.avro has a union of several types, 'some'"):
+        snapshot.schema()
+    assert read(snapshot, pa.schema([("n", pa.int64())])) == [{"n": 1}]
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet()], ids=["avro", "parquet"])
+def test_values_that_are_no_records_are_the_column_value(record_format: Format) -> None:
+    """Such as texts."""
+    topic = Topic(Layout(topics_dir="lake", format=record_format, value_converter=StringConverter()))
+    topic.append(b"one", b"two")
+    topic.land()
+    snapshot = Snapshot(topic.pipeline.log)
+    assert snapshot.schema() == pa.schema([("value", pa.string())])
+    assert read(snapshot, snapshot.schema()) == [{"value": "one"}, {"value": "two"}]
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet()], ids=["avro", "parquet"])
+def test_a_declared_schema_takes_a_request_for_each_layout(record_format: Format) -> None:
+    """However many objects there are."""
+    topic = declared(record_format, record(("n", "long")), partitioner=Hourly())
+    for n in range(6):
+        topic.append(json.dumps({"n": n}).encode(), timestamp=START + n * HOUR)
+    topic.land()
+    log = topic.pipeline.log
+    store = FaultyStore(topic.bucket)
+    log.store = DurableStore(store, Retrier())
+    snapshot = Snapshot(log)
+    assert len(snapshot.objects()) == 6
+    store.requests.clear()
+    assert snapshot.schema() == pa.schema([("n", pa.int64())])
+    assert len(store.requests) <= 2
+
+
+def test_what_has_no_types_is_refused() -> None:
+    """CSV, no object at all, and lines beside columns."""
+    topic = declared(Csv(), record(("n", "long")))
+    with pytest.raises(ConfigurationError, match="no object is selected"):
+        Snapshot(topic.pipeline.log).schema()
+    topic.append(b'{"n": 1}')
+    topic.land()
+    with pytest.raises(ConfigurationError, match=r"\.csv is Csv, which has no types of columns: give a schema"):
+        Snapshot(topic.pipeline.log).schema()
+    mixed = declared(Parquet(), record(("n", "long")))
+    mixed.append(b'{"n": 1}')
+    mixed.land()
+    mixed.layout = Layout(topics_dir="lake", format=JsonLines())
+    mixed.append(b'{"n": 2}')
+    mixed.land("b")
+    snapshot = Snapshot(mixed.pipeline.log)
+    with pytest.raises(ConfigurationError, match=r"\.json has lines, or bytes, where other objects have columns"):
+        snapshot.schema()
+    assert snapshot.schema(batches=[2]) == LINES
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet()], ids=["avro", "parquet"])
+def test_an_object_that_is_gone_or_another_one_is_an_error_with_its_name(record_format: Format) -> None:
+    """It is not left out."""
+    topic = declared(record_format, record(("n", "long")))
+    topic.append(b'{"n": 1}')
+    topic.land()
+    (one,) = Snapshot(topic.pipeline.log).objects()
+    topic.bucket.delete(one.key)
+    with pytest.raises(MissingObjectError, match="is gone"):
+        Snapshot(topic.pipeline.log).schema()
+    topic.bucket.put_new(one.key, b"x" * one.size)
+    with pytest.raises(ForeignObjectError, match=r"is no (AvroContainer|Parquet)"):
+        Snapshot(topic.pipeline.log).schema()
