@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.config import (
         AvroContainer,
         AvroConverter,
+        BlockGzip,
         ByField,
         ByKey,
         ByPartition,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         CustomFormat,
         CustomPartitioner,
         Daily,
+        DeviantArtNaming,
         Envelope,
         FieldTime,
         Hourly,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         Window,
     )
     from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
+    from airflow_provider_kafka_s3.operators.s3_to_kafka import S3ToKafkaOperator
     from airflow_provider_kafka_s3.retry import RetryPolicy
     from airflow_provider_kafka_s3.sensors.kafka_lag import KafkaLagSensor
     from airflow_provider_kafka_s3.sensors.window_closed import KafkaWindowClosedSensor
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AvroContainer",
     "AvroConverter",
+    "BlockGzip",
     "ByField",
     "ByKey",
     "ByPartition",
@@ -66,6 +70,7 @@ __all__ = [
     "CustomFormat",
     "CustomPartitioner",
     "Daily",
+    "DeviantArtNaming",
     "Envelope",
     "FieldTime",
     "Hourly",
@@ -83,6 +88,7 @@ __all__ = [
     "RecordTime",
     "RetryPolicy",
     "Rotation",
+    "S3ToKafkaOperator",
     "SiblingObjects",
     "SseCustomer",
     "SseKms",
@@ -98,6 +104,7 @@ __all__ = [
 _ELSEWHERE: Final = {
     "KafkaLagSensor": "sensors.kafka_lag",
     "KafkaToS3Operator": "operators.kafka_to_s3",
+    "S3ToKafkaOperator": "operators.s3_to_kafka",
     "KafkaWindowClosedSensor": "sensors.window_closed",
     "RetryPolicy": "retry",
 }

@@ -24,7 +24,10 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             {
                 "integration-name": integration,
-                "python-modules": ["airflow_provider_kafka_s3.operators.kafka_to_s3"],
+                "python-modules": [
+                    "airflow_provider_kafka_s3.operators.kafka_to_s3",
+                    "airflow_provider_kafka_s3.operators.s3_to_kafka",
+                ],
             }
         ],
         "sensors": [
@@ -42,6 +45,25 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_provider_kafka_s3.triggers.polling"],
             }
         ],
+        "config": {
+            "kafka_s3": {
+                "description": "Settings of KafkaToS3Operator on a worker.",
+                "options": {
+                    "class_archives": {
+                        "description": (
+                            "Folder on each worker for archives of Spark's classes (class-data sharing of Java). The "
+                            "first job of a worker makes one at its end, of about 160 MB, which takes half a minute; "
+                            "later jobs begin seconds sooner. Only the worker's user should be able to write there. "
+                            "Empty: no archives."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "/var/cache/airflow/kafka_s3",
+                        "default": "",
+                    }
+                },
+            }
+        },
         # Airflow 2.11 shows no link of a class that is not named here.
         "extra-links": [
             "airflow_provider_kafka_s3.airflow.links.ManifestLink",

@@ -1,12 +1,13 @@
-"""Calls of one function in several threads. Standard library only."""
+"""Calls of one function in several threads, and how many items at a time. Standard library only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-__all__ = ["Parallel", "in_threads"]
+__all__ = ["Parallel", "growing_blocks", "in_threads"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,3 +45,16 @@ def in_threads(function: Callable[[T], R], items: Sequence[T], *, threads: int =
         finally:
             for f in futures:
                 f.cancel()
+
+
+def growing_blocks(items: Iterable[T], *, most: int) -> Iterator[list[T]]:
+    """Blocks of 1, 1, 2, 4, … items: each as long as all before it together, so that few are read in vain.
+
+    Args:
+        items: in their order.
+        most: items of a block at most.
+    """
+    left, count = iter(items), 0
+    while block := list(itertools.islice(left, min(max(count, 1), most))):
+        yield block
+        count += len(block)

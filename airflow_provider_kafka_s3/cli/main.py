@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from airflow_provider_kafka_s3.cli import convert, doctor, maintenance, repair, status, takeover, verify
+from airflow_provider_kafka_s3.cli import cat, convert, doctor, maintenance, repair, replay, status, takeover, verify
 from airflow_provider_kafka_s3.cli.access import Access, add_options
 from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, Answer, error_json
 from airflow_provider_kafka_s3.documents.codec import printable
@@ -83,6 +83,8 @@ def parser() -> argparse.ArgumentParser:
     verify_parser.add_argument("--batch", type=int, action="append", help="only this batch; repeatable")
     verify_parser.add_argument("--offsets", help="only these offsets, as PARTITION:START-END[,…], the end excluded")
     verify_parser.add_argument("--restore", action="store_true", help="write missing objects again from Kafka")
+
+    _add_readers(add)
 
     recover = signed(
         add(
@@ -157,6 +159,11 @@ def parser() -> argparse.ArgumentParser:
     repair_parser.add_argument(
         "--restore-gone", action="store_true", help="let the next run write missing objects again"
     )
+    repair_parser.add_argument(
+        "--every-document",
+        action="store_true",
+        help="read all plans and manifests, and compare the index of the log with them",
+    )
 
     collect = add("gc", maintenance.collect, "Abort uploads that no batch can complete.", topics="many")
     collect.add_argument(
@@ -170,6 +177,12 @@ def parser() -> argparse.ArgumentParser:
 
     _add_kafka_connect(commands)
     return top
+
+
+def _add_readers(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands that read landed records."""
+    cat.add_cat_options(add("cat", cat.cat, "Print landed records from an offset on.", dry_run=False))
+    replay.add_replay_options(add("replay", replay.replay, "Send landed records to a topic of Kafka, each once."))
 
 
 def _add_kafka_connect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -228,6 +241,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("kafka-s3: interrupted; the command may be repeated", file=sys.stderr)
         return INTERRUPTED
+    if answer.raw is not None:
+        sys.stdout.buffer.write(answer.raw)
+        sys.stdout.buffer.flush()
+        return int(answer.code)
     # Text of documents in the bucket may contain control sequences of a terminal.
     lines = (printable(line, shown=len(line)) for line in answer.lines)
     print(json.dumps(answer.data, indent=2) if arguments.json else "\n".join(lines))

@@ -265,8 +265,8 @@ def _names(access: Access) -> Iterator[Finding]:
             "warning",
             f"the objects of topic {topic!r}, {prefix}…, have names that begin with '_' or '.': Spark, Hive, Athena "
             f"and Trino skip such names without an error, and read nothing of the topic",
-            "give the operator naming={'topic_prefix': 'topic='}; landed objects keep their names until another "
-            "pipeline lands them again (docs/changing-layout.md)",
+            "give the operator naming={'topic_prefix': 'topic='}, which 'deviantart' does not have; landed objects "
+            "keep their names until another pipeline lands them again (docs/changing-layout.md)",
         )
     if not hidden:
         yield good("names", "no topic has objects that readers skip")

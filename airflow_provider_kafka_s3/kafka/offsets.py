@@ -212,6 +212,11 @@ class KafkaCluster:
             from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
 
             timeout = client.patience(self._timeout)
+            # librdkafka ends the process by SIGSEGV if the answer to the next request is that the coordinator of the
+            # group is another broker, or still loads its offsets (confluentinc/librdkafka#5040). To this one it is an
+            # error, which is repeated.
+            (described,) = client.admin.describe_consumer_groups([name], request_timeout=timeout).values()
+            client.wait(described, timeout, what)
             committed = client.admin.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name)], require_stable=True, request_timeout=timeout
             )[name]

@@ -52,6 +52,9 @@ SPARK_DEFAULTS: Final[Mapping[str, str]] = {
     "kafka.max.partition.fetch.bytes": str(16 * 1024 * 1024),
     "kafka.fetch.max.bytes": str(50 * 1024 * 1024),
     "kafka.receive.buffer.bytes": str(1024 * 1024),
+    # A consumer that has read to the end of a log fetches again at once, and the broker answers other requests of that
+    # connection only after this time: with the Java client's default, each slice that ends there takes half a second.
+    "kafka.fetch.max.wait.ms": "10",
     # Spark's own default is its network timeout, two minutes: too long for a broker that does not respond.
     "kafkaConsumer.pollTimeoutMs": "60000",
 }

@@ -29,6 +29,7 @@ from airflow_provider_kafka_s3.config import (
     Content,
     Converter,
     Format,
+    KeyNaming,
     Limits,
     Naming,
     OnError,
@@ -36,10 +37,12 @@ from airflow_provider_kafka_s3.config import (
     Rotation,
     Upload,
     Window,
+    default_partitioner,
     needs_registry,
     parse_content,
     parse_converter,
     parse_format,
+    parse_naming,
     parse_partitioner,
     parse_upload,
 )
@@ -100,10 +103,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
         format: format of the objects: :class:`~airflow_provider_kafka_s3.config.JsonLines`,
             :class:`~airflow_provider_kafka_s3.config.RawBytes`,
             :class:`~airflow_provider_kafka_s3.config.AvroContainer`,
-            :class:`~airflow_provider_kafka_s3.config.Parquet`, :class:`~airflow_provider_kafka_s3.config.Csv` or a
-            class of your own (:class:`~airflow_provider_kafka_s3.config.CustomFormat`), a mapping such as
-            ``{"kind": "json", "compression": "gzip"}``, or ``"json"``, ``"bytes"``, ``"avro"``, ``"parquet"`` or
-            ``"csv"``.
+            :class:`~airflow_provider_kafka_s3.config.Parquet`, :class:`~airflow_provider_kafka_s3.config.Csv`,
+            :class:`~airflow_provider_kafka_s3.config.BlockGzip` or a class of your own
+            (:class:`~airflow_provider_kafka_s3.config.CustomFormat`), a mapping such as
+            ``{"kind": "json", "compression": "gzip"}``, or ``"json"``, ``"bytes"``, ``"avro"``, ``"parquet"``,
+            ``"csv"`` or ``"block_gzip"``.
         offsets: records that a run lands. ``"incremental"``: all since the stored offsets. ``"data_interval"``: those
             with timestamps in the window of the DAG run (its partition or data interval), and all between them and the
             stored offsets; the DAG needs a timetable that makes partitions or data intervals. With either, a run may
@@ -136,13 +140,14 @@ class KafkaToS3Operator(SparkSubmitOperator):
             (:class:`~airflow_provider_kafka_s3.config.CustomPartitioner`) or
             :class:`~airflow_provider_kafka_s3.config.Chain` of several, a mapping such as
             ``{"kind": "daily", "timezone": "Europe/Berlin"}``, or ``"partition"``, ``"key"``, ``"daily"`` or
-            ``"hourly"``.
+            ``"hourly"``. None: ``"partition"``; with ``naming="deviantart"`` the day of the record in UTC,
+            ``2026-01-31``.
         topics_dir: prefix of all keys. (templated)
         isolation: ``"read_committed"`` or ``"read_uncommitted"``.
         rotation: limits at which one object ends and the next begins:
             :class:`~airflow_provider_kafka_s3.config.Rotation` or a mapping of its fields.
-        naming: delimiters and prefixes of keys: :class:`~airflow_provider_kafka_s3.config.Naming` or a mapping of its
-            fields.
+        naming: how keys are put together: :class:`~airflow_provider_kafka_s3.config.Naming` or a mapping of its fields;
+            or :class:`~airflow_provider_kafka_s3.config.DeviantArtNaming`, ``"deviantart"``.
         schema_compatibility: for a record whose schema is not that of the open object: ``"NONE"`` begins a new object;
             ``"BACKWARD"``, ``"FORWARD"`` and ``"FULL"`` project it to the schema of the object where that is possible.
             None: each schema has an open object of its own. See ``docs/formats.md``.
@@ -217,11 +222,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
         value_converter: Converter | Mapping[str, Any] | str | None = None,
         key_converter: Converter | Mapping[str, Any] | str = "bytes",
         content: Content | Mapping[str, Any] | str = "values",
-        partitioner: Partitioner | Mapping[str, Any] | str = "partition",
+        partitioner: Partitioner | Mapping[str, Any] | str | None = None,
         topics_dir: str = "topics",
         isolation: Isolation = "read_committed",
         rotation: Rotation | Mapping[str, Any] | None = None,
-        naming: Naming | Mapping[str, Any] | None = None,
+        naming: KeyNaming | Mapping[str, Any] | str | None = None,
         schema_compatibility: Compatibility | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
         upload: Upload | Mapping[str, Any] | None = None,
@@ -263,13 +268,13 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.key_converter = parse_converter(key_converter, "key_converter")
         self.content = parse_content(content)
         self.registry_conn_id = registry_conn_id
-        self.partitioner = parse_partitioner(partitioner)
         self.offsets = offsets
         self.starting_offsets = starting_offsets
         self.action = action
         self.isolation = isolation
         self.rotation = make_value("rotation", (Rotation,), rotation)
-        self.naming = make_value("naming", (Naming,), naming)
+        self.naming = parse_naming(naming)
+        self.partitioner = default_partitioner(self.naming) if partitioner is None else parse_partitioner(partitioner)
         self.schema_compatibility = schema_compatibility
         self.limits = make_value("limits", (Limits,), limits)
         self.upload = parse_upload(upload)

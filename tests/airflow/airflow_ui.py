@@ -5,12 +5,15 @@ The screenshots are in ``artifacts/ui`` of the checkout. Elements are found by v
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
+
+from dev.waiting import wait_until
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -116,6 +119,8 @@ class Ui:
 
     def backfill_again(self, dag_id: str, date: str, conf: dict[str, Any]) -> None:
         """Backfill one logical date once more although there is a run, which gets another conf and is cleared."""
+        from playwright.sync_api import TimeoutError as PlaywrightTimeout
+
         dialog = self._open_dialog(dag_id)
         dialog.get_by_text("Backfill", exact=True).click()
         for _ in range(2):
@@ -124,8 +129,17 @@ class Ui:
         dialog.get_by_text("Override parameters on existing runs").click()
         self._enter_conf(dialog, conf)
         self.picture("backfill-again")
-        dialog.get_by_role("button", name="Run Backfill").click()
-        dialog.wait_for(state="hidden")
+        button = dialog.get_by_role("button", name="Run Backfill")
+
+        def is_accepted() -> bool:
+            with contextlib.suppress(PlaywrightTimeout):  # disabled while a request is under way
+                button.click(timeout=5_000)
+            with contextlib.suppress(PlaywrightTimeout):
+                dialog.wait_for(state="hidden", timeout=15_000)
+            return not dialog.is_visible()
+
+        # Airflow answers 503 if the scheduler writes to SQLite at the same moment, and keeps the dialog open.
+        wait_until(is_accepted, f"the backfill of DAG {dag_id} to be accepted", timeout=PATIENCE / 1_000)
 
     def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Clear a task instance."""

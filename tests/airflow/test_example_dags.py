@@ -88,6 +88,11 @@ def test_the_examples_are_parsed_and_serialised_without_connections(airflow_home
             "kafka_to_s3_enough_records": [["enough", "KafkaLagSensor"], ["land_events", "KafkaToS3Operator"]],
             "kafka_to_s3_mapped": [["topics_of", "_PythonDecoratedOperator"], ["land", "KafkaToS3Operator"]],
             "kafka_to_s3_new_layout": [["land_again", "KafkaToS3Operator"]],
+            "kafka_to_s3_then_aggregate": [
+                ["land", "KafkaToS3Operator"],
+                ["total_by_shop", "_PythonDecoratedOperator"],
+            ],
+            "s3_to_kafka_day": [["replay", "S3ToKafkaOperator"]],
         },
     }
 
@@ -245,6 +250,55 @@ def test_avro_of_a_registry_is_landed_as_parquet(
         landed += pq.read_table(io.BytesIO(stored.body)).to_pylist()
     expected = [{**flight, "time_hour": datetime.fromisoformat(str(flight["time_hour"]))} for flight in given]
     assert sorted(landed, key=in_order) == sorted(expected, key=in_order)
+
+
+def test_exactly_the_landed_records_are_aggregated_also_by_a_rerun(
+    example: Callable[..., DagRun], worker: Worker, kafka_broker: KafkaBroker, store: S3Store
+) -> None:
+    """Each run has the totals of its own batches; between the two runs another one lands more."""
+    connection = json.loads(worker.home.environment["AIRFLOW_CONN_AWS_DEFAULT"])
+    reached = {
+        "AWS_ACCESS_KEY_ID": connection["login"],
+        "AWS_SECRET_ACCESS_KEY": connection["password"],
+        "AWS_ENDPOINT_URL": connection["extra"]["endpoint_url"],
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    kafka_broker.create_topic("sales", 2)
+
+    def sell(hour: int, amount: int) -> None:
+        values = [b'{"shop":"%s","amount":%d}' % (shop, amount) for shop in (b"north", b"south", b"north")]
+        time = int((DAY + timedelta(hours=hour)).timestamp() * 1000)
+        kafka_broker.produce(
+            "sales", [Message(value, partition=n % 2, timestamp=time) for n, value in enumerate(values)]
+        )
+
+    for hour, amount in enumerate((1, 10, 100)):
+        sell(hour, amount)
+    for hour, amount in ((0, 1), (1, 10), (0, 1)):
+        run = example("kafka_to_s3_then_aggregate", DAY + timedelta(hours=hour + 1), **reached)
+        assert run.returned["total_by_shop"] == {"north": 2 * amount, "south": amount}
+    assert run.returned["land"]["wrote"] is False
+    assert check_bucket(store, topics_dir="topics", pipeline="sales", topic="sales", recovered=True).records == 6
+
+
+def test_a_day_is_sent_back_to_kafka_once(
+    example: Callable[..., DagRun], worker: Worker, kafka_broker: KafkaBroker
+) -> None:
+    """Whole records of the day, and none of the next one; a rerun adds none."""
+    fill(kafka_broker, "visits", hours=30)
+    kafka_broker.create_topic("visits-again", 2, {"retention.ms": "-1"})
+    landed = worker.run(
+        topics="visits", pipeline="visits", starting_offsets="earliest", content="envelope", format="json"
+    )
+    assert landed.succeeded, landed.log
+    source = KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers})
+    for _ in range(2):
+        run = example("s3_to_kafka_day", DAY + timedelta(days=1))
+        assert run.returned["replay"]["records"] == 24
+        assert run.java_starts == 0
+        (partitions,) = read_source(source, "visits-again").values()
+        values = [value for records in partitions.values() for value in records.values()]
+        assert sorted(json.loads(value or b"")["hour"] for value in values) == [*range(24)]
 
 
 def in_order(flight: dict[str, Any]) -> str:

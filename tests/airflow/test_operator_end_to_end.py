@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
-from dev.airflow_home import SPARK_JARS
+from dev.airflow_home import CLASS_ARCHIVES, SPARK_JARS
 from tests.airflow.conftest import BUCKET, PIPELINE, SECRET_KEY
 from tests.conftest import PASSWORD
 
@@ -73,6 +73,9 @@ def test_a_topic_is_landed_run_by_run_from_latest_to_a_new_partition(
     fourth = worker.run(topics=topic, starting_offsets="latest")
     assert fourth.succeeded, fourth.log
     assert offsets(fourth, topic) == {"2": [[0, 1]]}
+    assert any(f"-XX:SharedArchiveFile={CLASS_ARCHIVES}/spark-" in c for c in worker.home.java_commands), (
+        "a job on this worker has made an archive of Spark's classes"
+    )
     assert check(topic).records == 4
 
 

@@ -60,6 +60,13 @@ def test_a_group_that_does_not_exist_has_neither_members_nor_offsets(cluster: Ka
     assert cluster.consumer_group("no-such-group") == ConsumerGroup("no-such-group", "", {})
 
 
+def test_a_group_is_read_from_a_cluster_that_had_none() -> None:
+    """Its coordinator is found first: until then the client's request for offsets may end the process."""
+    with KafkaBroker() as fresh:
+        cluster = KafkaCluster({"bootstrap.servers": fresh.bootstrap_servers})
+        assert cluster.consumer_group("first") == ConsumerGroup("first", "", {})
+
+
 def test_a_group_that_may_not_be_described_is_named_with_the_right(
     kafka_broker: KafkaBroker, sasl_config: dict[str, object]
 ) -> None:

@@ -1,4 +1,4 @@
-"""DAGs as a user writes them: ``make lint`` checks their types against the package's."""
+"""DAGs and readers as a user writes them: ``make lint`` checks their types against the package's."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from airflow_provider_kafka_s3 import (
     Upload,
     Window,
 )
+from airflow_provider_kafka_s3.reading import Snapshot, arrow_batches, arrow_dataset, snapshots
 
 with DAG("values", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
     KafkaToS3Operator(
@@ -226,3 +227,14 @@ with DAG("names_and_mappings", schedule=None, start_date=datetime(2026, 1, 1, tz
         offsets="incremental",
         starting_offsets="latest",
     )
+
+
+def total(bucket: str) -> int:
+    """A consumer of landed records, without Airflow."""
+    states = snapshots(bucket, pipeline="sales", at={"orders": 7}, topics=["orders", "refunds"])
+    options: dict[str, str] = states["orders"].options
+    changes: Snapshot = Snapshot.open(bucket, "orders", pipeline="sales").changes(since=6)
+    columns: list[str] = changes.schema(batches=[7]).names
+    records = arrow_batches(changes.log.store, changes.objects(), changes.schema())
+    dataset = arrow_dataset(states["refunds"], partitions=[0])
+    return sum(batch.num_rows for batch in records) + dataset.count_rows() + len(columns) + len(options)

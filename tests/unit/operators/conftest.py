@@ -26,6 +26,7 @@ from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.submit.driver_jvm import jvm_variables
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
 # Airflow reads these when it is imported, which the tests of this folder do first.
@@ -45,6 +46,10 @@ SECRETS = {
     "aws": f"{CANARY}-aws-secret-key",
     "options": f"{CANARY}-jaas-config",
 }
+
+
+SMALL_JOB_JVM = jvm_variables({}, offsets=1, archive=None)
+"""Variables of a job with few offsets, whose worker has no archive of Spark's classes."""
 
 
 class FakeSpark:

@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_kafka_s3.airflow import connections as spark_connections
 from airflow_provider_kafka_s3.submit import checks, jars, masters
 from airflow_provider_kafka_s3.submit.versions import TESTED
-from tests.unit.operators.conftest import CANARY
+from tests.unit.operators.conftest import CANARY, SMALL_JOB_JVM
 
 if TYPE_CHECKING:
     from tests.unit.operators.conftest import Bench
@@ -80,7 +80,7 @@ def test_a_cluster_gets_its_master_the_zip_and_the_python_of_its_executors(bench
     assert Path(after(command, "--py-files")).name.startswith("airflow_provider_kafka_s3-")
     assert after(command, "--executor-memory") == "2g"
     assert [Path(word).name for word in command[-3:]] == ["kafka_to_s3.py", "--job-file", "job.json"]
-    assert bench.spark.environments == [{}]
+    assert bench.spark.environments == [SMALL_JOB_JVM]
 
 
 def test_what_a_cluster_is_shipped_reaches_the_command_as_it_is(bench: Bench, cluster: str) -> None:
@@ -129,7 +129,7 @@ def test_variables_of_the_job_are_those_of_its_driver_and_in_no_command_line(ben
     (command,) = bench.spark.commands
     assert CANARY not in repr(command)
     assert "SOME_TOKEN" not in repr(command)
-    assert bench.spark.environments == [{"SOME_TOKEN": secret, "HADOOP_CONF_DIR": "/etc/hadoop"}]
+    assert bench.spark.environments == [{"SOME_TOKEN": secret, "HADOOP_CONF_DIR": "/etc/hadoop", **SMALL_JOB_JVM}]
     assert task.env_vars == {"SOME_TOKEN": secret, "HADOOP_CONF_DIR": "/etc/hadoop"}
 
 

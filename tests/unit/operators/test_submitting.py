@@ -30,7 +30,7 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
 from airflow_provider_kafka_s3.submit.settings import SparkSettings
 from airflow_provider_kafka_s3.submit.target import SparkTarget
-from tests.unit.operators.conftest import CANARY, SECRETS
+from tests.unit.operators.conftest import CANARY, SECRETS, SMALL_JOB_JVM
 
 if TYPE_CHECKING:
     from tests.unit.operators.conftest import Bench
@@ -60,7 +60,9 @@ def test_a_local_master_runs_in_this_environment_and_retries_tasks(orders: Bench
     assert Path(command[-3]).is_file()
     assert command[-2] == "--job-file"
     assert "--py-files" not in command
-    assert orders.spark.environments == [{"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}]
+    assert orders.spark.environments == [
+        {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, **SMALL_JOB_JVM}
+    ]
 
 
 def test_the_job_file_is_private_and_gone_afterwards(orders: Bench) -> None:
@@ -78,7 +80,7 @@ def test_another_master_gets_the_package_as_a_zip(orders: Bench, monkeypatch: py
     mine, ours = command[command.index("--py-files") + 1].split(",")
     assert mine == "mine.py"
     assert Path(ours).name.startswith("airflow_provider_kafka_s3-")
-    assert orders.spark.environments == [{}]
+    assert orders.spark.environments == [SMALL_JOB_JVM]
 
 
 def test_settings_of_the_user_win_over_those_of_the_job(orders: Bench) -> None:
@@ -504,7 +506,10 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
         ({"bucket": "lake/raw"}, "write bucket='lake' and topics_dir='raw'"),
         ({"deploy_mode": "cluster"}, "deploy mode 'cluster'"),
         ({"conf": {"spark.submit.deployMode": "cluster"}}, "deploy mode 'cluster'"),
-        ({"format": "orc"}, "^format='orc' is not known; use 'json', 'bytes', 'avro', 'parquet', 'csv' or 'custom'$"),
+        (
+            {"format": "orc"},
+            "^format='orc' is not known; use 'json', 'bytes', 'avro', 'parquet', 'csv', 'block_gzip' or 'custom'$",
+        ),
         (
             {"partitioner": {"kind": "time", "path_fromat": "YYYY"}},
             "^partitioner: kind 'time' has no 'path_fromat'; did you mean 'path",

@@ -1,0 +1,204 @@
+"""The operator that sends landed records back to Kafka."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import multiprocessing
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow.providers.common.compat.sdk import BaseOperator  # noqa: TID253 - it is the base class
+
+from airflow_provider_kafka_s3.airflow import connections, parameters
+from airflow_provider_kafka_s3.airflow.task_errors import as_task_error
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_kafka_s3.replay.request import Missing, ReplayRequest, Writer
+
+__all__ = ["S3ToKafkaOperator"]
+
+
+class S3ToKafkaOperator(BaseOperator):
+    """Send landed records of a topic to a topic of Kafka, each exactly once.
+
+    What is sent is pinned by the first try. A try that is repeated continues where the last committed transaction
+    ended, whatever was killed; a task that is cleared after it has succeeded sends nothing more. ``docs/replay.md`` has
+    the rules. Records are sent by the worker, without Spark.
+
+    Args:
+        bucket: name of the bucket. (templated)
+        topic: the topic that was landed. (templated)
+        pipeline: its pipeline. (templated)
+        target: the topic to send to, which exists. (templated)
+        topics_dir: prefix of the pipeline's keys, or of the sink's. (templated)
+        replay_id: id of the replay, for which each record is sent once; None: one for each task of a run. (templated)
+        at: number of the last batch; None: the latest complete state when the first try begins.
+        since: records at or after this time, with its zone: a ``datetime``, or ISO 8601. (templated)
+        until: records before this time. (templated)
+        offsets: ranges ``(start, end)`` per Kafka partition, the end excluded.
+        partitions: only these Kafka partitions.
+        key: only records with this key. (templated)
+        generation: records landed after so many resets of the topic; None: the latest ones.
+        without: what the objects do not keep and records may be sent without: ``"key"``, ``"headers"``,
+            ``"timestamp"``, ``"order"``, ``"lost"``, ``"bytes"``.
+        same_topic: allow the topic that was landed as target: it then has the records twice.
+        keeps_partitions: send to the same partition numbers; False: to that of the key's hash.
+        records_per_second: of all partitions together, at most; None: no limit.
+        written_by: the S3 sink that wrote the objects, ``"confluent"`` or ``"deviantart"``, and has stopped; the
+            pipeline is where the documents of the replay are. None: the pipeline wrote them.
+        folders: with ``written_by``: only objects in these folders, such as ``"year=2026/month=01"``. (templated)
+        kafka_conn_id: connection of type ``kafka`` to the cluster of the target.
+        aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
+
+    Returns:
+        ``{"replay": "…", "target": "orders-again", "batch": 7, "records": 40000, "sent": {"0": 20000, "1": 20000}}``.
+
+    Raises:
+        AirflowFailException: a retry cannot succeed.
+        AirflowException: a retry may succeed.
+    """
+
+    template_fields: Sequence[str] = (
+        "bucket",
+        "topic",
+        "pipeline",
+        "target",
+        "topics_dir",
+        "replay_id",
+        "since",
+        "until",
+        "key",
+        "folders",
+    )
+    ui_color = "#fbe8d3"
+
+    def __init__(
+        self,
+        *,
+        bucket: str,
+        topic: str,
+        pipeline: str,
+        target: str,
+        topics_dir: str = "topics",
+        replay_id: str | None = None,
+        at: int | None = None,
+        since: dt.datetime | str | None = None,
+        until: dt.datetime | str | None = None,
+        offsets: Mapping[int, tuple[int, int]] | None = None,
+        partitions: Sequence[int] | None = None,
+        key: str | None = None,
+        generation: int | None = None,
+        without: Sequence[str] = (),
+        same_topic: bool = False,
+        keeps_partitions: bool = True,
+        records_per_second: float | None = None,
+        written_by: str | None = None,
+        folders: Sequence[str] = (),
+        kafka_conn_id: str = "kafka_default",
+        aws_conn_id: str | None = "aws_default",
+        **kwargs: Any,
+    ) -> None:
+        parameters.require_known(type(self), kwargs)
+        super().__init__(**kwargs)
+        self.bucket = bucket
+        self.topic = topic
+        self.pipeline = pipeline
+        self.target = target
+        self.topics_dir = topics_dir
+        self.replay_id = replay_id
+        self.at = at
+        self.since = since
+        self.until = until
+        self.offsets = offsets
+        self.partitions = partitions
+        self.key = key
+        self.generation = generation
+        self.without = without
+        self.same_topic = same_topic
+        self.keeps_partitions = keeps_partitions
+        self.records_per_second = records_per_second
+        self.written_by = written_by
+        self.folders = folders
+        self.kafka_conn_id = kafka_conn_id
+        self.aws_conn_id = aws_conn_id
+        for name in ("bucket", "topic", "pipeline", "target"):
+            parameters.require_text(name, getattr(self, name))
+        for name, given in (("without", without), ("folders", folders)):
+            if isinstance(given, str):
+                raise ConfigurationError(f"{name}={given!r} must be a list, such as [{given!r}]")
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Send all records that this replay has not sent yet."""
+        from airflow_provider_kafka_s3.replay.run import Place, replay
+
+        with as_task_error(self.log):
+            access = connections.s3_access(self.aws_conn_id)
+            place = Place(
+                bucket=self.bucket,
+                topics_dir=self.topics_dir,
+                pipeline=self.pipeline,
+                topic=self.topic,
+                s3=access.settings,
+                credentials=access.credentials,
+            )
+            done = replay(place, connections.kafka_config(self.kafka_conn_id), self._request(context))
+        records = sum(done.sent.values())
+        self.log.info(
+            "replay %s: %d records of topic %s are in topic %s", done.replay, records, self.topic, self.target
+        )
+        return {
+            "replay": done.replay,
+            "target": done.target,
+            "batch": done.batch,
+            "records": records,
+            "sent": {str(partition): count for partition, count in sorted(done.sent.items())},
+        }
+
+    def on_kill(self) -> None:
+        """End the process that sends; its open transactions are aborted, and a later try continues."""
+        for child in multiprocessing.active_children():
+            if child.name == "kafka-s3-replay":
+                child.kill()
+
+    def _request(self, context: Context) -> ReplayRequest:
+        from airflow_provider_kafka_s3.replay.request import ReplayRequest
+
+        return ReplayRequest(
+            replay=self.replay_id or _id_of(context),
+            target=self.target,
+            at=self.at,
+            since=_time("since", self.since),
+            until=_time("until", self.until),
+            offsets=None if self.offsets is None else {p: (a, b) for p, (a, b) in self.offsets.items()},
+            partitions=None if self.partitions is None else tuple(self.partitions),
+            key=None if self.key is None else self.key.encode(),
+            generation=self.generation,
+            without=cast("tuple[Missing, ...]", tuple(self.without)),  # the request refuses others
+            same_topic=self.same_topic,
+            keeps_partitions=self.keeps_partitions,
+            records_per_second=self.records_per_second,
+            written_by=cast("Writer | None", self.written_by),  # likewise
+            folders=tuple(self.folders),
+        )
+
+
+def _id_of(context: Any) -> str:
+    """An id for the task in this DAG run, the same for all its tries."""
+    ti = context["ti"]
+    name = "/".join((ti.dag_id, ti.task_id, ti.run_id, str(ti.map_index)))
+    readable = re.sub(r"[^A-Za-z0-9._-]", "_", f"{ti.dag_id}-{ti.task_id}")[:64].lstrip("._-")
+    return f"{readable or 'task'}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _time(name: str, given: dt.datetime | str | None) -> dt.datetime | None:
+    if not isinstance(given, str):
+        return given
+    try:
+        return dt.datetime.fromisoformat(given)
+    except ValueError as e:
+        raise ConfigurationError(f"{name}={given!r} is no time; use ISO 8601 with its zone: {e}") from e

@@ -1,0 +1,1 @@
+"""Sends landed records back to Kafka, exactly once. Nothing here imports Airflow."""

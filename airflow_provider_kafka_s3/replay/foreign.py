@@ -1,0 +1,205 @@
+"""Chooses and reads objects that other software wrote: Confluent's or DeviantArt's S3 sink.
+
+No document describes them, so a replay pins their keys and their ETags, and is complete when the sink has stopped.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents.replay import ForeignReplayObject, PinnedObject, ReplayPlan
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
+from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.reading.foreign import ForeignObject, compression_of, list_foreign_objects
+from airflow_provider_kafka_s3.reading.lines import expanded, lines_of
+from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.reading.remote_file import RemoteFile
+from airflow_provider_kafka_s3.replay.plan import without_first
+from airflow_provider_kafka_s3.replay.request import ReplayRequest, require_acknowledged
+
+__all__ = ["ForeignReplaySource", "plan_foreign_replay"]
+
+_NOT_KEPT: Final = "the sink keeps none in its objects"
+
+
+def plan_foreign_replay(log: TopicLog, request: ReplayRequest) -> ReplayPlan:
+    """Choose the objects of a replay by their names, and the indices of DeviantArt's sink.
+
+    Args:
+        log: of the topic, below the prefix of the sink's keys. It holds the replay's documents only.
+        request: the replay, whose ``written_by`` names the sink.
+
+    Raises:
+        ConfigurationError: there are none, their format does not keep records, they lack what ``without`` does not
+            name, or the selection needs what is not known of them.
+    """
+    assert request.written_by is not None, "they are of another sink"
+    unknown = {
+        "at": request.at,
+        "since": request.since,
+        "until": request.until,
+        "offsets": request.offsets,
+        "generation": request.generation,
+    }
+    if given := [name for name, value in unknown.items() if value is not None]:
+        raise ConfigurationError(
+            f"replay {request.replay!r} selects by {few(given)}, which objects of other sinks do not have. Nothing was "
+            f"sent. Select by partitions, folders or key"
+        )
+    first = log.read_plan(1)
+    listed = list_foreign_objects(
+        log.store,
+        topics_dir=log.topics_dir,
+        topic=log.topic,
+        layout=request.written_by,
+        # A pipeline that has taken over writes objects with the same names.
+        before=None if first is None else first.start,
+    )
+    chosen = {
+        partition: some
+        for partition, objects in listed.items()
+        if request.partitions is None or partition in request.partitions
+        if (some := [one for one in objects if _is_in(one, request.folders)])
+    }
+    if not chosen:
+        raise ConfigurationError(
+            f"there is no object of topic {log.topic!r} with a name of {request.written_by}'s sink in the selection "
+            f"at {log.store.url(log.topics_dir)}. Nothing was sent. Compare topics_dir, topic, partitions and folders "
+            f"with the keys there"
+        )
+    has_keys = request.written_by == "confluent" and all(
+        one.beside.get("keys", "").removesuffix(".gz").endswith(".keys.bin") for some in chosen.values() for one in some
+    )
+    require_acknowledged(log, request, _missing(log, request, chosen, has_keys=has_keys))
+    pinned_keys: dict[str, PinnedObject] = {}
+    if has_keys:
+        named = [one.beside["keys"] for some in chosen.values() for one in some]
+        pinned_keys = dict(zip(named, in_threads(lambda key: _pinned(log, key), named, threads=16), strict=True))
+    return ReplayPlan(
+        replay=request.replay,
+        topic=log.topic,
+        target=request.target,
+        batch=0,
+        settings=request.settings,
+        partitions={},
+        foreign={
+            partition: tuple(
+                ForeignReplayObject(
+                    values=PinnedObject(key=one.key, etag=one.etag, size=one.size),
+                    records=one.records,
+                    keys=pinned_keys[one.beside["keys"]] if has_keys else None,
+                )
+                for one in some
+            )
+            for partition, some in chosen.items()
+        },
+    )
+
+
+def _is_in(one: ForeignObject, folders: tuple[str, ...]) -> bool:
+    return not folders or any(f"{one.folders}/".startswith(f"{folder.strip('/')}/") for folder in folders)
+
+
+def _pinned(log: TopicLog, key: str) -> PinnedObject:
+    found = log.store.head(key)
+    if found is None:
+        raise MissingObjectError(f"an object was listed and is gone. Nothing was sent: {log.store.url(key)}")
+    return PinnedObject(key=key, etag=found.etag, size=found.size)
+
+
+def _missing(
+    log: TopicLog, request: ReplayRequest, chosen: dict[int, list[ForeignObject]], *, has_keys: bool
+) -> dict[str, str]:
+    """What the records lack, and why."""
+    missing = {"headers": _NOT_KEPT, "timestamp": _NOT_KEPT}
+    if not has_keys:
+        missing["key"] = "there are no objects of keys in bytes beside all of them"
+    for one in itertools.chain.from_iterable(chosen.values()):
+        if one.format not in ("json", "bytes"):
+            missing["value"] = f"{log.store.url(one.key)} is no object of lines"
+        elif one.format == "json":
+            missing["bytes"] = f"the sink has read and written the documents of {log.store.url(one.key)}"
+    if request.written_by == "confluent":
+        for partition, objects in chosen.items():
+            if len({one.folders for one in objects}) > 1:
+                missing.setdefault("order", f"objects of partition {partition} are in several folders, without offsets")
+    return missing
+
+
+class ForeignReplaySource:
+    """The records of a planned replay of objects of other software, always the same ones in the same order.
+
+    Args:
+        log: as for :func:`plan_foreign_replay`, for this thread alone.
+        request: the replay.
+        plan: as it is stored.
+    """
+
+    def __init__(self, log: TopicLog, request: ReplayRequest, plan: ReplayPlan) -> None:
+        self._store = log.store
+        self._key = request.key
+        self._plan = plan
+
+    def records(self, partition: int, skip: int = 0) -> Iterator[list[Record]]:
+        """The records of a Kafka partition without the first ones, some at a time."""
+        objects = self._plan.foreign[partition]
+        if self._key is None:
+            # Objects that are sent as a whole need not be read again.
+            while objects and (count := objects[0].records) is not None and count <= skip:
+                objects, skip = objects[1:], skip - count
+        found: Iterator[list[Record]] = itertools.chain.from_iterable(self._object(one, partition) for one in objects)
+        if self._key is not None:
+            found = ([record for record in records if record.key == self._key] for records in found)
+        yield from without_first(found, skip)
+
+    def _object(self, one: ForeignReplayObject, partition: int) -> Iterator[list[Record]]:
+        row_keys = None
+        if one.keys is not None:
+            row_keys = itertools.chain.from_iterable(self._rows(one.keys))
+        number = 0
+        for rows in self._rows(one.values):
+            number += len(rows)
+            if row_keys is None:
+                yield [Record(partition, None, None, None, row) for row in rows]
+                continue
+            some = [*itertools.islice(row_keys, len(rows))]
+            if len(some) != len(rows):
+                raise self._unreadable(one.values, "the object of its keys has fewer keys")
+            yield [Record(partition, None, None, key, row) for key, row in zip(some, rows, strict=True)]
+        if row_keys is not None and next(row_keys, None) is not None:
+            raise self._unreadable(one.values, "the object of its keys has more keys")
+        if one.records not in (None, number):
+            raise self._unreadable(one.values, f"it has {number:,} records, and its index {one.records:,}")
+
+    def _rows(self, pinned: PinnedObject) -> Iterator[list[bytes]]:
+        """Lines of an object."""
+        file = RemoteFile(functools.partial(self._get, pinned), pinned.size)
+        try:
+            yield from lines_of(expanded(file, compression_of(pinned.key)), b"\n")
+        except (ValueError, OSError, EOFError, zlib.error, pa.ArrowException) as e:
+            raise self._unreadable(pinned, str(e)) from e
+
+    def _get(self, pinned: PinnedObject, start: int, end: int) -> bytes:
+        stored = self._store.get(pinned.key, start=start, end=end)
+        if stored is None:
+            raise MissingObjectError(
+                f"an object of replay {self._plan.replay!r} is gone. What was sent before it is known: bring it back, "
+                f"and repeat the replay: {self._store.url(pinned.key)}"
+            )
+        if stored.etag != pinned.etag or len(stored.body) != end - start:
+            raise self._unreadable(pinned, "it was written again since the replay was planned")
+        return stored.body
+
+    def _unreadable(self, pinned: PinnedObject, why: str) -> ForeignObjectError:
+        return ForeignObjectError(
+            f"an object of replay {self._plan.replay!r} cannot be read: {why}. The records from there on were not "
+            f"sent. Look at the object, which another sink wrote: {self._store.url(pinned.key)}"
+        )

@@ -1,0 +1,95 @@
+"""Checks of the topic that records are sent to, before anything is sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from airflow_provider_kafka_s3.documents.replay import ReplayPlan
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaUnavailableError
+from airflow_provider_kafka_s3.kafka.client import ClientEvents, admin_client, to_error
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.replay.request import ReplayRequest
+
+__all__ = ["check_target", "topic_settings"]
+
+_TIMEOUT: Final = 60.0
+
+
+def topic_settings(config: Mapping[str, Any], topic: str) -> dict[str, str]:
+    """The settings of a topic, with their defaults.
+
+    Raises:
+        KafkaS3Error: the brokers refuse, or do not answer.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    events = ClientEvents()
+    what = f"describe the settings of topic {topic!r} at {config['bootstrap.servers']}"
+    client = admin_client(config, events)
+    (future,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)], request_timeout=_TIMEOUT).values()
+    try:
+        found = future.result(timeout=_TIMEOUT + 5)
+    except KafkaException as e:
+        raise to_error(e.args[0], events, what=what) from e
+    except TimeoutError as e:
+        raise KafkaUnavailableError(f"no response in time (cannot {what}); try again") from e
+    return {name: str(entry.value) for name, entry in found.items()}
+
+
+def check_target(config: Mapping[str, Any], request: ReplayRequest, plan: ReplayPlan) -> int:
+    """Refuse a topic that would not keep the records as they are sent.
+
+    Args:
+        config: of the target's cluster.
+        request: the replay.
+        plan: what it sends.
+
+    Returns:
+        Bytes of its largest batch of records.
+
+    Raises:
+        ConfigurationError: the topic has too few partitions, or a setting that changes or deletes records at once.
+        KafkaS3Error: the brokers refuse, or do not answer.
+    """
+    target = request.target
+    there = KafkaSource(config).describe(target).partitions
+    absent = sorted(set(plan.numbers) - set(there))
+    if request.keeps_partitions and absent:
+        raise ConfigurationError(
+            f"topic {target!r} has {len(there)} partitions, and records of partition {absent[-1]} are to be sent. "
+            f"Nothing was sent. Add partitions to the topic, or let the hash of the key choose them with "
+            f"keeps_partitions=False (--by-key-hash)"
+        )
+    settings = topic_settings(config, target)
+    keeps_time = "timestamp" not in request.without
+    if keeps_time and settings.get("message.timestamp.type") == "LogAppendTime":
+        raise ConfigurationError(
+            f"topic {target!r} has message.timestamp.type=LogAppendTime, so all timestamps would be those of the "
+            f"replay. Nothing was sent. Set it to CreateTime, or accept that with without=('timestamp',) "
+            f"(--without timestamp)"
+        )
+    now = int(time.time() * 1000)
+    age = None if plan.oldest is None or not keeps_time else now - plan.oldest
+    retention = int(settings.get("retention.ms", "-1"))
+    if keeps_time and "delete" in settings.get("cleanup.policy", "delete") and retention >= 0:
+        if age is None:
+            raise ConfigurationError(
+                f"topic {target!r} has retention.ms={retention}, and the age of the records is not known: Kafka may "
+                f"delete them at once. Nothing was sent. Set retention.ms=-1 for the time of the replay"
+            )
+        if age > retention:
+            raise ConfigurationError(
+                f"topic {target!r} has retention.ms={retention}, and records are up to {age} ms old: Kafka deletes "
+                f"such segments at once. Nothing was sent. Set retention.ms=-1, or above {age}, for as long as they "
+                f"are needed"
+            )
+    before = int(settings.get("message.timestamp.before.max.ms", str(2**63 - 1)))
+    if age is not None and age > before:
+        raise ConfigurationError(
+            f"topic {target!r} has message.timestamp.before.max.ms={before}, and records are up to {age} ms old: the "
+            f"brokers refuse them. Nothing was sent. Set it above {age} for the time of the replay"
+        )
+    return int(settings.get("max.message.bytes", "1048588"))

@@ -1,0 +1,145 @@
+"""Records are sent to a real broker exactly once, whatever ends the sending process."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import ControlError, ReplayOvertakenError
+from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.replay.sender import send_partition
+from dev.kafka_broker import KafkaBroker
+
+COUNT = 2000
+
+
+def source(skip: int, partition: int = 1, count: int = COUNT) -> Iterator[Record]:
+    """The records of a source partition but the first ones; nulls, empty values, equal keys, headers."""
+    for n in range(skip, count):
+        key, value = (None, b"k", b"")[n % 3], None if n % 7 == 0 else b"%d" % n if n % 11 else b""
+        yield Record(partition, n, 1_700_000_000_000 + n, key, value, (("h", None), ("h", b"%d" % n)) if n % 2 else ())
+
+
+def committed(broker: KafkaBroker, topic: str, partition: int) -> list[Record]:
+    """What a consumer of committed records reads."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    reader = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": uuid.uuid4().hex,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    reader.assign([TopicPartition(topic, partition, 0)])
+    found = []
+    while (message := reader.poll(30)) is not None:
+        if (error := message.error()) is not None:
+            assert error.name() == "_PARTITION_EOF", error
+            reader.close()
+            return found
+        headers: Any = message.headers() or ()
+        found.append(
+            Record(partition, len(found), message.timestamp()[1], message.key(), message.value(), tuple(headers))
+        )
+    raise AssertionError("the end of the partition was not read within 30 s")
+
+
+def send(broker: KafkaBroker, topic: str, records: Any = source, **more: Any) -> int:
+    """Send them, 100 per transaction."""
+    settings: dict[str, Any] = {"has_begun": False, "records_per_transaction": 100, **more}
+    config = {"bootstrap.servers": broker.bootstrap_servers}
+    return send_partition(config, replay=f"r-{topic}", partition=1, topic=topic, records=some_of(records), **settings)
+
+
+def some_of(records: Callable[[int], Iterator[Record]]) -> Callable[[int], Iterator[list[Record]]]:
+    """The records, some at a time."""
+
+    def some(skip: int) -> Iterator[list[Record]]:
+        remaining = records(skip)
+        while found := [*itertools.islice(remaining, 30)]:
+            yield found
+
+    return some
+
+
+def killed_at(servers: str, topic: str, count: int) -> None:
+    """The process kills itself before a transaction is full."""
+
+    def until(skip: int) -> Iterator[Record]:
+        yield from itertools.islice(source(skip), count)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    config = {"bootstrap.servers": servers}
+    send_partition(
+        config,
+        replay=f"r-{topic}",
+        partition=1,
+        topic=topic,
+        records=some_of(until),
+        has_begun=False,
+        records_per_transaction=100,
+    )
+
+
+@pytest.fixture
+def target(kafka_broker: KafkaBroker) -> str:
+    """A topic of two partitions."""
+    name = f"replayed-{uuid.uuid4().hex[:8]}"
+    kafka_broker.create_topic(name, 2, {"retention.ms": "-1"})
+    return name
+
+
+def test_a_killed_replay_continues_and_a_finished_one_sends_nothing(kafka_broker: KafkaBroker, target: str) -> None:
+    """Every record is there once, in order, with key, value, headers, timestamp and partition."""
+    for count in (0, 150, 730):
+        process = multiprocessing.get_context("spawn").Process(
+            target=killed_at, args=(kafka_broker.bootstrap_servers, target, count)
+        )
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+    assert send(kafka_broker, target) == COUNT
+    assert send(kafka_broker, target, has_begun=True) == COUNT
+    assert committed(kafka_broker, target, 1) == [*source(0)]
+    assert committed(kafka_broker, target, 0) == []
+
+
+def test_an_overtaken_replay_adds_nothing_more(kafka_broker: KafkaBroker, target: str) -> None:
+    """The one that began later fences it, and sends the rest."""
+
+    def overtaken(skip: int) -> Iterator[Record]:
+        yield from itertools.islice(source(skip), 250)
+        assert send(kafka_broker, target) == COUNT
+        yield from source(skip + 250)
+
+    with pytest.raises(ReplayOvertakenError, match=r"another process sends replay .* and has taken over"):
+        send(kafka_broker, target, overtaken)
+    assert committed(kafka_broker, target, 1) == [*source(0)]
+
+
+def test_progress_that_kafka_has_forgotten_is_refused(kafka_broker: KafkaBroker, target: str) -> None:
+    """The replay does not start over."""
+    with pytest.raises(ControlError, match=r"offsets\.retention\.minutes"):
+        send(kafka_broker, target, has_begun=True)
+    assert committed(kafka_broker, target, 1) == []
+
+
+def test_the_beginning_is_recorded_after_the_progress_is_in_kafka(kafka_broker: KafkaBroker, target: str) -> None:
+    """A process that ends in between leaves a replay that can go on."""
+
+    def fail() -> None:
+        raise RuntimeError("ended")
+
+    with pytest.raises(RuntimeError, match="ended"):
+        send(kafka_broker, target, on_begin=fail)
+    assert send(kafka_broker, target, has_begun=True) == COUNT
+    assert committed(kafka_broker, target, 1) == [*source(0)]

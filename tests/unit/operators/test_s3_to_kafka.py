@@ -1,0 +1,69 @@
+"""The parameters of the operator that replays; what it sends is tested with a real broker."""
+
+from __future__ import annotations
+
+import datetime as dt
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3 import S3ToKafkaOperator
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+
+REQUIRED = {"task_id": "replay", "bucket": "lake", "topic": "orders", "pipeline": "orders", "target": "again"}
+
+
+def context(**more: Any) -> Any:
+    """Of a task."""
+    ti = {"dag_id": "a dag", "task_id": "g.replay", "run_id": "scheduled__2026-01-01T00:00:00+00:00", "map_index": -1}
+    return {"ti": SimpleNamespace(**{**ti, **more})}
+
+
+def test_the_id_is_that_of_the_task_in_its_run(bench: object) -> None:
+    """The same for all tries; another run, task or mapped instance has another one."""
+    task = S3ToKafkaOperator(**REQUIRED)
+    ids = [
+        task._request(each).replay
+        for each in (context(), context(try_number=2), context(run_id="b"), context(map_index=1), context(dag_id="_"))
+    ]
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 4
+    assert ids[0].startswith("a_dag-g.replay-")
+    assert S3ToKafkaOperator(**REQUIRED, replay_id="mine")._request(context()).replay == "mine"
+
+
+def test_times_are_those_of_templates(bench: object) -> None:
+    """ISO 8601, as Airflow renders them."""
+    request = S3ToKafkaOperator(**REQUIRED, since="2026-01-02 00:00:00+00:00", key="k")._request(context())
+    assert (request.since, request.until, request.key) == (dt.datetime(2026, 1, 2, tzinfo=dt.UTC), None, b"k")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"target": ""}, "target='' must be text"),
+        ({"without": "key"}, "without='key' must be a list"),
+        ({"tagret": "x"}, "has no parameter 'tagret'; did you mean 'target'"),
+    ],
+)
+def test_a_wrong_parameter_fails_when_the_dag_is_parsed(bench: object, given: dict[str, Any], message: str) -> None:
+    """With the parameter."""
+    with pytest.raises(ConfigurationError, match=message):
+        S3ToKafkaOperator(**{**REQUIRED, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"since": "yesterday"}, "since='yesterday' is no time"),
+        ({"without": ["values"]}, r"without=\['values'\]: use key, headers, timestamp, order, lost"),
+        ({"replay_id": "a/b"}, "replay='a/b' is not a legal id"),
+        ({"records_per_second": 0.0}, "records_per_second=0.0 must be above 0"),
+        ({"offsets": {0: (5, 5)}}, r"offsets: 0: \[5, 5\) is no range of offsets"),
+    ],
+)
+def test_a_wrong_value_fails_before_anything_is_sent(bench: object, given: dict[str, Any], message: str) -> None:
+    """With the value."""
+    with pytest.raises(ConfigurationError, match=message):
+        S3ToKafkaOperator(**{**REQUIRED, **given})._request(context())

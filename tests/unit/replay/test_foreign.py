@@ -1,0 +1,159 @@
+"""Objects of other sinks are replayed as they were when it was planned, in the order of their records."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
+from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource, plan_foreign_replay
+from airflow_provider_kafka_s3.replay.request import ReplayRequest
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from tests.connect_corpus import SCENARIOS
+from tests.deviantart_sink import sink_objects
+
+CONFLUENT: Any = {"written_by": "confluent", "without": ("key", "headers", "timestamp", "bytes")}
+DEVIANTART: Any = {"written_by": "deviantart", "without": ("key", "headers", "timestamp")}
+
+
+def sink(objects: dict[str, bytes], topics_dir: str = "topics", topic: str = "orders") -> tuple[MemoryStore, TopicLog]:
+    """A bucket with these objects, and the log of a pipeline that has landed nothing."""
+    memory = MemoryStore("lake")
+    for key, body in objects.items():
+        memory.put_new(key, body)
+    return memory, TopicLog(DurableStore(memory, Retrier()), topics_dir=topics_dir, pipeline="restore", topic=topic)
+
+
+def request(**more: Any) -> ReplayRequest:
+    """A replay of everything."""
+    return ReplayRequest(**{"replay": "r", "target": "again", **more})
+
+
+def read(log: TopicLog, wanted: ReplayRequest, partition: int = 0, skip: int = 0) -> list[Record]:
+    """All records of a partition."""
+    source = ForeignReplaySource(log, wanted, plan_foreign_replay(log, wanted))
+    return [record for some in source.records(partition, skip) for record in some]
+
+
+def values(*expected: bytes, partition: int = 0) -> list[Record]:
+    """Records with values alone."""
+    return [Record(partition, None, None, None, value) for value in expected]
+
+
+@pytest.mark.parametrize("name", ["D03", "F01", "R01"])
+def test_the_objects_of_the_real_sink_give_their_lines_in_order(name: str) -> None:
+    """Of recorded runs: every line of every object, by partition and first offset."""
+    scenario = SCENARIOS[name]
+    objects = scenario.objects(scenario.topic)
+    topics_dir = scenario.connector(scenario.topic).get("topics.dir", "topics")
+    _, log = sink(objects, topics_dir, scenario.topic)
+    wanted = request(**{**CONFLUENT, "without": (*CONFLUENT["without"], "order")})
+    plan = plan_foreign_replay(log, wanted)
+    found = {
+        partition: [r.value for some in ForeignReplaySource(log, wanted, plan).records(partition) for r in some]
+        for partition in plan.numbers
+    }
+    by_offset = sorted(objects, key=lambda key: int(key.rsplit("+", 1)[1].split(".")[0]))
+    assert found == {
+        partition: [
+            line
+            for key in by_offset
+            if f"+{partition}+" in key
+            for line in (gzip.decompress(objects[key]) if key.endswith(".gz") else objects[key]).splitlines()
+        ]
+        for partition in plan.numbers
+    }
+    assert sum(map(len, found.values())) > 0
+
+
+def test_keys_in_bytes_beside_all_objects_are_sent() -> None:
+    """Line by line; other keys are named as missing."""
+    objects = {
+        "topics/orders/partition=0/orders+0+0000000000.bin": b"a\nb\n",
+        "topics/orders/partition=0/orders+0+0000000000.keys.bin": b"k\n\n",
+        "topics/orders/partition=0/orders+0+0000000002.bin.gz": gzip.compress(b"c\n"),
+        "topics/orders/partition=0/orders+0+0000000002.keys.bin.gz": gzip.compress(b"l\n"),
+    }
+    _, log = sink(objects)
+    wanted = request(written_by="confluent", without=("headers", "timestamp"))
+    assert read(log, wanted) == [
+        Record(0, None, None, b"k", b"a"),
+        Record(0, None, None, b"", b"b"),
+        Record(0, None, None, b"l", b"c"),
+    ]
+    assert read(log, request(written_by="confluent", without=("headers", "timestamp"), key=b"l")) == [
+        Record(0, None, None, b"l", b"c")
+    ]
+    objects["topics/orders/partition=0/orders+0+0000000003.bin"] = b"d\n"
+    with pytest.raises(ConfigurationError, match=r"key: there are no objects of keys in bytes beside all .*--without"):
+        read(sink(objects)[1], wanted)
+
+
+@pytest.mark.parametrize("prefix", ["", "pfx/"])
+def test_the_objects_of_deviantarts_sink_are_read_by_their_indices(prefix: str) -> None:
+    """Over days and blocks; what was sent before need not be read again."""
+    lines = [(n + 2 * (n > 4), f"record {n}") for n in range(9)]
+    objects = {
+        **sink_objects(prefix, "2026-01-02", "orders", 3, lines[:5], block_size=20),
+        **sink_objects(prefix, "2026-01-03", "orders", 3, lines[5:], block_size=20),
+    }
+    memory, log = sink(objects, prefix.strip("/"))
+    wanted = request(**DEVIANTART)
+    expected = values(*(text.encode() for _, text in lines), partition=3)
+    assert plan_foreign_replay(log, wanted).records == {3: 9}
+    assert read(log, wanted, 3) == expected
+    plan = plan_foreign_replay(log, wanted)
+    memory.delete(next(key for key in objects if "2026-01-02" in key and key.endswith(".gz")))
+    source = ForeignReplaySource(log, wanted, plan)
+    assert [r for some in source.records(3, 6) for r in some] == expected[6:]
+    with pytest.raises(MissingObjectError, match=r"an object of replay 'r' is gone"):
+        next(source.records(3, 4))
+
+
+def test_a_selection_is_by_partitions_and_folders() -> None:
+    """What objects of other sinks do not have is refused, and so is a selection without objects."""
+    objects = {
+        f"topics/orders/year=2026/month={month:02}/orders+{p}+{month:010}.json": b"%d\n" % month
+        for month in (1, 2, 11)
+        for p in (0, 1)
+    }
+    _, log = sink(objects)
+    with pytest.raises(ConfigurationError, match=r"order: objects of partition 0 are in several folders"):
+        read(log, request(**CONFLUENT))
+    one = request(**CONFLUENT, folders=("year=2026/month=01/",), partitions=(1,))
+    assert plan_foreign_replay(log, one).numbers == (1,)
+    assert read(log, one, 1) == values(b"1", partition=1)
+    for folders in (("year=2026/month=1",), ("year=2025",)):
+        with pytest.raises(ConfigurationError, match=r"there is no object of topic 'orders' with a name of confluent"):
+            read(log, request(**CONFLUENT, folders=folders))
+    with pytest.raises(ConfigurationError, match=r"selects by offsets, which objects of other sinks do not have"):
+        read(log, request(**CONFLUENT, offsets={0: (0, 1)}))
+    with pytest.raises(ConfigurationError, match=r"folders=.* select objects of other sinks, by written_by"):
+        request(folders=("a",))
+    with pytest.raises(ConfigurationError, match=r"written_by='debezium': use confluent, deviantart, or None"):
+        request(written_by="debezium")
+
+
+def test_what_is_no_line_or_has_changed_is_refused() -> None:
+    """Nothing of it is guessed."""
+    key = "topics/orders/partition=0/orders+0+0000000000"
+    with pytest.raises(ConfigurationError, match=r"cannot be replayed: .*\.avro is no object of lines"):
+        read(sink({f"{key}.avro": b"Obj"})[1], request(**CONFLUENT))
+    with pytest.raises(ForeignObjectError, match="does not end with its separator"):
+        read(sink({f"{key}.bin": b"a\nb"})[1], request(**CONFLUENT))
+    for keys in (b"a\n", b"a\nb\nc\n"):
+        _, log = sink({f"{key}.bin": b"1\n2\n", f"{key}.keys.bin": keys})
+        with pytest.raises(ForeignObjectError, match=r"the object of its keys has (more|fewer) keys"):
+            read(log, request(written_by="confluent", without=("headers", "timestamp")))
+    memory, log = sink({f"{key}.bin": b"a\n"})
+    plan = plan_foreign_replay(log, request(**CONFLUENT))
+    memory.delete(f"{key}.bin")
+    memory.put_new(f"{key}.bin", b"b\n")
+    with pytest.raises(ForeignObjectError, match="written again since the replay was planned"):
+        next(ForeignReplaySource(log, request(**CONFLUENT), plan).records(0))

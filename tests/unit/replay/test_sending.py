@@ -1,0 +1,49 @@
+"""Records of a replay are sent in transactions that fit into memory, and not faster than its rate."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.replay import run
+from airflow_provider_kafka_s3.replay.sender import transactions
+
+
+def records(count: int, size: int = 1) -> list[Record]:
+    """Records of one partition."""
+    return [Record(0, n, None, None, b"x" * size) for n in range(count)]
+
+
+def test_a_transaction_has_no_more_records_than_its_limit_and_the_last_one_has_the_rest() -> None:
+    """Whatever the pieces are, that records are read in; all records are sent, in order."""
+    sent = records(1_000)
+    for pieces in ([sent], [[one] for one in sent], [sent[:7], sent[7:500], sent[500:]]):
+        found = [*transactions(iter(pieces), 100)]
+        assert [one for some in found for one in some] == sent
+        assert max(map(len, found)) <= 100
+        assert len(found) <= 20
+    assert [*transactions(iter([[], []]), 100)] == []
+
+
+def test_a_transaction_of_large_records_ends_at_16_mib() -> None:
+    """10,000 records of a megabyte would not fit into memory."""
+    sent = records(100, 1_000_000)
+    found = [*transactions(iter([[one] for one in sent]), 10_000)]
+    assert [one for some in found for one in some] == sent
+    assert max(map(len, found)) == 17
+
+
+def test_records_are_sent_in_pieces_at_their_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seconds for 200 records at 100 per second, also if two threads share it."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    rate = run.Rate(100.0)
+    pieces = [*rate.pieces(records(100)), *rate.pieces(records(100))]
+    assert [one for piece in pieces for one in piece] == records(100) * 2
+    assert max(map(len, pieces)) == 5
+    assert now[0] == pytest.approx(2.0, abs=0.1)
+    assert [*run.Rate(None).pieces(records(9))] == [records(9)]
+    assert [len(piece) for piece in run.Rate(0.5).pieces(records(3))] == [1, 1, 1]
