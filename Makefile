@@ -18,6 +18,7 @@ INSTALLED_2 := $(VENV_2)/.installed
 INSTALLED_SPARK := $(VENV_SPARK)/.installed
 SPARK_WORKERS := $(BUILD)/spark-workers/.installed
 JARS := $(BUILD)/jars/.copied
+PEER_JARS := $(BUILD)/peers/.copied
 VERSITYGW := $(BUILD)/bin/versitygw
 REGISTRY := $(BUILD)/registry/.unpacked-$(APICURIO_VERSION)
 
@@ -41,7 +42,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 .DELETE_ON_ERROR:
 # The mixed output of parallel installations is unreadable, and there are few steps.
 .NOTPARALLEL:
-.PHONY: help demo docs test unit test-3.3 test-2.11 test-spark lint format bench simulate mutants faults soak lock setup \
+.PHONY: help demo docs test unit test-3.3 test-2.11 test-spark lint format bench bench-peers simulate mutants faults soak lock setup \
   setup-3.3 setup-2.11 setup-spark jars browser versitygw registry check clean
 
 help: ## list the targets
@@ -82,6 +83,9 @@ format: setup-3.3 ## format the code as `make lint` requires
 
 bench: setup-3.3 versitygw ## measure against Spark's own writer; prints a table and JSON
 	@$(RUN) -m tests.benchmark $(ARGS)
+
+bench-peers: setup-3.3 versitygw $(PEER_JARS) ## whole processes beside Spark's writers, a consumer by hand and Kafka Connect (ARGS="--rounds 1")
+	@$(RUN) -m tests.benchmark.peers $(ARGS)
 
 simulate: setup-3.3 ## 10,000 seeds of the commit protocol under crashes, races and lost responses
 	@$(RUN) -m tests.protocol.simulate $(ARGS)
@@ -177,6 +181,19 @@ $(JARS): dev/pom.xml
 	@for jars in spark-4.0=spark spark-4.2=spark,newest-spark kafka=kafka avro=avro; do \
 	  mvn --batch-mode --strict-checksums --file $< --activate-profiles "$${jars#*=}" dependency:copy-dependencies \
 	    -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/$(@D)/$${jars%%=*}" >$(@D)/maven.log 2>&1 || \
+	    { grep ERROR $(@D)/maven.log || cat $(@D)/maven.log; exit 1; } >&2; \
+	done
+	@touch $@
+
+# Only for `make bench-peers`.
+$(PEER_JARS): dev/peers.xml
+	@sh dev/check.sh java maven
+	@echo "Fetching the jars of the benchmark's peers: Kafka Connect (36 MB), Hadoop's S3A with the AWS SDK (560 MB) ..."
+	@rm -rf $(@D)
+	@mkdir -p $(@D)
+	@for jars in connect s3a; do \
+	  mvn --batch-mode --strict-checksums --file $< --activate-profiles $$jars dependency:copy-dependencies \
+	    -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/$(@D)/$$jars" >$(@D)/maven.log 2>&1 || \
 	    { grep ERROR $(@D)/maven.log || cat $(@D)/maven.log; exit 1; } >&2; \
 	done
 	@touch $@

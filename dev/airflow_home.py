@@ -10,6 +10,7 @@ import contextlib
 import importlib.metadata
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -21,7 +22,7 @@ from typing import Any, Final
 
 from dev.java import find_java
 
-__all__ = ["SPARK_JARS", "AirflowHome", "DagRun", "spark_defaults"]
+__all__ = ["AVRO_JARS", "CLASS_ARCHIVES", "SPARK_JARS", "AirflowHome", "DagRun", "spark_defaults"]
 
 _SPARK: Final = ".".join(importlib.metadata.version("pyspark").split(".")[:2])
 SPARK_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / f"spark-{_SPARK}"
@@ -30,8 +31,16 @@ SPARK_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" /
 _FOREIGN: Final = ("AIRFLOW", "AWS_", "KAFKA_", "PYSPARK_", "SPARK_")
 """Prefixes of environment variables that could override the settings of the caller."""
 
+AVRO_JARS: Final = SPARK_JARS.parent / "avro"
+"""Jars of Avro's command line, and of Spark's reader of Avro for the oldest version of Spark."""
+CLASS_ARCHIVES: Final = SPARK_JARS.parent.parent / "class-archives"
+"""Folder of archives of Spark's classes; the first job with a Spark makes its one, and later test runs have it."""
+
 _JAVA: Final = """#!/bin/sh
-echo "$(printf '%s ' "$@" | tr '\\n' ' ')" >>'{starts}'
+case "$*" in
+  *VerifySharedSpaces*) ;;  # checks an archive that a job has made
+  *) echo "$(printf '%s ' "$@" | tr '\\n' ' ')" >>'{starts}' ;;
+esac
 exec '{java}' -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "$@"
 """
 """Spark runs for seconds here: optimising its code and collecting garbage in parallel costs more than it saves."""
@@ -85,11 +94,15 @@ class AirflowHome:
         java.parent.mkdir(parents=True)
         java.write_text(_JAVA.format(starts=self._starts, java=find_java()))
         java.chmod(0o755)
+        # By this file all homes have the same Java, and so one archive of Spark's classes.
+        if (release := Path(find_java()).resolve().parent.parent / "release").exists():
+            shutil.copyfile(release, java.parent.parent / "release")
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)},
             "AIRFLOW_HOME": str(folder),
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__KAFKA_S3__CLASS_ARCHIVES": str(CLASS_ARCHIVES),
             # Airflow's default of half a minute may be too short for the first imports on a busy machine.
             "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "240",
             "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",

@@ -77,6 +77,7 @@ class RunContext:
                     topic=topic,
                     batch=plan.batch,
                     dead_letters=self.runs[topic].dead_letters,
+                    offsets=plan.read.count,
                 )
                 for topic, plan in plans.items()
             ),

@@ -13,9 +13,9 @@ from airflow_provider_kafka_s3.config import (
     Content,
     Converter,
     Format,
+    KeyNaming,
     Layout,
     Limits,
-    Naming,
     OnError,
     Partitioner,
     Rotation,
@@ -51,7 +51,7 @@ class RunSettings:
     offsets: Literal["incremental", "data_interval"]
     starting_offsets: str | Mapping[Any, Any] | None
     rotation: Rotation
-    naming: Naming
+    naming: KeyNaming
     schema_compatibility: Compatibility | None
     limits: Limits
     upload: Upload

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook  # noqa: TID253 - it is the base class
+from airflow.providers.common.compat.sdk import conf as airflow_conf  # noqa: TID253 - the base class imports Airflow
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
@@ -16,6 +17,7 @@ from airflow_provider_kafka_s3.spark.package_zip import package_zip
 from airflow_provider_kafka_s3.spark.spec import JobResult
 from airflow_provider_kafka_s3.submit import spark_command
 from airflow_provider_kafka_s3.submit.connector import connector_packages
+from airflow_provider_kafka_s3.submit.driver_jvm import ClassArchive, class_archive, jvm_variables
 from airflow_provider_kafka_s3.submit.job import JobOutcome
 from airflow_provider_kafka_s3.submit.job_script import job_script
 from airflow_provider_kafka_s3.submit.masters import require_listening
@@ -79,6 +81,7 @@ class SparkSubmitJob:
         self._log = log
         self._hook: _Hook | None = None
         self._job_file = ""
+        self._archive: ClassArchive | None = None
         self._killed = False
 
     def run(self, spec: JobSpec) -> JobOutcome:
@@ -103,12 +106,15 @@ class SparkSubmitJob:
             # file is deleted as soon as this returns.
             kill_job(self._job_file)
             raise
+        finally:
+            if self._archive is not None:
+                self._archive.discard()
         application_id = application.read_text() if application.is_file() else None
         return JobOutcome(JobResult.read(spec.result_path), output, application_id)
 
     def _submit(self, spec: JobSpec, application: Path) -> str:
         """Run ``spark-submit``; returns why it was not called, or an empty text."""
-        self._hook = self._make_hook(application)
+        self._hook = self._make_hook(application, spec.offsets)
         spec.write(self._job_file)
         if self._killed:
             return "the job was killed before it was submitted"
@@ -121,9 +127,11 @@ class SparkSubmitJob:
                 f"spark-submit cannot be executed: {e}; correct spark_binary, or the spark-binary of the connection "
                 f"{self._settings.conn_id!r} (spark_conn_id)"
             ) from e
+        if self._archive is not None:
+            self._archive.keep()
         return ""
 
-    def _make_hook(self, application: Path) -> _Hook:
+    def _make_hook(self, application: Path, offsets: int) -> _Hook:
         settings, target = self._settings, self._target
         conf, env, py_files = dict(settings.conf), dict(settings.env), settings.py_files
         spark_command.require_java(env)
@@ -141,6 +149,11 @@ class SparkSubmitJob:
         )
         if packages != settings.packages:
             self._log.info("neither jars nor packages name Spark's Kafka connector: packages=%r is used", packages)
+        if folder := airflow_conf.get("kafka_s3", "class_archives", fallback=""):
+            self._archive = class_archive(folder, command or target.spark_binary or "spark-submit", env)
+            if self._archive is not None and self._archive.finished is not None:
+                self._log.info("Java makes an archive of Spark's classes at the end of this job, once: %s", folder)
+        env |= jvm_variables(env, offsets=offsets, archive=self._archive)
         given = {name: getattr(settings, name) for name in _NAMED} | {
             "conf": with_job_conf(conf) | {APPLICATION_FILE: str(application)},
             "packages": packages,

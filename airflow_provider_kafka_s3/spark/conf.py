@@ -10,8 +10,10 @@ __all__ = [
     "APPLICATION_FILE",
     "JOB_CONF",
     "SERVER_CONF",
+    "SMALL_JOB",
     "of_server",
     "session_conf",
+    "start_conf",
     "with_job_conf",
 ]
 
@@ -50,9 +52,29 @@ APPLICATION_FILE: Final = "spark.kafkaToS3.applicationFile"
 """Setting with the path of the file to which the driver writes the id of its Spark application."""
 
 
+SMALL_JOB: Final = 2_000_000
+"""Offsets up to which a job ends so soon that its start counts."""
+
+
 def with_job_conf(user: Mapping[str, str]) -> dict[str, str]:
     """The job's settings, overridden by the user's, except that redaction patterns are combined."""
     return _merged(JOB_CONF, user)
+
+
+def start_conf(master: str, *, offsets: int) -> dict[str, str]:
+    """Settings with which a job begins sooner; those of the user have precedence.
+
+    Args:
+        master: of the job.
+        offsets: that it reads.
+    """
+    conf = {}
+    if offsets <= SMALL_JOB:
+        # The web interface takes a CPU second to start. Events for Spark's history server do not need it.
+        conf["spark.ui.enabled"] = "false"
+    if master.startswith("local"):
+        conf["spark.python.daemon.module"] = "airflow_provider_kafka_s3.spark.worker_daemon"
+    return conf
 
 
 SERVER_CONF: Final[Mapping[str, str]] = MappingProxyType(

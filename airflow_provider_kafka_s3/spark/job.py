@@ -7,9 +7,11 @@ one does not affect another. The driver gets the rows of tasks only, never recor
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import logging
 import sys
+import threading
 import time
 import warnings
 from collections import Counter
@@ -42,7 +44,7 @@ from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
-from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, with_job_conf
+from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, start_conf, with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain
 from airflow_provider_kafka_s3.spark.frames import read_directly, record_frame
 from airflow_provider_kafka_s3.spark.progress import Progress, action_of, counts_line
@@ -305,16 +307,32 @@ def _raise(error: KafkaS3Error) -> None:
     raise error
 
 
-def _session() -> SparkSession:
+def _connect_to_jvm(*, ignore_errors: bool = False) -> None:
+    """Import pyspark and connect to the JVM that started this process; harmless when repeated."""
+    with contextlib.suppress(*[Exception] if ignore_errors else []):
+        from pyspark import SparkContext
+
+        SparkContext._ensure_initialized()
+
+
+def _session(connecting: threading.Thread, *, offsets: int) -> SparkSession:
+    """The session of the process.
+
+    Args:
+        connecting: runs :func:`_connect_to_jvm`.
+        offsets: that the job reads.
+    """
+    # Without the JVM a SparkConf is empty, and our settings would replace those that the user gave to spark-submit.
+    connecting.join()
+    _connect_to_jvm()
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    # Without the JVM a SparkConf is empty, and our settings would replace those that the user gave to spark-submit.
-    SparkContext._ensure_initialized()
     conf = SparkConf()
     given = dict(conf.getAll())
-    ours = {name: value for name, value in with_job_conf(given).items() if given.get(name) != value}
     master = given.get("spark.master", "")
+    wanted = {**start_conf(master, offsets=offsets), **with_job_conf(given)}
+    ours = {name: value for name, value in wanted.items() if given.get(name) != value}
     log.info("starting Spark at master %s", master)
     began = time.monotonic()
     with registration(SparkContext._gateway, master):
@@ -353,9 +371,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TerminalError as e:
         log.error("%s", e)
         return 1
+    # It takes a second, in which the plans are looked up.
+    connecting = threading.Thread(target=_connect_to_jvm, kwargs={"ignore_errors": True}, name="connect-to-jvm")
+    connecting.start()
     try:
-        result = execute(spec, _session)
+        result = execute(spec, functools.partial(_session, connecting, offsets=spec.offsets))
     finally:
+        connecting.join()
         _stop()
     result.write(spec.result_path)
     return 0 if result.succeeded else 1

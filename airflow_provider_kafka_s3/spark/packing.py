@@ -27,16 +27,12 @@ from airflow_provider_kafka_s3.arrays import (
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
 
-__all__ = ["FAITHFUL_FROM", "PIECE_BYTES", "RecordPacking"]
+__all__ = ["PIECE_BYTES", "RecordPacking"]
 
 PIECE_BYTES: Final = 4096
 """Bytes of one row's value at most: with 10,000 rows in a batch, 40 MB of a worker's memory."""
 
 _MICROSECONDS: Final = 1_000
-
-FAITHFUL_FROM: Final = -2_208_988_800_000
-"""The year 1900 in milliseconds. Spark interprets an older timestamp in the Julian calendar, in the time zone of the
-JVM, and shifts it by seconds up to months."""
 
 
 class RecordPacking:

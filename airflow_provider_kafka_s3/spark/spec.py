@@ -31,6 +31,7 @@ class PlanRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     Attributes:
         dead_letters: of the other batches that the run has landed.
+        offsets: number of offsets that the plan reads.
     """
 
     topics_dir: str
@@ -38,6 +39,7 @@ class PlanRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     topic: str
     batch: int
     dead_letters: int = 0
+    offsets: int = 0
 
 
 class ConnectServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,6 +103,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         topics = [ref.topic for ref in self.plans]
         if not topics or len(set(topics)) != len(topics):
             raise ConfigurationError(f"a job executes one plan of each of its topics, at least one; it got {topics}")
+
+    @property
+    def offsets(self) -> int:
+        """Number of offsets that the job reads."""
+        return sum(ref.offsets for ref in self.plans)
 
     def dead_letter_limit(self, ref: PlanRef) -> DeadLetterLimit | None:
         """The limit of the batch of a plan."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
+import pickle
 import uuid
-import zipimport
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from airflow_provider_kafka_s3.arrays import int64_values
+from airflow_provider_kafka_s3.arrays import FAITHFUL_FROM, int64_values
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.encode import write_slices
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
@@ -29,9 +29,10 @@ from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.executor import python_of_worker
-from airflow_provider_kafka_s3.spark.packing import FAITHFUL_FROM, RecordPacking
+from airflow_provider_kafka_s3.spark.packing import RecordPacking
 from airflow_provider_kafka_s3.spark.reorder import OrderedSlices
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch
+from airflow_provider_kafka_s3.spark.worker_process import exempt_from_collections, forget_zip_importers
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
@@ -44,6 +45,24 @@ if TYPE_CHECKING:
 __all__ = ["SliceTask"]
 
 _ROWS_PER_BATCH: Final = 1_000
+
+
+@dataclass(frozen=True)
+class _TravellingPlan:
+    """A plan of the job. A task needs one of them, and Spark unpickles the function for every task."""
+
+    topic: str
+    batch: int
+    pickled: bytes
+
+    @property
+    def plan(self) -> Plan:
+        return _unpickled(self.pickled)
+
+
+@functools.lru_cache(maxsize=4)
+def _unpickled(plan: bytes) -> Plan:
+    return cast("Plan", pickle.loads(plan))
 
 
 class SliceTask:
@@ -78,7 +97,7 @@ class SliceTask:
         max_dead_letters: Sequence[DeadLetterLimit | None] = (),
         written: Accumulator[int] | None = None,
     ) -> None:
-        self._plans = tuple(plans)
+        self._plans = tuple(_TravellingPlan(plan.topic, plan.batch, pickle.dumps(plan)) for plan in plans)
         self._packing = RecordPacking(plans)
         self._bucket = bucket
         self._s3 = s3
@@ -91,7 +110,7 @@ class SliceTask:
         self._written = written
 
     def __repr__(self) -> str:
-        return f"SliceTask({[(p.topic, p.batch) for p in self._plans]}, bucket={self._bucket!r})"
+        return f"SliceTask({[(one.topic, one.batch) for one in self._plans]}, bucket={self._bucket!r})"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write a slice, or a group of slices.
@@ -117,22 +136,24 @@ class SliceTask:
         else:
             topic, slice_ = self._find(first)
             try:
-                group = next(group for group in self._plans[topic].grouped if slice_ in group)
+                group = next(group for group in self._plans[topic].plan.grouped if slice_ in group)
                 rows = self._write(topic, group, itertools.chain([first], batches), attempt)
             except TerminalError as e:
                 # Not an exception of the task: Spark would retry it in vain.
                 rows = [error_row(topic, slice_.id, attempt, e)]
         rows[-1] = msgspec.structs.replace(rows[-1], python=python_of_worker())
-        _forget_zip_importers()
+        forget_zip_importers()
+        exempt_from_collections()
         for start in range(0, len(rows), _ROWS_PER_BATCH):
             yield to_batch(rows[start : start + _ROWS_PER_BATCH])
 
     def _find(self, batch: pa.RecordBatch) -> tuple[int, Slice]:
         """The slice of the task's first record: Spark gives a task no other identification."""
         name, partition, offset = self._packing.place(batch)
-        topic = next((i for i, plan in enumerate(self._plans) if name in (None, plan.topic)), -1)
+        topic = next((i for i, one in enumerate(self._plans) if name in (None, one.topic)), -1)
         if topic >= 0:
-            slices = sorted((s for s in self._plans[topic].slices if s.partition == partition), key=lambda s: s.start)
+            plan = self._plans[topic].plan
+            slices = sorted((s for s in plan.slices if s.partition == partition), key=lambda s: s.start)
             at = bisect_right(slices, offset, key=lambda s: s.start) - 1
             if at >= 0 and offset < slices[at].end:
                 return topic, slices[at]
@@ -153,7 +174,7 @@ class SliceTask:
         attempt: str,
         check_end: Callable[[], None] = lambda: None,
     ) -> list[Row]:
-        plan = self._plans[topic]
+        plan = self._plans[topic].plan
         assert plan.layout is not None, "a reset has no slices"
         reads_timestamps = plan.layout.reads_timestamps
 
@@ -212,14 +233,3 @@ def _client(s3: S3Settings, credentials: S3Credentials | None) -> S3Client:
 def _registry_client(registry: RegistrySettings, retry: RetryPolicy) -> RegistryClient:
     """One client per worker: it loads certificates once, and an address that is down costs its timeout once."""
     return RegistryClient(registry, Retrier(retry))
-
-
-def _forget_zip_importers() -> None:
-    """Save the worker's next task a tenth of a CPU second.
-
-    Before every task Spark invalidates Python's import caches, and every zip importer then reads the directory of its
-    zip again: 16 times that of pyspark.zip. A removed importer is created again from cached directories when needed.
-    """
-    for path, importer in list(sys.path_importer_cache.items()):
-        if isinstance(importer, zipimport.zipimporter):
-            sys.path_importer_cache.pop(path, None)

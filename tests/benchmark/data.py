@@ -82,13 +82,15 @@ def avro_messages(count: int, partitions: int) -> Iterator[Message]:
         yield Message(body.getvalue(), partition=message.partition, timestamp=message.timestamp)
 
 
-def load(broker: KafkaBroker, topic: str, some: Iterable[Message], partitions: int) -> None:
+def load(
+    broker: KafkaBroker, topic: str, some: Iterable[Message], partitions: int, *, compression: str = "lz4"
+) -> None:
     """Make a topic and fill it."""
     broker.create_topic(topic, partitions)
     broker.produce(
         topic,
         some,
-        compression_type="lz4",
+        compression_type=compression,
         batch_size=1_000_000,
         queue_buffering_max_messages=200_000,
     )

@@ -37,9 +37,10 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.spark.frames import read_directly, slice_frame
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
+from dev.airflow_home import AVRO_JARS
 from tests.benchmark.data import SCHEMA, SCHEMA_ID, SPARK_SCHEMA
-from tests.benchmark.measure import measured
-from tests.spark.pipeline import ROOT, Pipeline, spark_conf
+from tests.benchmark.measure import cpu_of_job, measured
+from tests.spark.pipeline import Pipeline, spark_conf
 from tests.spark.probes import WorkerMemory
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ OURS: dict[str, Layout] = {
     ),
     "ours: Avro to Parquet": Layout(format=Parquet(compression="zstd"), value_converter=AvroConverter(), **_DAILY),
 }
-SPARK_AVRO_JARS = ROOT / ".build" / "jars" / "avro"
 
 
 class Bench:
@@ -156,9 +156,11 @@ class Bench:
         return {"wall": wall}
 
     def _measure(self, action: Callable[[], object]) -> dict[str, Any]:
+        before = cpu_of_job(os.getpid())
         with measured(self.trees) as cost:
             action()
-        return {"wall": cost.wall, "cpu": cost.cpu}
+        after = cpu_of_job(os.getpid())
+        return {"wall": cost.wall, "cpu": cost.cpu, "cpu_of_job": {part: after[part] - before[part] for part in after}}
 
 
 def settings_of(pipeline: Pipeline) -> dict[str, Any]:
@@ -175,7 +177,7 @@ def main() -> None:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder
     conf = spark_conf(spark_driver_memory="2g", spark_log_level="ERROR")
-    conf["spark.jars"] += "".join(f",{jar}" for jar in SPARK_AVRO_JARS.glob("spark-avro_*.jar"))
+    conf["spark.jars"] += "".join(f",{jar}" for jar in AVRO_JARS.glob("spark-avro_*.jar"))
     for name, value in conf.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -31,6 +31,26 @@ def cpu_seconds(root: int) -> float:
     return total
 
 
+def cpu_of_job(root: int) -> dict[str, float]:
+    """CPU seconds of a job's driver, of its JVM, and of its Python workers, with those that have ended.
+
+    Args:
+        root: process of the driver, which has started the JVM.
+    """
+    found = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
+    with contextlib.suppress(psutil.NoSuchProcess):
+        driver = psutil.Process(root)
+        for process in [driver, *driver.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                part = "driver" if process == driver else "jvm" if process.name() == "java" else "workers"
+                found[part] += times.user + times.system
+                # What a JVM has waited for were the processes of workers.
+                if part != "driver":
+                    found["workers"] += times.children_user + times.children_system
+    return found
+
+
 @contextlib.contextmanager
 def measured(trees: dict[str, int]) -> Iterator[Cost]:
     """Measure a block; ``trees`` names roots of process trees that do not contain each other."""

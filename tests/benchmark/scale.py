@@ -19,12 +19,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log_index import build_index, summaries
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits, RawBytes
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.gc import find_garbage
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
@@ -66,6 +68,11 @@ def scale(config: dict[str, Any], broker: KafkaBroker) -> dict[str, dict[str, An
     for name in names:
         broker.produce(name, [Message(b'{"n":%d}' % n, timestamp=START + n) for n in range(RECORDS_PER_TOPIC)])
     return {case: _case(case, {**config, "topics": names}) for case in _CASES}
+
+
+def many_objects(config: dict[str, Any]) -> dict[str, Any]:
+    """The case of many objects alone; ``config`` has the ``endpoint``."""
+    return _case("objects", config)
 
 
 def _case(case: str, config: dict[str, Any]) -> dict[str, Any]:
@@ -188,7 +195,7 @@ def _with_past(config: dict[str, Any], batches: int) -> tuple[_SimulatedPipeline
     for _ in range(2 * batches):
         simulated.kafka.append(_TOPIC, 0, b"x")
     where = {"prefix": simulated.committer().log.prefix, "topics_dir": _LAYOUT.topics_dir, "pipeline": _PIPELINE}
-    found = documents_of(batches, topic=_TOPIC, topic_id=simulated.topic_id, **where)
+    found = documents_of(batches, topic=_TOPIC, topic_id=simulated.topic_id, indexed=True, **where)
     in_threads(lambda item: simulated.raw.put_new(item[0], item[1], metadata=item[2]), found, threads=32)
     times = [simulated.timed(simulated.attempt(f"nothing {n}").advance)[0] for n in range(_ROUNDS)]
     return simulated, statistics.median(times)
@@ -207,9 +214,21 @@ def _history(config: dict[str, Any]) -> dict[str, Any]:
     for what, window in (("latest", (2 * BATCHES - 2, 2 * BATCHES)), ("oldest", (0, 2))):
         run = simulated.attempt(what, offsets="data_interval", window={0: window})
         figures[f"{what}_window_s"], figures[f"{what}_window_requests"] = simulated.timed(run.advance)
-    figures["repair_s"], figures["repair_requests"] = simulated.timed(
-        lambda: repair(simulated.committer(), start={0: 0}, dry_run=True)
+    unaided = simulated.attempt("oldest, by plans", offsets="data_interval", window={0: (0, 2)})
+    # No index has so many batches, so none is used.
+    unaided.log.index_sizes = (10 * BATCHES,)
+    figures["oldest_window_without_index_s"], figures["oldest_window_without_index_requests"] = simulated.timed(
+        unaided.advance
     )
+    marker, _ = committer.log.require_marker()
+    looks: dict[str, Callable[[], object]] = {
+        "summaries": lambda: list(summaries(committer.log, marker)),
+        "gc": lambda: find_garbage(simulated.committer().log, now=time.time()),
+        "index_of_100": lambda: build_index(simulated.committer().log, marker, range(1, 101)),
+        "repair": lambda: repair(simulated.committer(), start={0: 0}, dry_run=True),
+    }
+    for what, look in looks.items():
+        figures[f"{what}_s"], figures[f"{what}_requests"] = simulated.timed(look)
     found: list[Any] = []
     verify = simulated.attempt("verify", action="verify")
     figures["verify_s"], figures["verify_requests"] = simulated.timed(lambda: found.append(verify.advance()))

@@ -53,12 +53,12 @@ def test_airflow_discovers_the_provider(either: Environment) -> None:
     assert ours["version"] == version
 
 
-def test_the_operator_of_the_metadata_can_be_imported(either: Environment) -> None:
-    """The class that the provider's metadata names exists."""
+def test_the_operators_of_the_metadata_can_be_imported(either: Environment) -> None:
+    """The classes that the provider's metadata name exist."""
     code = (
         "import importlib\n"
         f"from {OURS}.get_provider_info import get_provider_info\n"
         "modules = [m for o in get_provider_info()['operators'] for m in o['python-modules']]\n"
         "print(json.dumps([n for m in modules for n in importlib.import_module(m).__all__]))"
     )
-    assert either.result(code) == ["KafkaToS3Operator"]
+    assert either.result(code) == ["KafkaToS3Operator", "S3ToKafkaOperator"]

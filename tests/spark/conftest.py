@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
-from dev.airflow_home import SPARK_JARS
+from dev.airflow_home import AVRO_JARS, SPARK_JARS
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
 from dev.schema_registry import SchemaRegistry
 from dev.spark_connect import SparkConnectServer
-from tests.spark.pipeline import MakePipeline, Pipeline, spark_conf
+from tests.spark.pipeline import CREDENTIALS, MakePipeline, Pipeline, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,9 +26,19 @@ if TYPE_CHECKING:
 REGISTRY_USER, REGISTRY_PASSWORD = "reader", "canary p$s"
 
 
+@contextlib.contextmanager
+def credentials_in_environment() -> Iterator[None]:
+    """For a JVM that is started here: Python workers that read objects without a job find them by boto3's chain."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", CREDENTIALS.access_key_id)
+        patch.setenv("AWS_SECRET_ACCESS_KEY", CREDENTIALS.secret_access_key)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session with two cores that tries a task four times."""
+    import pyspark
     from pyspark.sql import SparkSession
 
     # Connections to the JVM are closed when the process ends. By then pytest has closed the stream of Airflow's log.
@@ -37,9 +47,14 @@ def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder
-    for name, value in spark_conf(spark_log_level="ERROR").items():
+    conf = spark_conf(spark_log_level="ERROR")
+    # Spark's reader of Avro is fetched for the oldest version only.
+    avro = AVRO_JARS.glob(f"spark-avro_*-{pyspark.__version__}.jar")
+    conf["spark.jars"] = ",".join([conf["spark.jars"], *map(str, avro)])
+    for name, value in conf.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with credentials_in_environment():
+        session = builder.getOrCreate()
     yield session
     session.stop()
 
@@ -47,8 +62,13 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def connect_server() -> Iterator[SparkConnectServer]:
     """A Spark Connect server with two cores and a web interface."""
-    with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar")), ui=True) as server:
+    server = SparkConnectServer(sorted(SPARK_JARS.glob("*.jar")), ui=True)
+    with credentials_in_environment():
+        server.start()
+    try:
         yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="session")

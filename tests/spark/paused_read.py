@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3.config import MIB, JsonLines, Layout
+from airflow_provider_kafka_s3.config import MIB, JsonLines, Layout, Upload
 from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
 from airflow_provider_kafka_s3.testing.invariants import SourceRecords
 from dev.kafka_broker import Message
 from tests.spark.pipeline import Pipeline
-from tests.spark.probes import Gate, suspended_workers
+from tests.spark.probes import Gate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,11 +51,13 @@ def paused_read(
 ) -> Iterator[list[JobResult]]:
     """Plan and read a topic by Spark; inside the block the read is paused in the middle.
 
+    No part is stored, so the task waits as soon as it holds as many as it may: two, and one that it begins.
+
     Yields:
         A list that holds the job's result after the block.
     """
     plan = pipeline.plan(topic, "run")
-    spec = pipeline.spec({topic: plan}, "run", "unused", kafka_overrides=SMALL_FETCHES | more)
+    spec = pipeline.spec({topic: plan}, "run", "unused", upload=Upload(threads=1), kafka_overrides=SMALL_FETCHES | more)
     done: list[JobResult] = []
     usual = spark.conf.get(BATCH_SIZE)
     spark.conf.set(BATCH_SIZE, "200")
@@ -64,8 +65,7 @@ def paused_read(
     try:
         job.start()
         assert gate.held.wait(60)
-        with suspended_workers(os.getpid()):
-            yield done
+        yield done
         gate.open()
         job.join()
     finally:

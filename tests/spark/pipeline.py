@@ -36,6 +36,7 @@ from airflow_provider_kafka_s3.spark.job import Job
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+from airflow_provider_kafka_s3.submit.driver_jvm import jvm_variables
 from airflow_provider_kafka_s3.submit.job_script import job_script
 from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, read_source
 from dev.airflow_home import SPARK_JARS
@@ -133,7 +134,13 @@ class Pipeline:
     def spec(self, plans: Mapping[str, Plan], run: str, result_path: Path | str, **more: Any) -> JobSpec:
         """The job of these plans."""
         refs = tuple(
-            PlanRef(topics_dir=self.layout.topics_dir, pipeline=self.name, topic=topic, batch=plan.batch)
+            PlanRef(
+                topics_dir=self.layout.topics_dir,
+                pipeline=self.name,
+                topic=topic,
+                batch=plan.batch,
+                offsets=plan.read.count,
+            )
             for topic, plan in plans.items()
         )
         return JobSpec(
@@ -215,6 +222,20 @@ class Pipeline:
         found = {key: self.store.get(key) for key in self.data_keys(prefix)}
         return {key: stored.body for key, stored in found.items() if stored is not None}
 
+    def save(self, folder: Path, *, in_flight: bool = False) -> None:
+        """Write all data objects to a local folder, below their keys.
+
+        Args:
+            folder: where to.
+            in_flight: whether there is a second file beside each of them, which no manifest has.
+        """
+        for key, body in self.bodies().items():
+            file = folder / key
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(body)
+            if in_flight:
+                (file.parent / f"in-flight-{file.name}").write_bytes(body)
+
     def lines(self, topic: str = "") -> Counter[bytes]:
         """Lines of all visible data objects of a topic (of all topics), and how often each is there."""
         keys = [key for key in self.data_keys() if f"/{topic}" in f"/{key}"]
@@ -239,15 +260,23 @@ def land_together(spark: SparkSession, topics: Mapping[Pipeline, str], run: str 
     assert [topic for each, topic in topics.items() if not each.objects(topic)] == []
 
 
-def submit(spec: JobSpec, folder: Path, **conf: str) -> subprocess.Popen[str]:
-    """Run a job as the operator does: spark-submit in a process of its own, with a job file."""
+def submit_command(spec: JobSpec, folder: Path, **conf: str) -> tuple[list[str], dict[str, str]]:
+    """The command line of a job with a job file as the operator has it, and its environment variables."""
     job_file = folder / f"{uuid.uuid4().hex}.json"
     spec.write(job_file)
     binary = Path(sys.executable).parent / "spark-submit"
     options = [part for name, value in spark_conf(**conf).items() for part in ("--conf", f"{name}={value}")]
+    command = [str(binary), *options, str(job_script()), "--job-file", str(job_file)]
+    return command, {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+def submit(spec: JobSpec, folder: Path, **conf: str) -> subprocess.Popen[str]:
+    """Run a job as the operator does: spark-submit in a process of its own, with a job file."""
+    command, env = submit_command(spec, folder, **conf)
+    env |= jvm_variables(env, offsets=sum(ref.offsets for ref in spec.plans), archive=None)
     return subprocess.Popen(
-        [str(binary), *options, str(job_script()), "--job-file", str(job_file)],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        command,
+        env={**os.environ, **env},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

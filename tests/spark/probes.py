@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -74,23 +74,6 @@ def python_workers(root: int) -> list[psutil.Process]:
                 ):
                     found.append(process)
     return found
-
-
-@contextlib.contextmanager
-def suspended_workers(root: int) -> Iterator[None]:
-    """Suspend the Python workers below a process inside the block, so that Spark stops reading.
-
-    Spark still reads until its buffers are full.
-    """
-    workers = python_workers(root)
-    assert workers
-    for worker in workers:
-        worker.suspend()
-    try:
-        yield
-    finally:
-        for worker in workers:
-            worker.resume()
 
 
 class WorkerMemory:

@@ -121,10 +121,7 @@ def test_duckdb_and_spark_read_a_topic_of_parquet(
     landed: Pipeline, spark: SparkSession, orders: Orders, tmp_path: Path
 ) -> None:
     """Both schemas together, with null in the columns that the first one lacks; dead letters are skipped."""
-    for key, body in landed.bodies().items():
-        file = tmp_path / key
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(body)
+    landed.save(tmp_path)
     folder = tmp_path / "topics" / orders.topic
     expected = sorted(normal(order(n)) for n in range(COUNT) if n not in BAD)
 

@@ -6,17 +6,16 @@ import io
 import json
 import subprocess
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, get_args
 
 import fastavro
 import pytest
 
 from airflow_provider_kafka_s3.config import AvroCodec
+from dev.airflow_home import AVRO_JARS
 from dev.java import find_java
 from tests.golden.cases import CASES, made
 from tests.unit.formats.test_avro_container import unpacked
-
-AVRO_JARS: Final = Path(__file__).resolve().parents[2] / ".build" / "jars" / "avro"
 
 
 def avro_tools(*arguments: object) -> str:

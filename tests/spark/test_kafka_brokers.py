@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
-MANY = 16_000
+MANY = 24_000
 SOON = {
     "kafkaConsumer.pollTimeoutMs": "2000",
     "kafka.default.api.timeout.ms": "2000",

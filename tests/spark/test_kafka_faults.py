@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 
 MakeTopic = Callable[..., str]
 
-MANY = 16_000
+MANY = 24_000
 
 
 def marker_lost(pipeline: Pipeline, topic: str) -> str:

@@ -123,11 +123,8 @@ def test_records_without_a_time_are_null_for_readers_of_the_table(
               for key in pipeline.data_keys() for line in pipeline.body(key).splitlines()}  # fmt: skip
     assert landed == {**expected, 1_700_000_000_000: "year=2023/month=11/day=14"}
 
-    for key, body in pipeline.bodies().items():
-        path = tmp_path / key.removeprefix(f"topics/{topic}/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(body)
-    table = spark.read.json(str(tmp_path))
+    pipeline.save(tmp_path)
+    table = spark.read.json(str(tmp_path / "topics" / topic))
     assert dict(table.dtypes)["year"] == "int"
     assert {row.time: row.year for row in table.collect()} == {
         -1: None, -5: 1969, 1: 1970, 10**15: None, 1_700_000_000_000: 2023

@@ -41,7 +41,8 @@ from airflow_provider_kafka_s3.storage.s3 import make_client
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
 
 job = pickle.loads(sys.stdin.buffer.read())
-(plan,) = job._plans
+(travelling,) = job._plans
+plan = travelling.plan
 assert plan.layout.partitioner.timezone == "Europe/Berlin"
 make_client(job._s3, job._credentials)
 columns = [pa.array([0, 1], pa.int64()), pa.array([0, 1], pa.int64()), pa.array([b"1", b"2"], pa.binary())]
