@@ -28,7 +28,7 @@ from dev.java import find_java
 from dev.kafka_security import KafkaSecurity
 from dev.kafka_tools import BrokerError, KafkaTools, Message
 from dev.ports import HOST, free_ports, listens
-from dev.supervisor import ServerProcess, end_by_eof, supervised
+from dev.supervisor import ServerProcess, end_by_eof, paused, supervised
 from dev.waiting import wait_for_start
 
 if TYPE_CHECKING:
@@ -164,11 +164,8 @@ class KafkaBroker(KafkaTools, ServerProcess):
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Stop the broker's process inside the block: connections stay open without a response."""
-        os.killpg(self.pid, signal.SIGSTOP)
-        try:
+        with paused(self.pid):
             yield
-        finally:
-            os.killpg(self.pid, signal.SIGCONT)
 
     def _launch(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="kafka-broker-"))

@@ -23,7 +23,7 @@ import httpx
 from dev.certificates import Authority
 from dev.java import find_java
 from dev.ports import HOST, free_ports, listens
-from dev.supervisor import ServerProcess, end_by_eof, supervised
+from dev.supervisor import ServerProcess, end_by_eof, paused, supervised
 from dev.waiting import wait_for_start
 
 __all__ = ["REGISTRY", "SchemaRegistry"]
@@ -114,11 +114,8 @@ class SchemaRegistry(ServerProcess):
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Let the registry stand still inside the block: it accepts connections, and does not answer."""
-        os.killpg(self.pid, signal.SIGSTOP)
-        try:
+        with paused(self.pid):
             yield
-        finally:
-            os.killpg(self.pid, signal.SIGCONT)
 
     def _start(self) -> None:
         if not any(self._folder.glob("*-runner.jar")):

@@ -9,15 +9,19 @@ import signal
 import socketserver
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import psutil
 from tenacity import Retrying, retry_if_exception_message, stop_after_attempt
+
+from dev.waiting import wait_until
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["ServerProcess", "Startable", "ThreadServer", "end", "end_by_eof", "supervised"]
+__all__ = ["ServerProcess", "Startable", "ThreadServer", "end", "end_by_eof", "paused", "supervised"]
 
 _PORT_TAKEN: Final = retry_if_exception_message(match="(?is).*address already in use")
 
@@ -145,3 +149,26 @@ def end_by_eof(process: subprocess.Popen[Any], patience: float = 20.0) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+@contextlib.contextmanager
+def paused(leader: int) -> Iterator[None]:
+    """Stop the processes of a group inside the block: they accept connections, and do not answer.
+
+    Args:
+        leader: process id of the leader of the group.
+    """
+    family = [psutil.Process(leader), *psutil.Process(leader).children(recursive=True)]
+    os.killpg(leader, signal.SIGSTOP)
+    try:
+        # A thread that waits for a processor when the signal arrives may answer one more request before it stops.
+        wait_until(lambda: all(_is_stopped(process.pid) for process in family), "stopped threads")
+        yield
+    finally:
+        os.killpg(leader, signal.SIGCONT)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether every thread of a process has stopped."""
+    states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(state in "TZ" for state in states)

@@ -42,6 +42,9 @@ AIRFLOW_2: Final = version("apache-airflow").startswith("2.")
 
 # A test file for one major version of Airflow has it at the end of its name: `test_…_2.py`, `test_…_3.py`.
 collect_ignore_glob = ["test_*_3.py" if AIRFLOW_2 else "test_*_2.py"]
+if AIRFLOW_2:
+    # They test Spark's side of a task, which is the same with each Airflow, and take minutes.
+    collect_ignore_glob += ["test_driver_errors.py", "test_spark_connect_server.py"]
 SECRET_KEY: Final = "canary/7c1d+aws-secret-key"
 SPARK_SECRET: Final = "canary/1e9b+spark-password"
 

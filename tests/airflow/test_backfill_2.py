@@ -1,4 +1,4 @@
-"""Airflow 2's backfills of five daily intervals, by its own processes, Kafka, Spark, and an S3 server over HTTP."""
+"""Airflow 2's backfills of daily intervals, by its own processes, Kafka, Spark, and an S3 server over HTTP."""
 
 from __future__ import annotations
 

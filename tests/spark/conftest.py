@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
+from airflow_provider_kafka_s3.spark.conf import start_conf
+from airflow_provider_kafka_s3.submit.driver_jvm import jvm_variables
 from dev.airflow_home import AVRO_JARS, SPARK_JARS
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
 from dev.schema_registry import SchemaRegistry
 from dev.spark_connect import SparkConnectServer
-from tests.spark.pipeline import CREDENTIALS, MakePipeline, Pipeline, spark_conf
+from tests.spark.pipeline import CREDENTIALS, MASTER, MakePipeline, Pipeline, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,9 +29,14 @@ REGISTRY_USER, REGISTRY_PASSWORD = "reader", "canary p$s"
 
 
 @contextlib.contextmanager
-def credentials_in_environment() -> Iterator[None]:
-    """For a JVM that is started here: Python workers that read objects without a job find them by boto3's chain."""
+def environment_of_jvm() -> Iterator[None]:
+    """For a JVM that is started here: options of small jobs, and the store's credentials.
+
+    Python workers that read objects without a job find these by boto3's chain.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        for name, value in jvm_variables({}, offsets=0, archive=None).items():
+            patch.setenv(name, value)
         patch.setenv("AWS_ACCESS_KEY_ID", CREDENTIALS.access_key_id)
         patch.setenv("AWS_SECRET_ACCESS_KEY", CREDENTIALS.secret_access_key)
         yield
@@ -47,13 +54,13 @@ def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder
-    conf = spark_conf(spark_log_level="ERROR")
+    conf = {**start_conf(MASTER, offsets=0), **spark_conf(spark_log_level="ERROR")}
     # Spark's reader of Avro is fetched for the oldest version only.
     avro = AVRO_JARS.glob(f"spark-avro_*-{pyspark.__version__}.jar")
     conf["spark.jars"] = ",".join([conf["spark.jars"], *map(str, avro)])
     for name, value in conf.items():
         builder = builder.config(name, value)
-    with credentials_in_environment():
+    with environment_of_jvm():
         session = builder.getOrCreate()
     yield session
     session.stop()
@@ -63,7 +70,7 @@ def spark() -> Iterator[SparkSession]:
 def connect_server() -> Iterator[SparkConnectServer]:
     """A Spark Connect server with two cores and a web interface."""
     server = SparkConnectServer(sorted(SPARK_JARS.glob("*.jar")), ui=True)
-    with credentials_in_environment():
+    with environment_of_jvm():
         server.start()
     try:
         yield server

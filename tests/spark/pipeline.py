@@ -48,10 +48,13 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 CREDENTIALS: Final = S3Credentials(access_key_id="test", secret_access_key="canary-of-the-secret-key")
 
 
+MASTER: Final = "local[2,4]"
+
+
 def spark_conf(**more: str) -> dict[str, str]:
     """Settings of a local session as the operator makes them; keywords have ``_`` for ``.``."""
     user = {
-        "spark.master": "local[2,4]",
+        "spark.master": MASTER,
         "spark.jars": ",".join(str(jar) for jar in sorted(SPARK_JARS.glob("*.jar"))),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
