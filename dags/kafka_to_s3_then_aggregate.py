@@ -1,7 +1,8 @@
 """Land the records of an hour, then aggregate exactly these with Spark.
 
 The XCom of the first task has the numbers of its batches. The second one reads only these, so a rerun has the same
-result: no record is missing, none is counted twice, whatever other runs land at the same time.
+result: no record is missing, none is counted twice, whatever other runs land at the same time, and also while a batch
+of an earlier run is still open.
 
 The second task needs pyspark and Java on the worker, and credentials for the bucket that boto3 finds.
 """

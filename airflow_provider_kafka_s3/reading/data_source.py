@@ -8,8 +8,9 @@
     frame = spark.read.format("kafka_s3").options(bucket="lake", topic="orders", pipeline="orders-to-lake").load()
 
 The executors read objects through the package's own client, so Spark needs no file system for S3. The state is fixed
-when the frame is made: two actions on it read the same records, whatever is landed in between. A Spark Connect server
-makes the frame again for later actions, so give it the options of a snapshot::
+when the frame is made, or by the first action on it if it has a schema: two actions on it read the same records,
+whatever is landed in between. A Spark Connect server makes the frame again for later actions. The options of a snapshot
+fix the state before::
 
     frame = spark.read.format("kafka_s3").options(**snapshot.options).load()
 """
@@ -61,11 +62,13 @@ class KafkaS3DataSource(DataSource):
     the fields of values and columns ``_kafka_…``.
 
     Options: ``bucket``, ``topic`` and ``pipeline``; ``topics_dir`` (``topics``); ``at``: number of the last batch;
-    ``since``: of the batch behind which to begin; ``batches``: only these, such as ``3,4``; ``endpoint_url``,
-    ``region`` and ``addressing_style`` of the S3 server; ``partition_bytes`` of a Spark partition (64 MiB). Spark shows
-    options in its web interface, so there are none for credentials: every process has those of boto3's own chain.
+    ``since``: of the batch behind which to begin; ``batches``: only these, such as ``3,4``, which may be any complete
+    ones; ``endpoint_url``, ``region`` and ``addressing_style`` of the S3 server; ``partition_bytes`` of a Spark
+    partition (64 MiB). Spark shows options in its web interface, so there are none for credentials: every process has
+    those of boto3's own chain.
 
-    As a stream it has an offset ``{"batch": 7}``: each micro-batch has what was landed since the one before.
+    As a stream it has an offset ``{"batch": 7}``: each micro-batch has what was landed since the one before. An open
+    batch holds back the complete ones behind it; they are in the micro-batch that is read when it is complete.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -93,7 +96,9 @@ class KafkaS3DataSource(DataSource):
         self._only = _numbers(given, "batches")
         at = _number(given, "at")
         self._is_fixed = at is not None
-        self._batch = Snapshot(self._settings.log(), at=at, since=self._since).batch
+        snapshot = Snapshot(self._settings.log(), at=at, since=self._since)
+        snapshot.require_complete(self._only or ())
+        self._batch = snapshot.batch
 
     @classmethod
     def name(cls) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker
@@ -25,6 +26,7 @@ from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
@@ -40,6 +42,9 @@ _READERS: Final = 16
 
 _FEW: Final = 32
 """Batches up to which amends are looked up one by one; the amends of more are listed."""
+
+_LISTED: Final = 10
+"""Batches that an error names."""
 
 _AMEND: Final = re.compile(r"(\d{10})\.amend\.\d+\.json")
 
@@ -157,17 +162,19 @@ class Snapshot:
         last = _contiguous(self._marker)
         self.batch = last if at is None else at
         self.since = since
+        self._known: dict[int, IndexedBatch] = {}
         self._read: dict[int, tuple[SnapshotObject, ...]] = {}
         if not 0 <= self.batch <= last:
             raise ConfigurationError(
                 f"topic {log.topic!r} of pipeline {log.pipeline!r} has no state at batch {at}: batches up to {last} "
                 f"are complete. Nothing was changed. Use a number from 0 to {last}, or none for the latest state"
-                + ("; a run completes later ones" if self.batch > last else "")
+                + (self._behind(last) if self.batch > last else "")
             )
         if not 0 <= since <= self.batch:
             raise ConfigurationError(
                 f"topic {log.topic!r}: changes since batch {since} up to batch {self.batch} cannot be: the first "
-                f"number must be from 0 to the second one"
+                f"number must be from 0 to the second one. Use the batch of an earlier snapshot"
+                + (self._behind(last) if since > last else "")
             )
 
     @classmethod
@@ -208,12 +215,41 @@ class Snapshot:
     def changes(self, since: int) -> Snapshot:
         """What was landed behind a batch, up to the last one of this snapshot.
 
-        Consecutive calls, each with the ``batch`` of the one before, have every object once.
+        Consecutive calls, each with the ``batch`` of the one before, have every object once. A batch that is open holds
+        back the complete ones behind it: they are among the changes when it is complete.
 
         Args:
-            since: number of the batch, from an earlier snapshot or the XCom of a run.
+            since: the ``batch`` of an earlier snapshot. The number of a batch in the XCom of a run may be above that of
+                an open one, whose records would be left out: it is for ``batches`` of :meth:`objects`.
         """
         return Snapshot(self.log, at=self.batch, since=since)
+
+    def require_complete(self, batches: Iterable[int]) -> None:
+        """Refuse batches that are not complete; only the log is read.
+
+        Args:
+            batches: their numbers; they may be outside of the snapshot.
+
+        Raises:
+            ConfigurationError: some were open, or did not exist, when the marker was read.
+        """
+        absent = sorted({batch for batch in batches if not self._marker.is_resolved(batch)})
+        if not absent:
+            return
+        planned = [n for n in absent[:_LISTED] if 1 <= n <= MAX_BATCH and self.log.read_plan(n) is not None]
+        unknown = [n for n in absent[:_LISTED] if n not in planned]
+        message = (
+            f"topic {self.log.topic!r} of pipeline {self.log.pipeline!r} has no complete batches {few(absent)}. "
+            f"Nothing was read."
+        )
+        if planned:
+            message += (
+                f" Batches {few(planned)} are open: complete them by the runs that planned them, or by "
+                f"{self.log.remedies.recover()}. Then open another snapshot."
+            )
+        if unknown:
+            message += f" Batches {few(unknown)} have no plan: correct the numbers."
+        raise ConfigurationError(message)
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
@@ -239,10 +275,11 @@ class Snapshot:
             partitions: objects with records of these Kafka partitions.
             folders: whether objects in these folders are wanted, see :attr:`SnapshotObject.columns`.
             generation: of the topic; None: all, or the latest one with ``offsets``.
-            batches: only these; None: all.
+            batches: only these, which may be any complete ones, also outside of the snapshot: a batch does not change.
+                None: all of the snapshot.
 
         Raises:
-            ConfigurationError: a time has no time zone.
+            ConfigurationError: a time has no time zone, or a batch of ``batches`` is not complete.
             ControlError: a document of the log is gone or cannot be trusted.
         """
         low, high = milliseconds("since", since), milliseconds("until", until)
@@ -278,14 +315,15 @@ class Snapshot:
             wanted: offsets.
             of_partitions: Kafka partitions.
             generation: of the topic; None: all.
-            batches: only these; None: all.
+            batches: only these, which may be any complete ones; None: all of the snapshot.
+
+        Raises:
+            ConfigurationError: a batch of ``batches`` is not complete.
         """
-        only = None if batches is None else frozenset(batches)
         return [
             batch.batch
-            for batch in self._batches
+            for batch in (self._batches if batches is None else self._named(batches))
             if batch.status == "commit"
-            and (only is None or batch.batch in only)
             and (generation is None or batch.generation == generation)
             and (wanted is None or batch.claimed & wanted)
             and (of_partitions is None or not of_partitions.isdisjoint(p for p, _ in batch.claimed.items()))
@@ -347,9 +385,31 @@ class Snapshot:
         """Records of all batches that could not be written."""
         return sum(batch.dead_letters for batch in self._batches)
 
+    def _behind(self, last: int) -> str:
+        """The end of an error about a number behind the last contiguous batch."""
+        if self._marker.last_resolved == last:
+            return "; a run completes later ones"
+        return (
+            f". Batch {last + 1} is open, and holds back the complete ones behind it. Complete it by the run that "
+            f"planned it, or by {self.log.remedies.recover()}; or select complete batches by batches="
+        )
+
     @functools.cached_property
     def _batches(self) -> Sequence[IndexedBatch]:
-        return tuple(summaries(self.log, self._marker, self.since + 1, self.batch))
+        return self._summaries(self.since + 1, self.batch)
+
+    def _named(self, batches: Iterable[int]) -> Sequence[IndexedBatch]:
+        """Some complete batches, in the order of their numbers."""
+        numbers = sorted(set(batches))
+        self.require_complete(numbers)
+        if missing := [batch for batch in numbers if batch not in self._known]:
+            self._summaries(missing[0], missing[-1])
+        return [self._known[batch] for batch in numbers]
+
+    def _summaries(self, first: int, last: int) -> Sequence[IndexedBatch]:
+        found = tuple(summaries(self.log, self._marker, first, last))
+        self._known.update((batch.batch, batch) for batch in found)
+        return found
 
     def _objects_of(self, batches: Sequence[int]) -> Iterator[SnapshotObject]:
         for plan, decision, lost in self.documents([batch for batch in batches if batch not in self._read]):

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.config import BlockGzip, ByField, JsonConverter, JsonLines, Layout, Naming, Parquet
+from airflow_provider_kafka_s3.config import (
+    BlockGzip,
+    ByField,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    Naming,
+    Parquet,
+)
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.reading import Snapshot, spark_frame
@@ -72,6 +80,10 @@ def test_a_frame_has_the_committed_records_whatever_lands_between_two_actions(
     pipeline.land_here(topic)
     lines = registered.read.format("kafka_s3").options(**options_of(pipeline, topic)).load()
     reader = registered.read.format("kafka_s3").options(**options_of(pipeline, topic))
+    by_snapshot = registered.read.format("kafka_s3").options(
+        **options_of(pipeline, topic), **{name: Snapshot(pipeline.log(topic)).options[name] for name in ("at", "since")}
+    )
+    fixed = by_snapshot.schema("n long").load()
     frame = reader.schema("n long, _kafka_partition int, _kafka_batch long").load()
     assert numbers_of(frame) == [*range(10)]
     produce(kafka_broker, topic, range(10, 20))
@@ -81,12 +93,41 @@ def test_a_frame_has_the_committed_records_whatever_lands_between_two_actions(
     assert numbers_of(frame) == [*range(10)]
     assert {(row["_kafka_partition"], row["_kafka_batch"]) for row in frame.collect()} == {(0, 1), (1, 1)}
     assert sorted(json.loads(row.value)["n"] for row in lines.collect()) == [*range(10)]
+    assert numbers_of(fixed) == [*range(10)]
     latest = registered.read.format("kafka_s3").options(**options_of(pipeline, topic)).schema("n long")
     assert numbers_of(latest.load()) == [*range(20)]
     assert numbers_of(latest.option("since", "1").load()) == [*range(10, 20)]
     assert numbers_of(latest.option("since", "0").option("at", "1").load()) == [*range(10)]
     assert numbers_of(latest.option("at", "2").option("batches", "2").load()) == [*range(10, 20)]
     assert numbers_of(latest.option("batches", "").load()) == []
+
+
+def test_complete_batches_that_are_named_are_read_also_behind_an_open_one(
+    registered: SparkSession, kafka_broker: KafkaBroker, make_topic: Any, make_pipeline: MakePipeline
+) -> None:
+    """The open one is refused, with what completes it."""
+    from pyspark.errors import PySparkException
+
+    topic = make_topic(2)
+    pipeline = make_pipeline(layout=Layout(format=JsonLines(), value_converter=JSON))
+    pipeline.settings |= {"offsets": "data_interval", "starting": {0: 0, 1: 0}, "adopt_wait": 0}
+    produce(kafka_broker, topic, range(6))
+
+    def window(n: int) -> None:
+        pipeline.settings["window"] = dict.fromkeys((0, 1), (n, n + 1))
+
+    window(0)
+    pipeline.land_here(topic, "first")
+    window(1)
+    assert isinstance(pipeline.topic_run(topic, "interrupted").advance(), Plan)
+    window(2)
+    assert [batch.batch for batch in pipeline.land_here(topic, "next").batches] == [3]
+    reader = registered.read.format("kafka_s3").options(**options_of(pipeline, topic)).schema("n long")
+    assert numbers_of(reader.load()) == [0, 1]
+    assert numbers_of(reader.option("batches", "3").load()) == [4, 5]
+    assert numbers_of(reader.option("batches", "3,1").load()) == [0, 1, 4, 5]
+    with pytest.raises(PySparkException, match=r"no complete batches 2\. .*kafka-s3 recover"):
+        reader.option("batches", "2,3").load().collect()
 
 
 @pytest.mark.parametrize("record_format", [JsonLines(compression="gzip"), Parquet()], ids=["json", "parquet"])
@@ -120,7 +161,7 @@ def test_sparks_own_readers_get_exactly_the_committed_objects(
     assert sorted((row.n, row.name) for row in frame.collect()) == [(n, f"{{{n % 2}}}[*]") for n in range(6)]
     assert [row.name for row in frame.where("n = 3").collect()] == ["{1}[*]"]
     with pytest.raises(ConfigurationError, match="has no objects of this selection at batch 1"):
-        spark_frame(spark, Snapshot(pipeline.log(topic)), root=str(tmp_path), batches=[9])
+        spark_frame(spark, Snapshot(pipeline.log(topic)), root=str(tmp_path), partitions=[9])
 
 
 def test_a_frame_of_parquet_has_the_columns_of_all_schemas(

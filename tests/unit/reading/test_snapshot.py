@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.config import (
     BlockGzip,
     Daily,
@@ -290,3 +291,64 @@ def test_a_small_window_of_a_long_history_takes_few_requests() -> None:
     before = sum(store.requests.values())
     snapshot.objects(**window)
     assert sum(store.requests.values()) == before
+
+
+def land_around_an_open_batch(topic: Topic) -> list[int]:
+    """Plan batch 4, whose run ends then, and land what is behind it; returns the numbers of the landed batches."""
+    append(topic, 6, 7)
+    assert isinstance(topic.pipeline.run(window_of(topic, "interrupted", 6, 8)).advance(), Plan)
+    append(topic, 8, 9)
+    return [batch.batch for batch in topic.pipeline.land(window_of(topic, "next", 8, 10)).batches]
+
+
+def window_of(topic: Topic, run: str, start: int, end: int) -> RunRequest:
+    """A run over some offsets, which does not wait for another one."""
+    return RunRequest(
+        run=run,
+        offsets="data_interval",
+        layout=topic.layout,
+        starting={0: 0},
+        window={0: (start, end)},
+        adopt_wait=0,
+    )
+
+
+def test_complete_batches_that_are_named_are_read_also_behind_an_open_one(topic: Topic) -> None:
+    """Those of a run's XCom are never silently empty, whatever the range of the snapshot is."""
+    (landed,) = land_around_an_open_batch(topic)
+    snapshot = Snapshot(log_of(topic))
+    assert (snapshot.batch, landed) == (3, 5)
+    assert numbers_of(topic, snapshot.objects(batches=[landed])) == [8, 9]
+    assert numbers_of(topic, snapshot.objects(batches=[landed, 1])) == [0, 1, 8, 9]
+    assert numbers_of(topic, snapshot.changes(2).objects(batches=[1])) == [0, 1]
+    assert numbers_of(topic, Snapshot(log_of(topic), at=1).objects(batches=[2])) == [2, 3]
+    assert snapshot.objects(batches=[]) == ()
+    assert numbers_of(topic, snapshot.objects()) == [*range(6)]
+
+
+def test_batches_that_are_not_complete_are_refused_with_what_completes_them(topic: Topic) -> None:
+    """An open one by a run or a command, and one that does not exist by its number."""
+    land_around_an_open_batch(topic)
+    snapshot = Snapshot(log_of(topic))
+    with pytest.raises(
+        ConfigurationError,
+        match=r"topic 'orders' of pipeline 'orders-to-lake' has no complete batches 0, 4, 99\. Nothing was read\. "
+        r"Batches 4 are open: complete them by the runs that planned them, or by `kafka-s3 recover .*`\. Then open "
+        r"another snapshot\. Batches 0, 99 have no plan: correct the numbers\.",
+    ):
+        snapshot.objects(batches=[99, 1, 4, 0])
+    topic.pipeline.land(window_of(topic, "interrupted", 6, 8))
+    assert numbers_of(topic, Snapshot(log_of(topic)).objects(batches=[4])) == [6, 7]
+
+
+def test_changes_have_every_record_once_also_those_that_an_open_batch_held_back(topic: Topic) -> None:
+    """They come late, with the open one; a number of a batch behind it is refused as the beginning."""
+    (landed,) = land_around_an_open_batch(topic)
+    before = Snapshot(log_of(topic))
+    for wrong in ({"at": landed}, {"since": landed}):
+        with pytest.raises(ConfigurationError, match=r"Batch 4 is open, and holds back the complete ones behind it"):
+            Snapshot(log_of(topic), **wrong)
+    topic.pipeline.land(window_of(topic, "interrupted", 6, 8))
+    after = Snapshot(log_of(topic))
+    assert numbers_of(topic, before.objects()) == [*range(6)]
+    assert numbers_of(topic, after.changes(before.batch).objects()) == [6, 7, 8, 9]
