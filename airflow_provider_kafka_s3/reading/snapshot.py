@@ -24,7 +24,7 @@ from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.parallel import in_threads
@@ -423,15 +423,31 @@ class Snapshot:
 
         Args:
             batches: numbers from :meth:`select_batches`.
+
+        Raises:
+            LogTamperedError: the index of the log has other documents of a batch, so the selection may be wrong.
+            ControlError: a document is gone or cannot be trusted.
         """
         lost = self._lost(batches)
         for at in range(0, len(batches), _READERS):
             group = batches[at : at + _READERS]
             plans = in_threads(self.log.require_plan, group)
             decisions = in_threads(self.log.require_decision, group)
-            for (plan, _), (decision, _) in zip(plans, decisions, strict=True):
+            for (plan, plan_sha256), (decision, manifest_sha256) in zip(plans, decisions, strict=True):
                 self.log.forget(plan.batch)
+                self._compare(plan.batch, plan_sha256, manifest_sha256)
                 yield plan, decision, lost.get(plan.batch, frozenset())
+
+    def _compare(self, batch: int, plan_sha256: str, manifest_sha256: str) -> None:
+        """Raise LogTamperedError if the index of the log is not made from these documents."""
+        known = self._known.get(batch)
+        if known is not None and (known.plan_sha256, known.manifest_sha256) != (plan_sha256, manifest_sha256):
+            raise LogTamperedError(
+                f"topic {self.log.topic!r} of pipeline {self.log.pipeline!r}: the index of the log has another plan or "
+                f"manifest of batch {batch} than the stored ones, so it may hide batches. Nothing was changed. Write "
+                f"the index again: {self.log.remedies.repair('--every-document')}. The documents: "
+                f"{self.log.plan_url(batch)}, {self.log.manifest_url(batch)}"
+            )
 
     def _of_batch(self, plan: Plan, decision: Manifest, lost: frozenset[str]) -> tuple[SnapshotObject, ...]:
         layout, topic = plan.layout, self.log.topic

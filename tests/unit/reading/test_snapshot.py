@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -25,7 +26,7 @@ from airflow_provider_kafka_s3.config import (
     default_partitioner,
 )
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, MarkerMissingError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError, MarkerMissingError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.reading import Snapshot
 from airflow_provider_kafka_s3.reading.snapshot import SnapshotObject
@@ -352,3 +353,22 @@ def test_changes_have_every_record_once_also_those_that_an_open_batch_held_back(
     after = Snapshot(log_of(topic))
     assert numbers_of(topic, before.objects()) == [*range(6)]
     assert numbers_of(topic, after.changes(before.batch).objects()) == [6, 7, 8, 9]
+
+
+def test_an_index_of_other_documents_is_refused_when_its_batches_are_read() -> None:
+    """A selection by it may hide batches."""
+    topic = Topic(layout_of(partitioner=Hourly()))
+    append(topic, *range(100))
+    topic.land(limits=Limits(records_per_batch=1))
+    log = log_of(topic)
+    index = log.read_index(range(1, 101))
+    assert index is not None
+    other = msgspec.structs.replace(index.batches[6], manifest_sha256="0" * 64)
+    batches = (*index.batches[:6], other, *index.batches[7:])
+    assert log.replace_index(msgspec.structs.replace(index, batches=batches))
+    snapshot = Snapshot(log_of(topic))
+    assert numbers_of(topic, snapshot.objects(offsets={0: (7, 9)})) == [7, 8]
+    with pytest.raises(
+        LogTamperedError, match=r"has another plan or manifest of batch 7 .*`kafka-s3 repair .*--every-document`"
+    ):
+        snapshot.objects()
