@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -11,15 +12,17 @@ import pyarrow.fs as pafs
 
 from airflow_provider_kafka_s3.config import Parquet
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.layout.keys import data_prefix
+from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
 from airflow_provider_kafka_s3.reading.object_schemas import schema_of_objects
 from airflow_provider_kafka_s3.reading.remote_file import open_object
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+    from airflow_provider_kafka_s3.reading.snapshot import Snapshot, SnapshotObject
 
 __all__ = ["arrow_dataset"]
+
+_WHOLE: Final = re.compile(r"-?[0-9]{1,10}")
 
 _READ_ONLY: Final = "these are the committed objects of a snapshot: they are only read"
 
@@ -27,42 +30,76 @@ _READ_ONLY: Final = "these are the committed objects of a snapshot: they are onl
 def arrow_dataset(snapshot: Snapshot, *, schema: pa.Schema | None = None, **selection: Any) -> ds.Dataset:
     """The Parquet objects of a snapshot; their folders ``name=value`` are columns.
 
-    They are read by ranged requests of the package's own client, so no other settings of S3 are needed.
+    They are read by ranged requests of the package's own client, so no other settings of S3 are needed. A folder with
+    the name of a column, as of a field that is the partitioner's, is none: the column is that of the files.
 
     Args:
         snapshot: of one topic.
         schema: of the dataset; None: the columns of all objects, see
-            :meth:`~airflow_provider_kafka_s3.reading.snapshot.Snapshot.schema`, and the folders of the first one.
+            :meth:`~airflow_provider_kafka_s3.reading.snapshot.Snapshot.schema`, and the folders: int32 if all values of
+            a folder are such numbers, else text.
         selection: which objects, as :meth:`~airflow_provider_kafka_s3.reading.snapshot.Snapshot.objects` takes it.
 
     Raises:
-        ConfigurationError: there is no object, one is no Parquet, or the types of a column do not go together.
+        ConfigurationError: there is no object, one is no Parquet, the types of a column do not go together, or a value
+            of a folder is not of its type in ``schema``.
     """
     objects = snapshot.objects(**selection)
-    others = [one for one in objects if not isinstance(one.layout.format, Parquet)]
-    if others or not objects:
-        what = f"{others[0].url} is {type(others[0].layout.format).__name__}" if others else "there is no object"
+    topic, batch, store = snapshot.log.topic, snapshot.batch, snapshot.log.store
+    if not objects:
         raise ConfigurationError(
-            f"topic {snapshot.log.topic!r} at batch {snapshot.batch} is no dataset of Parquet: {what}. Read it by "
-            f"arrow_batches, or select batches of Parquet, by batches="
+            f"topic {topic!r} at batch {batch} is no dataset: no object is selected. Select batches that have records"
         )
-    sizes = {one.key: one.size for one in objects}
-
-    def dataset(schema: pa.Schema | None) -> ds.Dataset:
-        return ds.dataset(
-            [*sizes],
-            schema=schema,
-            format="parquet",
-            filesystem=pafs.PyFileSystem(_Objects(snapshot.log.store, sizes)),
-            partitioning=ds.partitioning(flavor="hive"),
-            partition_base_dir=data_prefix(objects[0].layout, objects[0].topic),
+    if others := [one for one in objects if not isinstance(one.layout.format, Parquet)]:
+        raise ConfigurationError(
+            f"topic {topic!r} at batch {batch} is no dataset of Parquet: {others[0].url} is "
+            f"{type(others[0].layout.format).__name__}. Read it by arrow_batches(snapshot.log.store, "
+            f"snapshot.objects(), schema), which reads every format and can be the argument of "
+            f"pyarrow.RecordBatchReader.from_batches; or select batches of Parquet, by batches="
         )
+    folders: dict[str, set[str]] = {}
+    for one in objects:
+        for name, text in one.columns.items():
+            folders.setdefault(name, set()).add(text)
+    if schema is None or not folders.keys().isdisjoint(schema.names):
+        columns = schema_of_objects(store, objects)
+        folders = {name: texts for name, texts in folders.items() if name not in columns.names}
+        if schema is None:
+            schema = pa.schema([*columns, *(pa.field(name, _type(texts)) for name, texts in folders.items())])
+    names = [name for name in schema.names if name in folders]
+    return ds.FileSystemDataset.from_paths(
+        [one.key for one in objects],
+        schema=schema,
+        format=ds.ParquetFileFormat(),
+        filesystem=pafs.PyFileSystem(_Objects(store, {one.key: one.size for one in objects})),
+        partitions=[_condition(one, schema, names) for one in objects],
+    )
 
-    if schema is not None:
-        return dataset(schema)
-    columns = schema_of_objects(snapshot.log.store, objects)
-    folders = [field for field in dataset(None).schema if field.name not in columns.names]
-    return dataset(pa.schema([*columns, *folders]))
+
+def _type(texts: set[str]) -> pa.DataType:
+    """The type of a folder, as readers of Hive's folders infer it."""
+    numbers = [text for text in texts if text != NULL_FOLDER]
+    is_number = numbers and all(_WHOLE.fullmatch(text) and -(2**31) <= int(text) < 2**31 for text in numbers)
+    return pa.int32() if is_number else pa.string()
+
+
+def _condition(one: SnapshotObject, schema: pa.Schema, names: Sequence[str]) -> ds.Expression:
+    """What holds for all rows of an object: the values of its folders."""
+    found = ds.scalar(True)
+    for name in names:
+        text = one.columns.get(name, NULL_FOLDER)
+        if text == NULL_FOLDER:
+            found &= ds.field(name).is_null()
+            continue
+        kind = schema.field(name).type
+        try:
+            found &= ds.field(name) == pa.scalar(text).cast(kind)
+        except pa.ArrowException as e:
+            raise ConfigurationError(
+                f"the folder {name}={text} of {one.url} is no {kind}: {e}. Give the column {name!r} of the schema "
+                f"another type, such as string"
+            ) from e
+    return found
 
 
 class _Objects(pafs.FileSystemHandler):

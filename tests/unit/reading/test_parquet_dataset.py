@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_kafka_s3.config import Hourly, JsonConverter, JsonLines, Layout, Parquet
+from airflow_provider_kafka_s3.config import (
+    ByField,
+    ByPartition,
+    Daily,
+    Hourly,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    Naming,
+    Parquet,
+)
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.reading import Snapshot, arrow_dataset
 from airflow_provider_kafka_s3.retry import Retrier
@@ -41,6 +53,66 @@ def test_a_dataset_has_exactly_the_committed_rows_and_their_folders() -> None:
     assert sorted(hour.to_pylist(), key=str) == [{"n": 3, "hour": 1}, {"n": 5, "hour": 1}]
 
 
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("long", [1, -5_000_000_000]),
+        ("string", ["001", "1"]),
+        ("string", ["North", "north"]),
+        ("string", ["x" * 300, "__HIVE_DEFAULT_PARTITION__"]),
+        (["null", "string"], [None, ""]),
+        ("boolean", [True, False]),
+    ],
+    ids=str,
+)
+def test_a_field_that_is_a_folder_as_well_is_read_from_the_files(kind: Any, values: list[Any]) -> None:
+    """Folders have its values as text, in lower case, cut or escaped; the columns are those of `Snapshot.schema`."""
+    fields = [{"name": "f", "type": kind}, {"name": "n", "type": "long"}]
+    topic = Topic(
+        Layout(
+            topics_dir="lake",
+            format=Parquet(),
+            value_converter=JsonConverter(schema=json.dumps({"type": "record", "name": "Row", "fields": fields})),
+            partitioner=ByField(names=("f",)),
+            naming=Naming(lowercase_paths=True),
+        )
+    )
+    rows = [{"f": value, "n": n} for n, value in enumerate(values * 2)]
+    topic.append(*(json.dumps(row).encode() for row in rows))
+    topic.land()
+    snapshot = Snapshot(topic.pipeline.log)
+    for schema in (None, snapshot.schema()):
+        dataset = arrow_dataset(snapshot, schema=schema)
+        assert dataset.schema == snapshot.schema()
+        assert dataset.to_table().sort_by("n").to_pylist() == rows
+        if values[0] is not None:
+            found = dataset.to_table(filter=pc.field("f") == values[0]).sort_by("n").to_pylist()
+            assert found == [row for row in rows if row["f"] == values[0]]
+
+
+def test_folders_have_the_types_of_a_given_schema_or_of_all_their_values() -> None:
+    """An object without such a folder has null, and a value of another type is refused."""
+    topic = landed(2)
+    for run, partitioner in enumerate((Daily(), ByPartition())):
+        topic.layout = Layout(topics_dir="lake", format=Parquet(), value_converter=TYPED, partitioner=partitioner)
+        topic.append(json.dumps({"n": 2 + run, "text": "x"}).encode(), timestamp=START)
+        topic.land(f"run-{run}")
+    snapshot = Snapshot(topic.pipeline.log)
+    found = arrow_dataset(snapshot)
+    names = ("year", "month", "day", "hour", "partition")
+    assert {name: found.schema.field(name).type for name in names} == dict.fromkeys(names, pa.int32())
+    expected = [(0, 0, None), (1, 1, None), (2, None, None), (3, None, 0)]
+    table = found.to_table(columns=["n", "hour", "partition"]).sort_by("n")
+    assert [(row["n"], row["hour"], row["partition"]) for row in table.to_pylist()] == expected
+    assert found.to_table(columns=["n"], filter=pc.field("hour").is_null()).num_rows == 2
+
+    texts = pa.schema([("n", pa.int64()), ("hour", pa.string())])
+    table = arrow_dataset(snapshot, schema=texts).to_table(filter=pc.field("hour") == "01")
+    assert table.to_pylist() == [{"n": 1, "hour": "01"}]
+    with pytest.raises(ConfigurationError, match=r"folder hour=00 of s3://\S+ is no date32\[day\]: .*such as string"):
+        arrow_dataset(snapshot, schema=pa.schema([("hour", pa.date32())]))
+
+
 def test_one_column_of_one_folder_takes_few_requests() -> None:
     """Objects of other folders are not opened, and other columns not read."""
     topic = landed(2_000)
@@ -69,11 +141,12 @@ def test_duckdb_reads_the_list_of_objects(tmp_path: Path) -> None:
 def test_what_is_no_parquet_is_refused() -> None:
     """With the object, or that there is none."""
     topic = Topic(Layout(topics_dir="lake", format=JsonLines()))
-    with pytest.raises(ConfigurationError, match="there is no object"):
+    with pytest.raises(ConfigurationError, match="no object is selected"):
         arrow_dataset(Snapshot(topic.pipeline.log))
     topic.append(b"{}")
     topic.land()
     with pytest.raises(
-        ConfigurationError, match=r"orders\+0\+0000000000\.json is JsonLines\. Read it by arrow_batches"
+        ConfigurationError,
+        match=r"orders\+0\+0000000000\.json is JsonLines\. Read it by arrow_batches.*RecordBatchReader\.from_batches",
     ):
         arrow_dataset(Snapshot(topic.pipeline.log))
