@@ -11,11 +11,13 @@ import pytest
 from airflow_provider_kafka_s3.config import (
     BlockGzip,
     ByField,
+    Csv,
     JsonConverter,
     JsonLines,
     Layout,
     Naming,
     Parquet,
+    RawBytes,
 )
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -162,6 +164,62 @@ def test_sparks_own_readers_get_exactly_the_committed_objects(
     assert [row.name for row in frame.where("n = 3").collect()] == ["{1}[*]"]
     with pytest.raises(ConfigurationError, match="has no objects of this selection at batch 1"):
         spark_frame(spark, Snapshot(pipeline.log(topic)), root=str(tmp_path), partitions=[9])
+
+
+def test_objects_of_other_settings_are_read_each_with_their_own(
+    spark: SparkSession, kafka_broker: KafkaBroker, make_topic: Any, make_pipeline: MakePipeline, tmp_path: Path
+) -> None:
+    """CSV with other separators and nulls, and JSON lines beside blocks of them, over time."""
+    fields = [{"name": "n", "type": "long"}, {"name": "name", "type": ["null", "string"]}]
+    typed = JsonConverter(schema=json.dumps({"type": "record", "name": "Row", "fields": fields}))
+    for name, converter, formats in (
+        ("csv", typed, (Csv(), Csv(separator=";", null="NULL"), Csv(separator="|", null="-", header=False))),
+        ("json", JSON, (JsonLines(), BlockGzip(), JsonLines(compression="gzip"))),
+    ):
+        topic = make_topic(1)
+        pipeline = make_pipeline(layout=Layout(format=JsonLines()))
+        rows = [(2 * run + n, None if n else "a;b,c|NULL") for run in range(3) for n in range(2)]
+        for run, record_format in enumerate(formats):
+            pipeline.layout = Layout(format=record_format, value_converter=converter)
+            values = [json.dumps({"n": n, "name": text}).encode() for n, text in rows[2 * run : 2 * run + 2]]
+            kafka_broker.produce(topic, [Message(value, partition=0) for value in values])
+            pipeline.land_here(topic, f"run-{run}")
+        pipeline.save(tmp_path / name)
+        snapshot = Snapshot(pipeline.log(topic))
+        frame = spark_frame(spark, snapshot, root=str(tmp_path / name), schema="n long, name string")
+        assert dict(frame.dtypes) == {"n": "bigint", "name": "string", "partition": "int"}
+        assert sorted((row.n, row.name, row.partition) for row in frame.collect()) == [(*row, 0) for row in rows]
+        if name == "csv":
+            with pytest.raises(ConfigurationError, match=r"differ in _c0 string, .* n string.*Give a schema"):
+                spark_frame(spark, snapshot, root=str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("formats", "message"),
+    [
+        ((JsonLines(), RawBytes()), r"several of Spark's sources, json for \S+\.json, text for \S+\.bin\. Select"),
+        ((BlockGzip(), BlockGzip(lines=RawBytes())), "several of Spark's sources, json for .*, text for "),
+        ((RawBytes(separator="\x00"), RawBytes()), r"no source for \S+0000000000\.bin of topic .*, batch 1, with"),
+    ],
+    ids=["formats", "blocks", "separators"],
+)
+def test_objects_that_no_one_source_reads_are_refused(
+    spark: SparkSession,
+    kafka_broker: KafkaBroker,
+    make_topic: Any,
+    make_pipeline: MakePipeline,
+    formats: Any,
+    message: str,
+) -> None:
+    """With one object of each; batches of one source can be selected."""
+    topic = make_topic(1)
+    pipeline = make_pipeline(layout=Layout(format=JsonLines()))
+    for run, record_format in enumerate(formats):
+        pipeline.layout = Layout(format=record_format)
+        kafka_broker.produce(topic, [Message(b"{}", partition=0)])
+        pipeline.land_here(topic, f"run-{run}")
+    with pytest.raises(ConfigurationError, match=message):
+        spark_frame(spark, Snapshot(pipeline.log(topic)))
 
 
 def test_a_frame_of_parquet_has_the_columns_of_all_schemas(
