@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -54,6 +55,9 @@ gaps, since formats do not keep them."""
 VALUE_SCHEMA: Final = pa.schema([*LINE_SCHEMA, *_KAFKA_FIELDS])
 """The bytes of lines as they are, and :data:`KAFKA_COLUMNS`."""
 
+_ROW: Final = re.compile(r"\.? in row \d+")
+"""The row in an error of Arrow, which is that of a block."""
+
 _BLOCK: Final = 16 * 1024 * 1024
 """Bytes of JSON or CSV that are parsed at once; a record has to fit."""
 
@@ -73,7 +77,8 @@ def arrow_batches(
     Raises:
         ConfigurationError: the format has no such columns.
         MissingObjectError: an object is gone.
-        ForeignObjectError: an object is not the one that its manifest lists, or cannot be parsed.
+        ForeignObjectError: an object is not the one that its manifest lists, or cannot be parsed; of JSON lines, the
+            error has the first record that cannot, such as one with the number 1.0 for int64, or with a field twice.
     """
     fields = [f for f in schema if f.name not in KAFKA_COLUMNS.names]
     for one in objects:
@@ -81,6 +86,13 @@ def arrow_batches(
             values = _values(store, one, pa.schema(fields))
         except KafkaS3Error:
             raise
+        except _BadDocument as e:
+            raise ForeignObjectError(
+                f"{_place(one, e.row)} in object {one.url}, topic {one.topic!r}, batch {one.batch}, cannot be read as "
+                f"{type(one.layout.format).__name__} with the columns {[f.name for f in fields]}: {e}. Give its field "
+                f"a type that all values have, such as double for 1.0, or leave the field out of the schema, or read "
+                f"whole lines as the column 'value' of binary type, without other fields"
+            ) from e
         except (Unreadable, pa.ArrowException, ValueError, LookupError, EOFError) as e:
             raise ForeignObjectError(
                 f"object {one.url} of topic {one.topic!r}, batch {one.batch}, cannot be read as "
@@ -143,6 +155,26 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
                 quoted_strings_can_be_null=False,
             ),
         )
+    try:
+        return _documents(body, schema)
+    except pa.ArrowException as e:
+        raise _bad_document(body, schema, e) from e
+
+
+class _BadDocument(ValueError):
+    """A JSON document that does not go with the schema.
+
+    Attributes:
+        row: its number in the object, from 0 on.
+    """
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(why)
+        self.row = row
+
+
+def _documents(body: bytes, schema: pa.Schema) -> pa.Table:
+    """JSON lines."""
     return _selected(
         pyarrow.json.read_json(
             io.BytesIO(body),
@@ -151,6 +183,35 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
         ),
         schema,
     )
+
+
+def _bad_document(body: bytes, schema: pa.Schema, error: pa.ArrowException) -> _BadDocument:
+    """The first document that cannot be parsed, found by bisection: Arrow counts rows from the start of a block."""
+    lines = [line + b"\n" for line in body.split(b"\n")[:-1]]
+    good, bad = 0, len(lines)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            _documents(b"".join(lines[good:middle]), schema)
+        except pa.ArrowException as e:
+            bad, error = middle, e
+        else:
+            good = middle
+    return _BadDocument(good, _ROW.sub("", str(error)))
+
+
+def _place(one: SnapshotObject, row: int) -> str:
+    """A record of an object: its Kafka partition, and its offset or those between which it is."""
+    for part in one.ranges:
+        if row < part.records:
+            break
+        row -= part.records
+    if part.has_gaps:
+        return (
+            f"record {row + 1:,} of partition {part.partition}, which has offsets from {part.min_offset} to "
+            f"{part.max_offset} with gaps,"
+        )
+    return f"the record of partition {part.partition}, offset {part.min_offset + row},"
 
 
 def _body(store: DurableStore, one: SnapshotObject) -> bytes:

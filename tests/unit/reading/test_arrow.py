@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -141,3 +142,60 @@ def test_a_schema_that_values_do_not_have_is_an_error() -> None:
         read(landed(RawBytes()), pa.schema([("n", pa.int64())]))
     with pytest.raises(ConfigurationError, match=r"nothing separates the records"):
         read(landed(RawBytes(separator="")))
+
+
+@pytest.mark.parametrize(
+    "record_format", [JsonLines(compression="gzip"), BlockGzip(block_size=40)], ids=["json", "blocks"]
+)
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b'{"n": 1.0}', r"couldn't parse:1\.0"),
+        (b'{"n": 1, "note": "a", "n": 2}', r"Column\(/n\) was specified twice"),
+        (b'{"n": {"a": 1}}', r"Column\(/n\) changed from number to object"),
+        (b"7", r"Column\(\) changed from object to number"),
+    ],
+    ids=["number", "twice", "object", "no object"],
+)
+def test_a_document_that_does_not_go_with_the_schema_is_an_error_with_its_offset(
+    record_format: Format, value: bytes, why: str
+) -> None:
+    """The first of them, also in an object of several partitions; the error has what else can be read."""
+    merged = {"partitioner": Daily(), "rotation": Rotation(merge_partitions=True)}
+    more = merged if isinstance(record_format, JsonLines) else {}
+    topic = Topic(Layout(topics_dir="lake", format=record_format, **more), partitions=2)
+    topic.append(*VALUES, timestamp=1_767_312_000_000)
+    topic.append(*VALUES, value, VALUES[0], value, partition=1, timestamp=1_767_312_000_000)
+    topic.land()
+    with pytest.raises(
+        ForeignObjectError,
+        match=rf"^the record of partition 1, offset 5, in object s3://\S+, topic 'orders', batch 1, cannot be read as "
+        rf"{type(record_format).__name__} with the columns \['n', 'note', 'absent'\]: .*{why}\. Give its field a "
+        rf"type that all values have, .* or read whole lines as the column 'value' of binary type",
+    ):
+        read(topic, FIELDS)
+    assert value in {row["value"] for row in read(topic)}
+
+
+def test_a_document_whose_offset_is_not_known_is_named_by_its_number_in_the_object() -> None:
+    """Two folders in turn leave gaps in both."""
+    topic = Topic(Layout(topics_dir="lake", format=JsonLines(), partitioner=Hourly()))
+    for n, value in enumerate([*VALUES, b'{"n": 1.5}']):
+        topic.append(value, timestamp=1_767_312_000_000 + n % 2 * HOUR)
+    topic.land()
+    with pytest.raises(
+        ForeignObjectError, match=r"^record 3 of partition 0, which has offsets from 1 to 5 with gaps, in object s3://"
+    ):
+        read(topic, FIELDS)
+    assert {row["n"] for row in read(topic, pa.schema([("n", pa.float64())]))} == {0, 1, 2, 3, 4, 1.5}
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), Csv(), Parquet(), AvroContainer()], ids=lambda f: str(f)[:9])
+def test_batches_of_every_format_are_a_source_of_other_readers(record_format: Format) -> None:
+    """A reader of Arrow's batches, which DuckDB queries: one object is in memory at a time."""
+    topic = landed(record_format, **({} if isinstance(record_format, JsonLines) else {"value_converter": TYPED}))
+    snapshot = Snapshot(topic.pipeline.log)
+    found = arrow_batches(snapshot.log.store, snapshot.objects(), FIELDS)
+    with pa.RecordBatchReader.from_batches(FIELDS, found) as rows, duckdb.connect() as database:
+        database.register("rows", rows)
+        assert database.sql("SELECT sum(n), count(note) FROM rows").fetchall() == [(10, 2)]
