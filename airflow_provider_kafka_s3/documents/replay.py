@@ -10,21 +10,30 @@ __all__ = ["ForeignReplayObject", "PinnedObject", "ReplayBegin", "ReplayEnd", "R
 
 
 class ReplayObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Records of one Kafka partition in an object.
+    """Records of one slice in an object. An object may have several slices of a Kafka partition.
 
     Attributes:
         batch: number of the object's batch.
         key: of the object.
-        records: number of records of the partition.
+        slice: id of the slice in its batch.
+        records: number of records of the slice in the object.
+        low: lowest offset of these records.
+        high: highest offset of these records.
     """
 
     batch: int
     key: str
+    slice: int
     records: int
+    low: int
+    high: int
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or self.records < 1:
-            raise ValueError(f"an object of batch {self.batch} with {self.records} records is not possible")
+        if self.batch < 1 or self.slice < 0 or not 0 < self.records <= self.high - self.low + 1 or self.low < 0:
+            raise ValueError(
+                f"{self.records} records with offsets from {self.low} to {self.high} of slice {self.slice}, batch "
+                f"{self.batch}, are not possible"
+            )
 
 
 class PinnedObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

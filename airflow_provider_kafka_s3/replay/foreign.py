@@ -22,8 +22,8 @@ from airflow_provider_kafka_s3.reading.foreign import ForeignObject, compression
 from airflow_provider_kafka_s3.reading.lines import expanded, lines_of
 from airflow_provider_kafka_s3.reading.records import Record
 from airflow_provider_kafka_s3.reading.remote_file import RemoteFile
-from airflow_provider_kafka_s3.replay.plan import without_first
 from airflow_provider_kafka_s3.replay.request import ReplayRequest, require_acknowledged
+from airflow_provider_kafka_s3.replay.source import without_first
 
 __all__ = ["ForeignReplaySource", "plan_foreign_replay"]
 

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.manifest import SlicePart
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.replay import ReplayObject, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.reading.records import Record, kept_parts, read_records, record_objects
+from airflow_provider_kafka_s3.reading.records import kept_parts, record_objects
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot, milliseconds, overlap
 from airflow_provider_kafka_s3.replay.request import ReplayRequest, require_acknowledged
 
-__all__ = ["ReplaySource", "plan_replay", "without_first"]
-
-_MERGED: Final = 100
-"""Records of interleaving objects that are merged at once."""
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Records of one Kafka partition in an object."""
-
-    low: int
-    high: int
-    found: ReplayObject
+__all__ = ["plan_replay"]
 
 
 def plan_replay(log: TopicLog, request: ReplayRequest) -> ReplayPlan:
@@ -49,7 +33,7 @@ def plan_replay(log: TopicLog, request: ReplayRequest) -> ReplayPlan:
     only = None if request.partitions is None else frozenset(request.partitions)
     generation = snapshot.generation if request.generation is None else request.generation
     missing: dict[str, str] = {}
-    parts: dict[int, list[_Part]] = {}
+    parts: dict[int, list[ReplayObject]] = {}
     oldest: list[int | None] = []
     not_indexed = False
     batches = snapshot.select_batches(low, high, wanted, only, generation=generation)
@@ -75,8 +59,15 @@ def plan_replay(log: TopicLog, request: ReplayRequest) -> ReplayPlan:
                 _require_whole(request, log.store.url(entry.key), chosen, wanted)
             oldest.append(entry.min_timestamp if entry.has_times else None)
             for partition, part in chosen:
-                found = ReplayObject(batch=plan.batch, key=entry.key, records=part.records)
-                parts.setdefault(partition, []).append(_Part(part.min_offset, part.max_offset, found))
+                found = ReplayObject(
+                    batch=plan.batch,
+                    key=entry.key,
+                    slice=part.id,
+                    records=part.records,
+                    low=part.min_offset,
+                    high=part.max_offset,
+                )
+                parts.setdefault(partition, []).append(found)
     steps = {partition: _steps(found) for partition, found in sorted(parts.items())}
     if not_indexed and "offset" in missing and any(len(step) > 1 for some in steps.values() for step in some):
         missing["order"] = "objects of several folders have offsets in turn, and do not keep them"
@@ -107,101 +98,13 @@ def _require_whole(request: ReplayRequest, url: str, chosen: Sequence[tuple[int,
             )
 
 
-def _steps(parts: list[_Part]) -> tuple[tuple[ReplayObject, ...], ...]:
+def _steps(parts: list[ReplayObject]) -> tuple[tuple[ReplayObject, ...], ...]:
     """Objects in the order of their offsets; those whose offsets interleave together."""
-    steps: list[list[_Part]] = []
+    steps: list[list[ReplayObject]] = []
     end = -1
-    for part in sorted(parts, key=lambda one: (one.low, one.found.key)):
+    for part in sorted(parts, key=lambda one: (one.low, one.key)):
         if part.low > end:
             steps.append([])
         steps[-1].append(part)
         end = max(end, part.high)
-    return tuple(tuple(one.found for one in step) for step in steps)
-
-
-def without_first(found: Iterable[list[Record]], skip: int) -> Iterator[list[Record]]:
-    """Records without the first ones, some at a time.
-
-    Args:
-        found: the records, some at a time.
-        skip: how many are left out.
-    """
-    for records in found:
-        if left := records[skip:]:
-            yield left
-        skip = max(skip - len(records), 0)
-
-
-class ReplaySource:
-    """The records of a planned replay, always the same ones in the same order.
-
-    Args:
-        log: of the landed topic, for this thread alone.
-        request: the replay.
-        plan: as it is stored.
-    """
-
-    def __init__(self, log: TopicLog, request: ReplayRequest, plan: ReplayPlan) -> None:
-        self._log = log
-        self._request = request
-        self._plan = plan
-        self._low = milliseconds("since", request.since)
-        self._high = milliseconds("until", request.until)
-        self._is_filtered = not (self._low is self._high is None and request.key is None and request.offsets is None)
-
-    def records(self, partition: int, skip: int = 0) -> Iterator[list[Record]]:
-        """The records of a Kafka partition without the first ones, some at a time."""
-        steps: Sequence[Sequence[ReplayObject]] = self._plan.partitions[partition]
-        if not self._is_filtered:
-            # Objects that are sent as a whole need not be read again.
-            while steps and (count := sum(one.records for one in steps[0])) <= skip:
-                steps, skip = steps[1:], skip - count
-        found: Iterator[list[Record]] = itertools.chain.from_iterable(self._step(step, partition) for step in steps)
-        if self._is_filtered:
-            found = ([*filter(self._selects, records)] for records in found)
-        yield from without_first(found, skip)
-
-    def _step(self, step: Sequence[ReplayObject], partition: int) -> Iterator[list[Record]]:
-        streams = [self._object(one, partition) for one in step]
-        if len(streams) == 1 or "order" in self._request.without:
-            yield from itertools.chain.from_iterable(streams)
-            return
-        merged = heapq.merge(*map(itertools.chain.from_iterable, streams), key=self._offset)
-        while records := [*itertools.islice(merged, _MERGED)]:
-            yield records
-
-    def _object(self, one: ReplayObject, partition: int) -> Iterator[list[Record]]:
-        plan, _ = self._log.require_plan(one.batch)
-        decision, _ = self._log.require_decision(one.batch)
-        (entry,) = (entry for entry in decision.objects if entry.key == one.key)
-        has_others = any(plan.slices[part.id].partition != partition for part in entry.by_slice)
-        for records in read_records(self._log, plan, decision, entry):
-            yield [record for record in records if record.partition == partition] if has_others else records
-
-    def _offset(self, record: Record) -> int:
-        if record.offset is None:
-            raise ConfigurationError(
-                f"replay {self._plan.replay!r} of topic {self._plan.topic!r}, partition {record.partition}: objects of "
-                f"several folders have offsets in turn, and do not keep them, so the order is not known. Use "
-                f"another id with without=('order',) to send one object after another"
-            )
-        return record.offset
-
-    def _selects(self, record: Record) -> bool:
-        request = self._request
-        if request.key is not None and record.key != request.key:
-            return False
-        if self._low is not None or self._high is not None:
-            time = record.timestamp
-            if time is None or not overlap((time, time), self._low, self._high):
-                return False
-        if request.offsets is not None:
-            start, end = request.offsets[record.partition]
-            if record.offset is None:
-                raise ConfigurationError(
-                    f"replay {self._plan.replay!r} of topic {self._plan.topic!r}, partition {record.partition}: an "
-                    f"object with offsets inside and outside of the selection does not keep them. Select whole "
-                    f"objects, such as by partitions"
-                )
-            return start <= record.offset < end
-        return True
+    return tuple(map(tuple, steps))

@@ -36,9 +36,10 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.reading.records import Record
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource, plan_foreign_replay
-from airflow_provider_kafka_s3.replay.plan import ReplaySource, plan_replay
+from airflow_provider_kafka_s3.replay.plan import plan_replay
 from airflow_provider_kafka_s3.replay.request import ReplayRequest, require_target
 from airflow_provider_kafka_s3.replay.sender import send_partition
+from airflow_provider_kafka_s3.replay.source import ReplaySource
 from airflow_provider_kafka_s3.replay.target import check_target
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
