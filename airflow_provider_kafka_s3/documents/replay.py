@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import msgspec
 
 from airflow_provider_kafka_s3.documents.codec import MAX_PARTITION, Document
 
 __all__ = ["ForeignReplayObject", "PinnedObject", "ReplayBegin", "ReplayEnd", "ReplayObject", "ReplayPlan"]
+
+_NONCE: Final = re.compile("[0-9a-f]{8}")
 
 
 class ReplayObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,8 +74,12 @@ class ReplayPlan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     Attributes:
         replay: its id.
+        nonce: eight random hex digits: replays of other pipelines or buckets may have the same id, and send to the same
+            cluster.
         topic: the topic that was landed.
         target: the topic that records are sent to.
+        cluster_id: of its cluster; empty if the brokers return none.
+        target_id: identifies the target among all topics that ever had its name; empty if the brokers return none.
         batch: number of the last batch that it has records of.
         settings: all other settings; a run with other ones is refused.
         partitions: per Kafka partition the objects in order; objects whose offsets interleave are one step.
@@ -79,13 +88,24 @@ class ReplayPlan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True
     """
 
     replay: str
+    nonce: str
     topic: str
     target: str
+    cluster_id: str
+    target_id: str
     batch: int
     settings: dict[str, str]
     partitions: dict[int, tuple[tuple[ReplayObject, ...], ...]]
     oldest: int | None = None
     foreign: dict[int, tuple[ForeignReplayObject, ...]] = {}  # noqa: RUF012 - msgspec copies it
+
+    def name(self, partition: int) -> str:
+        """A name of the replay of a Kafka partition that no other one has."""
+        return f"{self.replay}-{self.nonce}-{partition}"
+
+    def document(self, name: str, partition: int) -> str:
+        """The name of a document of a Kafka partition: those of an earlier plan with this id are not its own."""
+        return f"{name}-{self.nonce}-{partition}"
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -107,6 +127,8 @@ class ReplayPlan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         if self.batch < 0 or any(not 0 <= p <= MAX_PARTITION for p in self.numbers):
             raise ValueError("a batch or a Kafka partition is out of range")
+        if _NONCE.fullmatch(self.nonce) is None:
+            raise ValueError(f"{self.nonce[:20]!r} is no nonce of eight hex digits")
         if any(not steps or () in steps for steps in self.partitions.values()) or () in self.foreign.values():
             raise ValueError("a partition without objects is not part of a plan")
 

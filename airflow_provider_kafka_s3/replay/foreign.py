@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import uuid
 import zlib
 from collections.abc import Iterator
 from typing import Final
@@ -16,6 +17,7 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.replay import ForeignReplayObject, PinnedObject, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
+from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.foreign import ForeignObject, compression_of, list_foreign_objects
@@ -30,12 +32,13 @@ __all__ = ["ForeignReplaySource", "plan_foreign_replay"]
 _NOT_KEPT: Final = "the sink keeps none in its objects"
 
 
-def plan_foreign_replay(log: TopicLog, request: ReplayRequest) -> ReplayPlan:
+def plan_foreign_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> ReplayPlan:
     """Choose the objects of a replay by their names, and the indices of DeviantArt's sink.
 
     Args:
         log: of the topic, below the prefix of the sink's keys. It holds the replay's documents only.
         request: the replay, whose ``written_by`` names the sink.
+        target: the topic that records are sent to.
 
     Raises:
         ConfigurationError: there are none, their format does not keep records, they lack what ``without`` does not
@@ -85,8 +88,11 @@ def plan_foreign_replay(log: TopicLog, request: ReplayRequest) -> ReplayPlan:
         pinned_keys = dict(zip(named, in_threads(lambda key: _pinned(log, key), named, threads=16), strict=True))
     return ReplayPlan(
         replay=request.replay,
+        nonce=uuid.uuid4().hex[:8],
         topic=log.topic,
         target=request.target,
+        cluster_id=target.cluster_id or "",
+        target_id=target.topic_id or "",
         batch=0,
         settings=request.settings,
         partitions={},

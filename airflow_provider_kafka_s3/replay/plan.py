@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -9,6 +10,7 @@ from airflow_provider_kafka_s3.documents.manifest import SlicePart
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.replay import ReplayObject, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.reading.records import kept_parts, record_objects
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot, milliseconds, overlap
 from airflow_provider_kafka_s3.replay.request import ReplayRequest, require_acknowledged
@@ -16,12 +18,13 @@ from airflow_provider_kafka_s3.replay.request import ReplayRequest, require_ackn
 __all__ = ["plan_replay"]
 
 
-def plan_replay(log: TopicLog, request: ReplayRequest) -> ReplayPlan:
+def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> ReplayPlan:
     """Choose the objects of a replay; only documents are read.
 
     Args:
         log: of the landed topic.
         request: the replay.
+        target: the topic that records are sent to.
 
     Raises:
         ConfigurationError: records lack what ``without`` does not name, or what the selection needs.
@@ -74,8 +77,11 @@ def plan_replay(log: TopicLog, request: ReplayRequest) -> ReplayPlan:
     require_acknowledged(log, request, missing)
     return ReplayPlan(
         replay=request.replay,
+        nonce=uuid.uuid4().hex[:8],
         topic=log.topic,
         target=request.target,
+        cluster_id=target.cluster_id or "",
+        target_id=target.topic_id or "",
         batch=snapshot.batch,
         settings=request.settings,
         partitions=steps,

@@ -33,6 +33,8 @@ from airflow_provider_kafka_s3.exceptions import (
     error_of_kind,
     message_of,
 )
+from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.reading.records import Record
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource, plan_foreign_replay
@@ -40,7 +42,7 @@ from airflow_provider_kafka_s3.replay.plan import plan_replay
 from airflow_provider_kafka_s3.replay.request import ReplayRequest, require_target
 from airflow_provider_kafka_s3.replay.sender import send_partition
 from airflow_provider_kafka_s3.replay.source import ReplaySource
-from airflow_provider_kafka_s3.replay.target import check_target
+from airflow_provider_kafka_s3.replay.target import check_target, require_same_target
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
@@ -132,20 +134,24 @@ def replay(
 
     Raises:
         ConfigurationError: see :func:`~airflow_provider_kafka_s3.replay.plan.plan_replay` and
-            :func:`~airflow_provider_kafka_s3.replay.target.check_target`; or the id has other settings.
+            :func:`~airflow_provider_kafka_s3.replay.target.check_target`; or the id has other settings, or is that of
+            a replay to another cluster.
+        TopicRecreatedError: the target was deleted and created again since the replay was planned.
         ReplayOvertakenError: another process sends the same replay.
         ControlError: Kafka has forgotten how far the replay came.
         KafkaS3Error: a request failed, also after retries.
     """
     topic_log = place.log()
     require_target(topic_log, request)
-    plan = _planned(topic_log, request, dry_run=dry_run)
+    target = KafkaSource(config).describe(request.target)
+    plan = _planned(topic_log, request, target, dry_run=dry_run)
+    require_same_target(config, plan, target)
     ended = _ended(topic_log, plan)
     planned = plan.records
     if len(ended) == len(plan.numbers):
         log.info("replay %s to topic %s has ended before; nothing is sent", plan.replay, plan.target)
         return Replayed(plan.replay, plan.target, plan.batch, planned, ended)
-    largest = check_target(config, request, plan)
+    largest = check_target(config, request, plan, target)
     log.info(
         "replay %s: %s of %d partitions of topic %s to topic %s",
         plan.replay,
@@ -167,12 +173,12 @@ def replay(
     return Replayed(plan.replay, plan.target, plan.batch, planned, sent)
 
 
-def _planned(topic_log: TopicLog, request: ReplayRequest, *, dry_run: bool) -> ReplayPlan:
+def _planned(topic_log: TopicLog, request: ReplayRequest, target: TopicInfo, *, dry_run: bool) -> ReplayPlan:
     key = keys.replay_key(topic_log.prefix, request.replay, "plan")
     stored = topic_log.store.get(key)
     if stored is None:
         choose = plan_replay if request.written_by is None else plan_foreign_replay
-        plan = choose(topic_log, request)
+        plan = choose(topic_log, request, target)
         if dry_run:
             return plan
         body = topic_log.store.create(key, encode(plan, write_stamp()))
@@ -196,7 +202,7 @@ def _ended(topic_log: TopicLog, plan: ReplayPlan) -> dict[int, int]:
     """Records sent per partition, of those that are complete."""
     found = {}
     for partition in plan.numbers:
-        key = keys.replay_key(topic_log.prefix, plan.replay, f"end-{partition}")
+        key = keys.replay_key(topic_log.prefix, plan.replay, plan.document("end", partition))
         if (stored := topic_log.store.get(key)) is not None:
             end, _ = decode(ReplayEnd, stored.body, topic_log.store.url(key))
             found[partition] = end.records
@@ -316,7 +322,9 @@ def send(
     def one(partition: int) -> tuple[int, int]:
         topic_log = place.log(bucket)
         store, prefix = topic_log.store, topic_log.prefix
-        begin_key, end_key = (keys.replay_key(prefix, plan.replay, f"{name}-{partition}") for name in ("begin", "end"))
+        begin_key, end_key = (
+            keys.replay_key(prefix, plan.replay, plan.document(name, partition)) for name in ("begin", "end")
+        )
         source = (ForeignReplaySource if plan.foreign else ReplaySource)(topic_log, request, plan)
 
         def records(skip: int) -> Iterator[list[Record]]:
@@ -331,10 +339,11 @@ def send(
         sent = send_partition(
             config,
             replay=plan.replay,
+            name=plan.name(partition),
             partition=partition,
             topic=plan.target,
             records=records,
-            has_begun=store.get(begin_key) is not None,
+            has_begun=lambda: store.get(begin_key) is not None,
             on_begin=lambda: _create(topic_log, begin_key, ReplayBegin(replay=plan.replay, partition=partition)),
             keeps_partition=request.keeps_partitions,
         )

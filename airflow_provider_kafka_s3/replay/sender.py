@@ -17,7 +17,10 @@ from airflow_provider_kafka_s3.reading.records import Record
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
 
-__all__ = ["progress_group", "send_partition", "transactions"]
+__all__ = ["PREFIX", "send_partition", "transactions"]
+
+PREFIX: Final = "kafka-s3-replay-"
+"""Of the consumer group and the transactional id of a source partition of a replay."""
 
 _NO_PROGRESS: Final = -1001
 _ANY_PARTITION: Final = -1
@@ -32,19 +35,15 @@ _PROGRESS_PARTITION: Final = 0
 """Every topic has it: there is a group for each source partition."""
 
 
-def progress_group(replay: str, partition: int) -> str:
-    """The consumer group, and the transactional id, of a source partition of a replay."""
-    return f"kafka-s3-replay-{replay}-{partition}"
-
-
 def send_partition(
     config: Mapping[str, Any],
     *,
     replay: str,
+    name: str,
     partition: int,
     topic: str,
     records: Callable[[int], Iterator[list[Record]]],
-    has_begun: bool,
+    has_begun: Callable[[], bool],
     on_begin: Callable[[], None] = lambda: None,
     keeps_partition: bool = True,
     records_per_transaction: int = 10_000,
@@ -57,12 +56,14 @@ def send_partition(
 
     Args:
         config: of the clients of the target's cluster, as librdkafka has it.
-        replay: id of the replay.
+        replay: id of the replay, for messages.
+        name: of this partition of this replay, which no other one has: the end of its group and transactional id.
         partition: the source partition.
         topic: the target.
         records: gives all records but the first ones, whose number is its argument, some at a time; always the same
             ones in one order.
-        has_begun: whether ``on_begin`` was called for this replay and partition at any time.
+        has_begun: whether ``on_begin`` was called for this replay and partition at any time. It is called when no
+            earlier process can add to the progress any more.
         on_begin: called when the progress is in Kafka for the first time; records durably that this has begun.
         keeps_partition: whether records go to the partition that they come from; False: that of their key's hash.
         records_per_transaction: number of records that become visible together, or fewer if they are large.
@@ -78,9 +79,11 @@ def send_partition(
     """
     from confluent_kafka import KafkaException, Producer, TopicPartition
 
-    group, events = progress_group(replay, partition), ClientEvents()
+    group, events = f"{PREFIX}{name}", ClientEvents()
     what = f"replay partition {partition} to topic {topic!r} at {config['bootstrap.servers']}"
-    reader = consumer({**config, "group.id": group, "enable.auto.commit": False}, events)
+    # Kafka refuses to read an offset whose transaction is open, but only to readers of committed records.
+    reading = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+    reader = consumer({**config, **reading}, events)
     try:
         producer = Producer(
             {
@@ -95,12 +98,13 @@ def send_partition(
         )
         try:
             producer.init_transactions(timeout)
+            begun = has_begun()
             (found,) = reader.committed([TopicPartition(topic, _PROGRESS_PARTITION)], timeout)
             if found.error is not None:
                 raise to_error(found.error, events, what=what)
             sent = found.offset
             if sent == _NO_PROGRESS:
-                if has_begun:
+                if begun:
                     raise ControlError(
                         f"replay {replay!r} of partition {partition} to topic {topic!r} has begun, and consumer group "
                         f"{group!r} has no committed offset any more: Kafka deletes those older than "
@@ -110,7 +114,7 @@ def send_partition(
                 producer.begin_transaction()
                 sent = 0
                 _commit(producer, reader, topic, sent, timeout)
-            if not has_begun:
+            if not begun:
                 on_begin()
             for batch in transactions(records(sent), records_per_transaction):
                 producer.begin_transaction()

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaUnavailableError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaUnavailableError, TopicRecreatedError
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, admin_client, to_error
-from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 
-__all__ = ["check_target", "topic_settings"]
+__all__ = ["check_target", "require_same_target", "topic_settings"]
 
 _TIMEOUT: Final = 60.0
 
@@ -39,13 +39,41 @@ def topic_settings(config: Mapping[str, Any], topic: str) -> dict[str, str]:
     return {name: str(entry.value) for name, entry in found.items()}
 
 
-def check_target(config: Mapping[str, Any], request: ReplayRequest, plan: ReplayPlan) -> int:
+def require_same_target(config: Mapping[str, Any], plan: ReplayPlan, target: TopicInfo) -> None:
+    """Refuse another cluster, or another topic of the same name, than those that a replay was planned for.
+
+    Args:
+        config: of the clients of the target's cluster, for messages.
+        plan: of the replay.
+        target: the topic as it is now.
+
+    Raises:
+        ConfigurationError: it is in another cluster.
+        TopicRecreatedError: it was deleted and created again.
+    """
+    if plan.cluster_id and target.cluster_id and plan.cluster_id != target.cluster_id:
+        raise ConfigurationError(
+            f"replay {plan.replay!r} was planned for topic {plan.target!r} of the Kafka cluster with the id "
+            f"{plan.cluster_id!r}, and the connection leads to the cluster {target.cluster_id!r} "
+            f"({config['bootstrap.servers']}). Nothing was sent. To continue the replay, use the connection of the "
+            f"first one; to send the records to the second one, use another id"
+        )
+    if plan.target_id and target.topic_id and plan.target_id != target.topic_id:
+        raise TopicRecreatedError(
+            f"topic {plan.target!r} was deleted and created again since replay {plan.replay!r} was planned: its id was "
+            f"{plan.target_id!r}, and is {target.topic_id!r}. Nothing was sent. Use another id to send all records to "
+            f"the new topic"
+        )
+
+
+def check_target(config: Mapping[str, Any], request: ReplayRequest, plan: ReplayPlan, there: TopicInfo) -> int:
     """Refuse a topic that would not keep the records as they are sent.
 
     Args:
         config: of the target's cluster.
         request: the replay.
         plan: what it sends.
+        there: the topic.
 
     Returns:
         Bytes of its largest batch of records.
@@ -55,12 +83,11 @@ def check_target(config: Mapping[str, Any], request: ReplayRequest, plan: Replay
         KafkaS3Error: the brokers refuse, or do not answer.
     """
     target = request.target
-    there = KafkaSource(config).describe(target).partitions
-    absent = sorted(set(plan.numbers) - set(there))
+    absent = sorted(set(plan.numbers) - set(there.partitions))
     if request.keeps_partitions and absent:
         raise ConfigurationError(
-            f"topic {target!r} has {len(there)} partitions, and records of partition {absent[-1]} are to be sent. "
-            f"Nothing was sent. Add partitions to the topic, or let the hash of the key choose them with "
+            f"topic {target!r} has {len(there.partitions)} partitions, and records of partition {absent[-1]} are to be "
+            f"sent. Nothing was sent. Add partitions to the topic, or let the hash of the key choose them with "
             f"keeps_partitions=False (--by-key-hash)"
         )
     settings = topic_settings(config, target)

@@ -21,7 +21,7 @@ from airflow_provider_kafka_s3.documents.run import RunRecord
 __all__ = ["TopicState", "accounted_for", "check_documents", "check_indexes", "expected_in_index", "landed_ends"]
 
 _SCHEMA_NAME: Final = re.compile(r"schemas/(\d{1,10})\.json")
-_REPLAY_NAME: Final = re.compile(r"replays/[A-Za-z0-9._-]+/(plan|begin|end)(?:-\d+)?\.json")
+_REPLAY_NAME: Final = re.compile(r"replays/[A-Za-z0-9._-]+/(plan|begin|end)(?:-[0-9a-f]{8}-\d+)?\.json")
 _INDEX_NAME: Final = re.compile(r"index/(\d{10})-(\d{10})\.json")
 _CONTROL_NAME: Final = re.compile(r"batches/(\d{10})\.(plan|manifest|amend)(?:\.([1-9]\d*))?\.json")
 

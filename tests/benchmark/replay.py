@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.config import (
     Parquet,
 )
 from airflow_provider_kafka_s3.kafka.records import read_records
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.reading.records import kept_parts
 from airflow_provider_kafka_s3.replay.plan import plan_replay
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
@@ -144,9 +145,10 @@ def _replay(job: dict[str, Any]) -> float:
         credentials=CREDENTIALS,
     )
     request = ReplayRequest(replay=uuid.uuid4().hex, target=job["target"], without=tuple(job["without"]))
-    plan = plan_replay(place.log(), request)
+    config = {"bootstrap.servers": job["servers"]}
+    plan = plan_replay(place.log(), request, KafkaSource(config).describe(job["target"]))
     start = time.process_time()
-    sent = send(place, {"bootstrap.servers": job["servers"]}, request, plan)
+    sent = send(place, config, request, plan)
     if sum(sent.values()) != RECORDS:
         raise RuntimeError(f"{sent} were sent instead of {RECORDS} records")
     return time.process_time() - start

@@ -32,7 +32,7 @@ from airflow_provider_kafka_s3.config import (
     RawBytes,
     SiblingObjects,
 )
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TopicRecreatedError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.reading.records import Record
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
@@ -371,6 +371,37 @@ def test_records_of_a_topic_that_does_not_exist_are_not_sent(
 def test_a_record_is_what_the_reader_gives() -> None:
     """The comparison above is of all parts."""
     assert Record(0, 1, 2, None, None) != Record(0, 1, 2, None, b"")
+
+
+def test_replays_of_two_pipelines_with_one_id_send_all_records_of_both(
+    kafka_broker: KafkaBroker, s3_server: S3Server, names: tuple[str, str]
+) -> None:
+    """To one target: neither takes the progress of the other for its own."""
+    source, target = names
+    produce(kafka_broker, source, 10)
+    layout = Layout(format=JsonLines(), content=Envelope())
+    for _ in range(2):
+        _, place = land(kafka_broker, s3_server, source, layout)
+        assert send(kafka_broker, place, target).sent == {0: 5, 1: 5}
+    for partition in (0, 1):
+        landed = [record.value for record in committed(kafka_broker, source, partition)]
+        assert [record.value for record in committed(kafka_broker, target, partition)] == landed * 2
+
+
+def test_a_target_that_was_created_again_gets_nothing_under_the_same_id(
+    kafka_broker: KafkaBroker, s3_server: S3Server, names: tuple[str, str]
+) -> None:
+    """Another id sends all records to it."""
+    source, target = names
+    produce(kafka_broker, source, 10)
+    _, place = land(kafka_broker, s3_server, source, Layout(format=JsonLines(), content=Envelope()))
+    send(kafka_broker, place, target)
+    kafka_broker.delete_topic(target)
+    kafka_broker.create_topic(target, 2)
+    with pytest.raises(TopicRecreatedError, match=f"{target}' was deleted and created again since replay 'again'"):
+        send(kafka_broker, place, target)
+    assert committed(kafka_broker, target, 0) == []
+    assert send(kafka_broker, place, target, replay="another").sent == {0: 5, 1: 5}
 
 
 @pytest.mark.parametrize("written_by", ["confluent", "deviantart"])

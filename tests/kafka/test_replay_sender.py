@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.replay.sender import send_partition
 from dev.kafka_broker import KafkaBroker
 
 COUNT = 2000
+NAMES: dict[str, Any] = {"replay": "r", "partition": 1}
 
 
 def source(skip: int, partition: int = 1, count: int = COUNT) -> Iterator[Record]:
@@ -55,9 +56,10 @@ def committed(broker: KafkaBroker, topic: str, partition: int) -> list[Record]:
 
 def send(broker: KafkaBroker, topic: str, records: Any = source, **more: Any) -> int:
     """Send them, 100 per transaction."""
-    settings: dict[str, Any] = {"has_begun": False, "records_per_transaction": 100, **more}
-    config = {"bootstrap.servers": broker.bootstrap_servers}
-    return send_partition(config, replay=f"r-{topic}", partition=1, topic=topic, records=some_of(records), **settings)
+    begun = more.pop("has_begun", False)
+    settings: dict[str, Any] = {"records_per_transaction": 100, **NAMES, "name": f"r-{topic}-1", **more}
+    config = {"bootstrap.servers": broker.bootstrap_servers, **settings.pop("config", {})}
+    return send_partition(config, topic=topic, records=some_of(records), has_begun=lambda: begun, **settings)
 
 
 def some_of(records: Callable[[int], Iterator[Record]]) -> Callable[[int], Iterator[list[Record]]]:
@@ -81,12 +83,12 @@ def killed_at(servers: str, topic: str, count: int) -> None:
     config = {"bootstrap.servers": servers}
     send_partition(
         config,
-        replay=f"r-{topic}",
-        partition=1,
+        name=f"r-{topic}-1",
         topic=topic,
         records=some_of(until),
-        has_begun=False,
+        has_begun=lambda: False,
         records_per_transaction=100,
+        **NAMES,
     )
 
 
@@ -142,4 +144,35 @@ def test_the_beginning_is_recorded_after_the_progress_is_in_kafka(kafka_broker: 
     with pytest.raises(RuntimeError, match="ended"):
         send(kafka_broker, target, on_begin=fail)
     assert send(kafka_broker, target, has_begun=True) == COUNT
+    assert committed(kafka_broker, target, 1) == [*source(0)]
+
+
+def test_whether_a_replay_has_begun_is_read_when_no_earlier_process_can_add_to_it(
+    kafka_broker: KafkaBroker, target: str
+) -> None:
+    """Until then an earlier process may record its beginning, and send."""
+    from confluent_kafka import KafkaException, Producer
+
+    earlier = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers, "transactional.id": "kafka-s3-replay-x"})
+    earlier.init_transactions(60)
+
+    def has_begun() -> bool:
+        earlier.begin_transaction()
+        earlier.produce(target, b"late", partition=0)
+        with pytest.raises(KafkaException, match="fenced"):
+            earlier.commit_transaction(60)
+        return False
+
+    config = {"bootstrap.servers": kafka_broker.bootstrap_servers}
+    assert (
+        send_partition(config, name="x", topic=target, records=some_of(source), has_begun=has_begun, **NAMES) == COUNT
+    )
+    assert committed(kafka_broker, target, 0) == []
+
+
+def test_progress_is_read_as_committed_whatever_the_connection_sets(kafka_broker: KafkaBroker, target: str) -> None:
+    """A connection for readers of uncommitted records does not change it."""
+    uncommitted = {"isolation.level": "read_uncommitted"}
+    assert send(kafka_broker, target, config=uncommitted) == COUNT
+    assert send(kafka_broker, target, config=uncommitted, has_begun=True) == COUNT
     assert committed(kafka_broker, target, 1) == [*source(0)]

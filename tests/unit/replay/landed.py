@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
+from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.reading.records import Record
 from airflow_provider_kafka_s3.replay.plan import plan_replay
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from airflow_provider_kafka_s3.replay.source import ReplaySource
 from tests.unit.batch.simulated_topic import Topic
 
-__all__ = ["layout_of", "planned", "read", "replayed", "request"]
+__all__ = ["TARGET", "layout_of", "planned", "read", "replayed", "request"]
+
+TARGET: Final = TopicInfo(name="again", topic_id="id-of-topic", cluster_id="id-of-cluster", partitions=(0, 1, 2, 3))
 
 
 def layout_of(settings: Format, **more: Any) -> Layout:
@@ -27,7 +30,7 @@ def request(**more: Any) -> ReplayRequest:
 
 def planned(topic: Topic, **more: Any) -> ReplayPlan:
     """The plan of a replay."""
-    return plan_replay(topic.pipeline.log, request(**more))
+    return plan_replay(topic.pipeline.log, request(**more), TARGET)
 
 
 def read(topic: Topic, plan: ReplayPlan, partition: int = 0, skip: int = 0, **more: Any) -> list[Record]:

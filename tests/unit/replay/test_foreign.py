@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from tests.connect_corpus import SCENARIOS
 from tests.deviantart_sink import sink_objects
+from tests.unit.replay.landed import TARGET
 
 CONFLUENT: Any = {"written_by": "confluent", "without": ("key", "headers", "timestamp", "bytes")}
 DEVIANTART: Any = {"written_by": "deviantart", "without": ("key", "headers", "timestamp")}
@@ -37,7 +38,7 @@ def request(**more: Any) -> ReplayRequest:
 
 def read(log: TopicLog, wanted: ReplayRequest, partition: int = 0, skip: int = 0) -> list[Record]:
     """All records of a partition."""
-    source = ForeignReplaySource(log, wanted, plan_foreign_replay(log, wanted))
+    source = ForeignReplaySource(log, wanted, plan_foreign_replay(log, wanted, TARGET))
     return [record for some in source.records(partition, skip) for record in some]
 
 
@@ -54,7 +55,7 @@ def test_the_objects_of_the_real_sink_give_their_lines_in_order(name: str) -> No
     topics_dir = scenario.connector(scenario.topic).get("topics.dir", "topics")
     _, log = sink(objects, topics_dir, scenario.topic)
     wanted = request(**{**CONFLUENT, "without": (*CONFLUENT["without"], "order")})
-    plan = plan_foreign_replay(log, wanted)
+    plan = plan_foreign_replay(log, wanted, TARGET)
     found = {
         partition: [r.value for some in ForeignReplaySource(log, wanted, plan).records(partition) for r in some]
         for partition in plan.numbers
@@ -106,9 +107,9 @@ def test_the_objects_of_deviantarts_sink_are_read_by_their_indices(prefix: str) 
     memory, log = sink(objects, prefix.strip("/"))
     wanted = request(**DEVIANTART)
     expected = values(*(text.encode() for _, text in lines), partition=3)
-    assert plan_foreign_replay(log, wanted).records == {3: 9}
+    assert plan_foreign_replay(log, wanted, TARGET).records == {3: 9}
     assert read(log, wanted, 3) == expected
-    plan = plan_foreign_replay(log, wanted)
+    plan = plan_foreign_replay(log, wanted, TARGET)
     memory.delete(next(key for key in objects if "2026-01-02" in key and key.endswith(".gz")))
     source = ForeignReplaySource(log, wanted, plan)
     assert [r for some in source.records(3, 6) for r in some] == expected[6:]
@@ -127,7 +128,7 @@ def test_a_selection_is_by_partitions_and_folders() -> None:
     with pytest.raises(ConfigurationError, match=r"order: objects of partition 0 are in several folders"):
         read(log, request(**CONFLUENT))
     one = request(**CONFLUENT, folders=("year=2026/month=01/",), partitions=(1,))
-    assert plan_foreign_replay(log, one).numbers == (1,)
+    assert plan_foreign_replay(log, one, TARGET).numbers == (1,)
     assert read(log, one, 1) == values(b"1", partition=1)
     for folders in (("year=2026/month=1",), ("year=2025",)):
         with pytest.raises(ConfigurationError, match=r"there is no object of topic 'orders' with a name of confluent"):
@@ -152,7 +153,7 @@ def test_what_is_no_line_or_has_changed_is_refused() -> None:
         with pytest.raises(ForeignObjectError, match=r"the object of its keys has (more|fewer) keys"):
             read(log, request(written_by="confluent", without=("headers", "timestamp")))
     memory, log = sink({f"{key}.bin": b"a\n"})
-    plan = plan_foreign_replay(log, request(**CONFLUENT))
+    plan = plan_foreign_replay(log, request(**CONFLUENT), TARGET)
     memory.delete(f"{key}.bin")
     memory.put_new(f"{key}.bin", b"b\n")
     with pytest.raises(ForeignObjectError, match="written again since the replay was planned"):
