@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import multiprocessing
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +17,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_provider_kafka_s3.replay.process import ReplayProcess
     from airflow_provider_kafka_s3.replay.request import Missing, ReplayRequest, Writer
 
 __all__ = ["S3ToKafkaOperator"]
@@ -126,6 +126,8 @@ class S3ToKafkaOperator(BaseOperator):
         self.folders = folders
         self.kafka_conn_id = kafka_conn_id
         self.aws_conn_id = aws_conn_id
+        self._process: ReplayProcess | None = None
+        self._killed = False
         for name in ("bucket", "topic", "pipeline", "target"):
             parameters.require_text(name, getattr(self, name))
         for name, given in (("without", without), ("folders", folders)):
@@ -134,8 +136,12 @@ class S3ToKafkaOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Send all records that this replay has not sent yet."""
-        from airflow_provider_kafka_s3.replay.run import Place, replay
+        from airflow_provider_kafka_s3.replay.run import Place, ReplayProcess, replay
 
+        self._process = ReplayProcess()
+        if self._killed:
+            # Its process was not known yet.
+            self._process.kill()
         with as_task_error(self.log):
             access = connections.s3_access(self.aws_conn_id)
             place = Place(
@@ -146,7 +152,8 @@ class S3ToKafkaOperator(BaseOperator):
                 s3=access.settings,
                 credentials=access.credentials,
             )
-            done = replay(place, connections.kafka_config(self.kafka_conn_id), self._request(context))
+            config = connections.kafka_config(self.kafka_conn_id)
+            done = replay(place, config, self._request(context), process=self._process)
         records = sum(done.sent.values())
         self.log.info(
             "replay %s: %d records of topic %s are in topic %s", done.replay, records, self.topic, self.target
@@ -161,9 +168,9 @@ class S3ToKafkaOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """End the process that sends; its open transactions are aborted, and a later try continues."""
-        for child in multiprocessing.active_children():
-            if child.name == "kafka-s3-replay":
-                child.kill()
+        self._killed = True
+        if self._process is not None:
+            self._process.kill()
 
     def _request(self, context: Context) -> ReplayRequest:
         from airflow_provider_kafka_s3.replay.request import ReplayRequest

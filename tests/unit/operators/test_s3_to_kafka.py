@@ -7,9 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException  # noqa: TID253 - the task raises it
 
 from airflow_provider_kafka_s3 import S3ToKafkaOperator
+from airflow_provider_kafka_s3.airflow import connections
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.replay import run
+from airflow_provider_kafka_s3.replay.process import ReplayProcess
+from airflow_provider_kafka_s3.storage.s3 import S3Settings
+from tests.unit.replay.test_process import job
 
 REQUIRED = {"task_id": "replay", "bucket": "lake", "topic": "orders", "pipeline": "orders", "target": "again"}
 
@@ -67,3 +73,22 @@ def test_a_wrong_value_fails_before_anything_is_sent(bench: object, given: dict[
     """With the value."""
     with pytest.raises(ConfigurationError, match=message):
         S3ToKafkaOperator(**{**REQUIRED, **given})._request(context())
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_killed_task_starts_no_process_any_more(bench: object, monkeypatch: pytest.MonkeyPatch, begun: bool) -> None:
+    """Also if it is killed before it begins."""
+
+    def replay(*_: object, process: ReplayProcess) -> None:
+        if begun:
+            task.on_kill()
+        process._require_not_killed(job())
+
+    monkeypatch.setattr(run, "replay", replay)
+    monkeypatch.setattr(connections, "s3_access", lambda _: SimpleNamespace(settings=S3Settings(), credentials=None))
+    monkeypatch.setattr(connections, "kafka_config", lambda _: {"bootstrap.servers": "kafka:9092"})
+    task = S3ToKafkaOperator(**REQUIRED)
+    if not begun:
+        task.on_kill()
+    with pytest.raises(AirflowException, match="was killed"):
+        task.execute(context())

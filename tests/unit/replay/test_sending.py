@@ -7,7 +7,7 @@ import time
 import pytest
 
 from airflow_provider_kafka_s3.reading.records import Record
-from airflow_provider_kafka_s3.replay import run
+from airflow_provider_kafka_s3.replay.job import Rate
 from airflow_provider_kafka_s3.replay.sender import transactions
 
 
@@ -40,10 +40,10 @@ def test_records_are_sent_in_pieces_at_their_rate(monkeypatch: pytest.MonkeyPatc
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    rate = run.Rate(100.0)
+    rate = Rate(100.0)
     pieces = [*rate.pieces(records(100)), *rate.pieces(records(100))]
     assert [one for piece in pieces for one in piece] == records(100) * 2
     assert max(map(len, pieces)) == 5
     assert now[0] == pytest.approx(2.0, abs=0.1)
-    assert [*run.Rate(None).pieces(records(9))] == [records(9)]
-    assert [len(piece) for piece in run.Rate(0.5).pieces(records(3))] == [1, 1, 1]
+    assert [*Rate(None).pieces(records(9))] == [records(9)]
+    assert [len(piece) for piece in Rate(0.5).pieces(records(3))] == [1, 1, 1]

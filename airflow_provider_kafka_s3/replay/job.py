@@ -1,0 +1,218 @@
+"""What a process does that sends the records of a replay: all partitions, some at the same time."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents.codec import decode, encode, write_stamp
+from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayPlan
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource
+from airflow_provider_kafka_s3.replay.request import ReplayRequest
+from airflow_provider_kafka_s3.replay.sender import send_partition
+from airflow_provider_kafka_s3.replay.source import ReplaySource
+from airflow_provider_kafka_s3.storage.bucket import open_bucket
+from airflow_provider_kafka_s3.storage.credentials import S3Credentials
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.s3 import S3Settings
+
+__all__ = ["Place", "Rate", "ReplayJob", "Watch", "ended", "send"]
+
+log = logging.getLogger(__name__)
+
+_THREADS: Final = 8
+"""Partitions that are sent at the same time."""
+_PIECE_SECONDS: Final = 0.05
+"""A sleep for each record would be too coarse, and one for all of a second would send them at once."""
+_REPORTED: Final = 100_000
+"""Records between two lines of progress."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the landed records are; the repr shows no secrets.
+
+    Attributes:
+        bucket: name of the bucket.
+        topics_dir: prefix of all keys.
+        pipeline: name of the pipeline.
+        topic: the landed topic.
+        s3: settings of the S3 server.
+        credentials: for it; None: boto3's own chain.
+    """
+
+    bucket: str
+    topics_dir: str
+    pipeline: str
+    topic: str
+    s3: S3Settings = field(default_factory=S3Settings, repr=False)
+    credentials: S3Credentials | None = field(default=None, repr=False)
+
+    def store(self) -> DurableStore:
+        """The bucket, for any number of threads."""
+        return open_bucket(self.bucket, self.s3, self.credentials)
+
+    def log(self, store: DurableStore | None = None) -> TopicLog:
+        """The log of the topic, for one thread.
+
+        Args:
+            store: of :meth:`store`; None: a new one, whose client takes a tenth of a second to make.
+        """
+        return TopicLog(store or self.store(), topics_dir=self.topics_dir, pipeline=self.pipeline, topic=self.topic)
+
+
+@dataclass(frozen=True)
+class ReplayJob:
+    """What a process that sends gets.
+
+    Attributes:
+        place: where the records are.
+        config: of the clients of the target's cluster, as librdkafka has it.
+        request: what to send.
+        plan: as it is stored.
+        stalled_after: seconds without a sign of progress after which the process ends itself.
+    """
+
+    place: Place
+    config: dict[str, Any] = field(repr=False)
+    request: ReplayRequest
+    plan: ReplayPlan
+    stalled_after: float
+
+
+def ended(topic_log: TopicLog, plan: ReplayPlan) -> dict[int, int]:
+    """Records sent per partition, of those that are complete."""
+    found = {}
+    for partition in plan.numbers:
+        key = keys.replay_key(topic_log.prefix, plan.replay, plan.document("end", partition))
+        if (stored := topic_log.store.get(key)) is not None:
+            end, _ = decode(ReplayEnd, stored.body, topic_log.store.url(key))
+            found[partition] = end.records
+    return found
+
+
+def send(
+    place: Place,
+    config: Mapping[str, Any],
+    request: ReplayRequest,
+    plan: ReplayPlan,
+    *,
+    on_progress: Callable[[str], None] = log.info,
+    watch: Watch | None = None,
+) -> dict[int, int]:
+    """Send all partitions of a planned replay by this process.
+
+    Args:
+        place: where the records are.
+        config: of the clients of the target's cluster.
+        request: the replay.
+        plan: as it is stored.
+        on_progress: called with lines of text.
+        watch: gets a sign of progress.
+
+    Returns:
+        Number of records that were sent, by this call and earlier ones, per Kafka partition.
+
+    Raises:
+        KafkaS3Error: the first error, after all other partitions have ended.
+    """
+    bucket = place.store()
+    done = ended(place.log(bucket), plan)
+    rate = Rate(request.records_per_second)
+
+    def one(partition: int) -> tuple[int, int]:
+        topic_log = place.log(bucket)
+        store, prefix = topic_log.store, topic_log.prefix
+        begin_key, end_key = (
+            keys.replay_key(prefix, plan.replay, plan.document(name, partition)) for name in ("begin", "end")
+        )
+        source = (ForeignReplaySource if plan.foreign else ReplaySource)(topic_log, request, plan)
+
+        def records(skip: int) -> Iterator[list[Record]]:
+            number = skip
+            for some in itertools.chain.from_iterable(map(rate.pieces, source.records(partition, skip))):
+                if watch is not None:
+                    watch.seen = time.monotonic()
+                if number // _REPORTED < (number := number + len(some)) // _REPORTED:
+                    on_progress(f"replay {plan.replay}: partition {partition}: {number:,} records read")
+                yield [*map(_without_timestamp, some)] if "timestamp" in request.without else some
+
+        sent = send_partition(
+            config,
+            replay=plan.replay,
+            name=plan.name(partition),
+            partition=partition,
+            topic=plan.target,
+            records=records,
+            has_begun=lambda: store.get(begin_key) is not None,
+            on_begin=lambda: _create(topic_log, begin_key, ReplayBegin(replay=plan.replay, partition=partition)),
+            keeps_partition=request.keeps_partitions,
+        )
+        _create(topic_log, end_key, ReplayEnd(replay=plan.replay, partition=partition, records=sent))
+        on_progress(f"replay {plan.replay}: partition {partition} is complete: {sent:,} records")
+        return partition, sent
+
+    todo = [partition for partition in plan.numbers if partition not in done]
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="replay") as pool:
+        futures = [pool.submit(one, partition) for partition in todo]
+    return done | dict(future.result() for future in futures)
+
+
+def _create(topic_log: TopicLog, key: str, document: ReplayBegin | ReplayEnd) -> None:
+    topic_log.store.create(key, encode(document, write_stamp()))
+
+
+def _without_timestamp(record: Record) -> Record:
+    return Record(record.partition, record.offset, None, record.key, record.value, record.headers)
+
+
+class Watch:
+    """Ends the process if it has read no record for some time."""
+
+    def __init__(self) -> None:
+        self.seen = time.monotonic()
+
+    def end_stalled(self, seconds: float) -> None:
+        """Wait until there was no record for so long, then end the process."""
+        while (left := self.seen + seconds - time.monotonic()) > 0:
+            time.sleep(left)
+        os._exit(1)
+
+
+class Rate:
+    """Limits records per second over all threads.
+
+    Args:
+        per_second: number of records; None: there is no limit.
+    """
+
+    def __init__(self, per_second: float | None) -> None:
+        self._per_second = per_second
+        self._next = time.monotonic()
+        self._lock = threading.Lock()
+
+    def pieces(self, records: list[Record]) -> Iterator[list[Record]]:
+        """The records, each piece when it may be sent."""
+        if self._per_second is None:
+            yield records
+            return
+        size = max(int(self._per_second * _PIECE_SECONDS), 1)
+        for at in range(0, len(records), size):
+            piece = records[at : at + size]
+            with self._lock:
+                now = time.monotonic()
+                delay = self._next - now
+                self._next = max(self._next, now) + len(piece) / self._per_second
+            if delay > 0:
+                time.sleep(delay)
+            yield piece
