@@ -23,10 +23,10 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError
+    from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient
 
-__all__ = ["ClientEvents", "Unreachable", "admin_client", "consumer", "to_error", "unreachable", "wait_for"]
+__all__ = ["ClientEvents", "Unreachable", "admin_client", "consumer", "producer", "to_error", "unreachable", "wait_for"]
 
 log = logging.getLogger(__name__)
 
@@ -174,6 +174,20 @@ def consumer(config: Mapping[str, Any], events: ClientEvents) -> Consumer:
 
     try:
         return Consumer({**config, "error_cb": events.on_error}, logger=events)
+    except (KafkaException, TypeError, ValueError) as e:
+        raise _refused(e) from e
+
+
+def producer(config: Mapping[str, Any], events: ClientEvents) -> Producer:
+    """Make a producer.
+
+    Raises:
+        ConfigurationError: librdkafka refuses a setting.
+    """
+    from confluent_kafka import KafkaException, Producer
+
+    try:
+        return Producer({**config, "error_cb": events.on_error}, logger=events)
     except (KafkaException, TypeError, ValueError) as e:
         raise _refused(e) from e
 

@@ -108,7 +108,8 @@ def replay(
     if dry_run:
         return Replayed(plan.replay, plan.target, plan.batch, planned, {})
     # Records that were landed fit into the batches of their topic; librdkafka's own limit may be lower.
-    settings = {"message.max.bytes": max(largest, 1_000_000), **config}
+    # Several records in one request must not have more than the topic's, which may be the lower one.
+    settings = {"message.max.bytes": max(largest, 1_000_000), "batch.size": min(largest, 1_000_000), **config}
     if request.records_per_second is not None:
         stalled_after = max(stalled_after, 10 / request.records_per_second)
     job = ReplayJob(place, settings, request, plan, stalled_after)

@@ -10,23 +10,26 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_kafka_s3.exceptions import ControlError, ReplayOvertakenError
-from airflow_provider_kafka_s3.kafka.client import ClientEvents, consumer, to_error
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ControlError, ReplayOvertakenError
+from airflow_provider_kafka_s3.kafka import client
+from airflow_provider_kafka_s3.kafka.client import ClientEvents, to_error
+from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
 from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.replay.refusals import PREFIX, refusal
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-__all__ = ["PREFIX", "send_partition", "transactions"]
+__all__ = ["send_partition", "transactions"]
 
-PREFIX: Final = "kafka-s3-replay-"
-"""Of the consumer group and the transactional id of a source partition of a replay."""
 
 _NO_PROGRESS: Final = -1001
 _ANY_PARTITION: Final = -1
 _NOW: Final = 0
 _ABORT: Final = 10.0
 """Seconds for the request that aborts a transaction."""
+_OF_ANOTHER: Final = ("_FATAL", "_STATE")
+"""What the client answers to every call after an error that it has had in the background."""
 _FENCED: Final = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
 _BYTES_PER_TRANSACTION: Final = 16 * 1024 * 1024
 _POLLED: Final = 1_000
@@ -75,34 +78,26 @@ def send_partition(
     Raises:
         ControlError: the replay has begun, and Kafka has forgotten how far it came.
         ReplayOvertakenError: another process with the same replay has begun after this one.
+        AccessDeniedError: the brokers do not allow these credentials to send, or to keep the progress.
+        ConfigurationError: they do not take these records.
         KafkaS3Error: a request failed.
     """
-    from confluent_kafka import KafkaException, Producer, TopicPartition
+    from confluent_kafka import KafkaException
 
     group, events = f"{PREFIX}{name}", ClientEvents()
     what = f"replay partition {partition} to topic {topic!r} at {config['bootstrap.servers']}"
     # Kafka refuses to read an offset whose transaction is open, but only to readers of committed records.
     reading = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
-    reader = consumer({**config, **reading}, events)
+    batch: list[Record] = []
+    reader = client.consumer({**config, **reading}, events)
     try:
-        producer = Producer(
-            {
-                # The hash of the Java client, as other producers of the topic have it.
-                "partitioner": "murmur2_random",
-                "linger.ms": 200,
-                **config,
-                "transactional.id": group,
-                "error_cb": events.on_error,
-            },
-            logger=events,
-        )
+        # The hash of the Java client, as other producers of the topic have it.
+        settings = {"partitioner": "murmur2_random", "linger.ms": 200, **config, "transactional.id": group}
+        producer = client.producer(settings, events)
         try:
             producer.init_transactions(timeout)
             begun = has_begun()
-            (found,) = reader.committed([TopicPartition(topic, _PROGRESS_PARTITION)], timeout)
-            if found.error is not None:
-                raise to_error(found.error, events, what=what)
-            sent = found.offset
+            sent = _progress(reader, config, group, topic, timeout)
             if sent == _NO_PROGRESS:
                 if begun:
                     raise ControlError(
@@ -123,21 +118,55 @@ def send_partition(
                 sent += len(batch)
             return sent
         except BaseException as e:
+            error = _cause(producer, e) if isinstance(e, KafkaException) else None
             # What is not aborted here is aborted by the next producer with this transactional id, or by Kafka in time.
             with contextlib.suppress(KafkaException):
                 producer.abort_transaction(_ABORT)
-            if isinstance(e, KafkaException):
-                if e.args[0].name() in _FENCED:
+            if error is not None:
+                if error.name() in _FENCED:
                     raise ReplayOvertakenError(
                         f"another process sends replay {replay!r} of partition {partition} to topic {topic!r} and has "
                         f"taken over. This one has sent nothing more, and the other one continues where it was"
                     ) from e
-                raise to_error(e.args[0], events, what=what) from e
+                raise refusal(events.denied or error, what, batch) or to_error(error, events, what=what) from e
             raise
         finally:
             producer.purge()
     finally:
         reader.close()
+
+
+def _progress(reader: Consumer, config: Mapping[str, Any], group: str, topic: str, timeout: float) -> int:
+    """The number of records that are sent, or :data:`_NO_PROGRESS`."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    try:
+        (found,) = reader.committed([TopicPartition(topic, _PROGRESS_PARTITION)], timeout)
+    except KafkaException:
+        # The client waits for a group that the brokers refuse to it. The answer to this request is why.
+        try:
+            KafkaCluster(config).consumer_group(group)
+        except AccessDeniedError as e:
+            e.add_note(f"a replay needs READ on consumer groups that begin with {PREFIX!r}")
+            raise
+        raise
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return int(found.offset)
+
+
+def _cause(producer: Producer, failure: KafkaException) -> KafkaError:
+    """The error behind a failure."""
+    from confluent_kafka import KafkaException
+
+    found: KafkaError = failure.args[0]
+    if found.name() in _OF_ANOTHER:
+        try:
+            # A transaction that has failed is not committed; the answer is why.
+            producer.commit_transaction(_ABORT)
+        except KafkaException as e:
+            found = e.args[0]
+    return found
 
 
 def transactions(found: Iterator[list[Record]], limit: int) -> Iterator[list[Record]]:

@@ -12,7 +12,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.exceptions import ControlError, ReplayOvertakenError
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
+    ControlError,
+    ReplayOvertakenError,
+    message_of,
+)
 from airflow_provider_kafka_s3.reading.records import Record
 from airflow_provider_kafka_s3.replay.sender import send_partition
 from dev.kafka_broker import KafkaBroker
@@ -176,3 +182,104 @@ def test_progress_is_read_as_committed_whatever_the_connection_sets(kafka_broker
     assert send(kafka_broker, target, config=uncommitted) == COUNT
     assert send(kafka_broker, target, config=uncommitted, has_begun=True) == COUNT
     assert committed(kafka_broker, target, 1) == [*source(0)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "values", "message"),
+    [
+        (
+            {"max.message.bytes": "1000"},
+            (b"small", os.urandom(5_000), b"small"),
+            r"Message size too large .*offsets 7 to 9 of partition 1.* max\.message\.bytes .* 5,000 bytes \(offset 8\)",
+        ),
+        (
+            {},
+            (b"small", bytes(3_000_000)),
+            r"Message size too large .*message\.max\.bytes in the extra .* 3,000,000 bytes \(offset 8\)",
+        ),
+        (
+            {"message.timestamp.before.max.ms": "60000"},
+            (b"old",),
+            r"Invalid timestamp .*message\.timestamp\.before\.max\.ms .* 1700000000000 \(offset 7\)",
+        ),
+        (
+            {"cleanup.policy": "compact"},
+            (b"without key",),
+            r"failed to validate record .*=compact takes no record without a key, such as that at offset 7",
+        ),
+    ],
+)
+def test_records_that_the_target_does_not_take_are_named_with_the_setting_to_change(
+    kafka_broker: KafkaBroker, settings: dict[str, str], values: tuple[bytes, ...], message: str
+) -> None:
+    """Another try would not help; what was sent before stays, and the replay goes on when the setting is changed."""
+    target = f"refusing-{uuid.uuid4().hex[:8]}"
+    kafka_broker.create_topic(target, 2, settings)
+
+    def refused(_: int) -> Iterator[Record]:
+        for n, value in enumerate(values):
+            yield Record(1, 7 + n, 1_700_000_000_000, None, value)
+
+    with pytest.raises(ConfigurationError, match=message) as error:
+        send(kafka_broker, target, refused)
+    assert f"replay partition 1 to topic {target!r}" in str(error.value)
+    assert committed(kafka_broker, target, 1) == []
+
+
+def test_a_transaction_that_fails_while_records_are_added_is_named_by_its_cause(
+    kafka_broker: KafkaBroker, target: str
+) -> None:
+    """The client refuses all later records, with errors that have no reason of their own."""
+    small = f"small-{uuid.uuid4().hex[:8]}"
+    kafka_broker.create_topic(small, 2, {"max.message.bytes": "1000"})
+
+    def refused(_: int) -> Iterator[Record]:
+        for n in range(60_000):
+            yield Record(1, n, None, None, os.urandom(2_000))
+
+    with pytest.raises(ConfigurationError, match=r"Message size too large"):
+        send(kafka_broker, small, refused, records_per_transaction=60_000)
+
+
+def test_a_replay_that_is_overtaken_while_it_adds_records_is_overtaken(kafka_broker: KafkaBroker, target: str) -> None:
+    """It is no failure of the connection, after which another process would overtake its successor."""
+
+    def overtaken(_: int) -> Iterator[Record]:
+        yield from itertools.islice(source(0), 100)
+        assert send(kafka_broker, target) == COUNT
+        for n in range(400_000):
+            yield Record(1, n, None, None, b"late" * 10)
+
+    with pytest.raises(ReplayOvertakenError, match="has taken over"):
+        send(kafka_broker, target, overtaken, records_per_transaction=400_000)
+    assert committed(kafka_broker, target, 1) == [*source(0)]
+
+
+def test_a_setting_of_producers_that_the_client_refuses_is_named(kafka_broker: KafkaBroker, target: str) -> None:
+    """It is one of the connection; and so is a timeout that the brokers do not allow."""
+    with pytest.raises(ConfigurationError, match=r"the Kafka client refuses its configuration: .*acks"):
+        send(kafka_broker, target, config={"acks": "many"})
+    with pytest.raises(
+        ConfigurationError, match=r"Lower transaction\.timeout\.ms in the extra of the Kafka connection"
+    ):
+        send(kafka_broker, target, config={"transaction.timeout.ms": 2_000_000_000})
+
+
+@pytest.mark.parametrize(
+    ("kind", "right"),
+    [
+        ("TOPIC", "WRITE, READ and DESCRIBE on the topic"),
+        ("GROUP", "READ on consumer groups that begin with 'kafka-s3-replay-'"),
+        ("TRANSACTIONAL_ID", "WRITE and DESCRIBE on transactional ids that begin with 'kafka-s3-replay-'"),
+    ],
+)
+def test_a_permission_that_the_credentials_lack_is_named(
+    kafka_broker: KafkaBroker, target: str, sasl_config: dict[str, object], kind: str, right: str
+) -> None:
+    """Nothing is sent, and another try would not help."""
+    name = target if kind == "TOPIC" else f"kafka-s3-replay-r-{target}-1"
+    kafka_broker.allow(name, "stranger", "ALL", kind)
+    with pytest.raises(AccessDeniedError) as refused:
+        send(kafka_broker, target, config=sasl_config, timeout=10.0)
+    assert right in message_of(refused.value)
+    assert committed(kafka_broker, target, 1) == []
