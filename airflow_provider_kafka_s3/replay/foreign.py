@@ -9,7 +9,7 @@ import functools
 import itertools
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -147,10 +147,14 @@ class ForeignReplaySource:
         log: as for :func:`plan_foreign_replay`, for this thread alone.
         request: the replay.
         plan: as it is stored.
+        on_read: called for each lines that are read, whether they are sent or not.
     """
 
-    def __init__(self, log: TopicLog, request: ReplayRequest, plan: ReplayPlan) -> None:
+    def __init__(
+        self, log: TopicLog, request: ReplayRequest, plan: ReplayPlan, *, on_read: Callable[[], None] = lambda: None
+    ) -> None:
         self._store = log.store
+        self._on_read = on_read
         self._key = request.key
         self._plan = plan
 
@@ -189,7 +193,9 @@ class ForeignReplaySource:
         """Lines of an object."""
         file = RemoteFile(functools.partial(self._get, pinned), pinned.size)
         try:
-            yield from lines_of(expanded(file, compression_of(pinned.key)), b"\n")
+            for rows in lines_of(expanded(file, compression_of(pinned.key)), b"\n"):
+                self._on_read()
+                yield rows
         except (ValueError, OSError, EOFError, zlib.error, pa.ArrowException) as e:
             raise self._unreadable(pinned, str(e)) from e
 

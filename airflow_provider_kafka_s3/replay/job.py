@@ -24,9 +24,10 @@ from airflow_provider_kafka_s3.replay.source import ReplaySource
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
 from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 
-__all__ = ["Place", "Rate", "ReplayJob", "Watch", "ended", "send"]
+__all__ = ["Place", "Rate", "ReplayJob", "Watch", "WatchedStore", "ended", "send"]
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +127,8 @@ def send(
     Raises:
         KafkaS3Error: the first error, after all other partitions have ended.
     """
-    bucket = place.store()
+    watch = watch or Watch()
+    bucket = WatchedStore(place.store(), watch)
     done = ended(place.log(bucket), plan)
     rate = Rate(request.records_per_second)
 
@@ -136,13 +138,12 @@ def send(
         begin_key, end_key = (
             keys.replay_key(prefix, plan.replay, plan.document(name, partition)) for name in ("begin", "end")
         )
-        source = (ForeignReplaySource if plan.foreign else ReplaySource)(topic_log, request, plan)
+        source = (ForeignReplaySource if plan.foreign else ReplaySource)(topic_log, request, plan, on_read=watch.see)
 
         def records(skip: int) -> Iterator[list[Record]]:
             number = skip
             for some in itertools.chain.from_iterable(map(rate.pieces, source.records(partition, skip))):
-                if watch is not None:
-                    watch.seen = time.monotonic()
+                watch.see()
                 if number // _REPORTED < (number := number + len(some)) // _REPORTED:
                     on_progress(f"replay {plan.replay}: partition {partition}: {number:,} records read")
                 yield [*map(_without_timestamp, some)] if "timestamp" in request.without else some
@@ -177,16 +178,34 @@ def _without_timestamp(record: Record) -> Record:
 
 
 class Watch:
-    """Ends the process if it has read no record for some time."""
+    """Ends the process if there is no sign of progress for some time. Any number of threads may share it."""
 
     def __init__(self) -> None:
-        self.seen = time.monotonic()
+        self._seen = time.monotonic()
+
+    def see(self) -> None:
+        """A sign of progress: bytes were read, or records found, whether they are sent or not."""
+        self._seen = time.monotonic()
 
     def end_stalled(self, seconds: float) -> None:
-        """Wait until there was no record for so long, then end the process."""
-        while (left := self.seen + seconds - time.monotonic()) > 0:
+        """Wait until there was no sign for so long, then end the process."""
+        while (left := self._seen + seconds - time.monotonic()) > 0:
             time.sleep(left)
         os._exit(1)
+
+
+class WatchedStore(DurableStore):
+    """A bucket whose reads are signs of progress."""
+
+    def __init__(self, store: DurableStore, watch: Watch) -> None:
+        super().__init__(store.store, store.retrier)
+        self._watch = watch
+
+    def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
+        """See :class:`DurableStore`."""
+        found = super().get(key, start=start, end=end)
+        self._watch.see()
+        return found
 
 
 class Rate:

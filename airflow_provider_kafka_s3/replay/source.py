@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -40,10 +40,14 @@ class ReplaySource:
         log: of the landed topic, for this thread alone.
         request: the replay.
         plan: as it is stored.
+        on_read: called for each records that are read, whether they are sent or not.
     """
 
-    def __init__(self, log: TopicLog, request: ReplayRequest, plan: ReplayPlan) -> None:
+    def __init__(
+        self, log: TopicLog, request: ReplayRequest, plan: ReplayPlan, *, on_read: Callable[[], None] = lambda: None
+    ) -> None:
         self._log = log
+        self._on_read = on_read
         self._request = request
         self._plan = plan
         self._low = milliseconds("since", request.since)
@@ -79,6 +83,7 @@ class ReplaySource:
         first = sum(part.records for part in itertools.takewhile(lambda part: part.id != one.slice, entry.by_slice))
         at = given = 0
         for records in read_records(self._log, plan, decision, entry):
+            self._on_read()
             some = records[max(first - at, 0) : max(first + one.records - at, 0)]
             at, given = at + len(records), given + len(some)
             yield some
