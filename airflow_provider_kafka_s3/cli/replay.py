@@ -15,7 +15,7 @@ from airflow_provider_kafka_s3.messages import count
 
 __all__ = ["add_replay_options", "replay"]
 
-_MISSING = ("key", "headers", "timestamp", "order", "lost", "bytes")
+_MISSING = ("key", "headers", "timestamp", "order", "bytes", "nulls", "lost")
 _WRITERS = ("confluent", "deviantart")
 
 
@@ -106,6 +106,7 @@ def replay(access: Access) -> Answer:
     else:
         lines = [f"{what}: {count(sum(done.sent.values()), 'record')} sent"]
         lines += [f"  partition {p}: {n:,}" for p, n in sorted(done.sent.items())]
+    lines += [f"  of some records, {note}" for note in done.notes]
     return Answer(
         {
             "replay": done.replay,
@@ -113,6 +114,7 @@ def replay(access: Access) -> Answer:
             "batch": done.batch,
             "planned": {str(p): n for p, n in done.planned.items()},
             "sent": {str(p): n for p, n in sorted(done.sent.items())},
+            "notes": [*done.notes],
         },
         lines,
     )

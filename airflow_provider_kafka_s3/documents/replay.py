@@ -14,7 +14,7 @@ __all__ = ["ForeignReplayObject", "PinnedObject", "ReplayBegin", "ReplayEnd", "R
 _NONCE: Final = re.compile("[0-9a-f]{8}")
 
 
-class ReplayObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReplayObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Records of one slice in an object. An object may have several slices of a Kafka partition.
 
     Attributes:
@@ -24,6 +24,9 @@ class ReplayObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         records: number of records of the slice in the object.
         low: lowest offset of these records.
         high: highest offset of these records.
+        has_offsets: whether the offset of each of them is known. By the index of an object of blocks only if its
+            offsets interleave with those of others.
+        without: objects beside it that are lost, ``.keys`` or ``.headers``: the records are sent without these.
     """
 
     batch: int
@@ -32,6 +35,8 @@ class ReplayObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     records: int
     low: int
     high: int
+    has_offsets: bool = True
+    without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.slice < 0 or not 0 < self.records <= self.high - self.low + 1 or self.low < 0:
@@ -85,6 +90,7 @@ class ReplayPlan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True
         partitions: per Kafka partition the objects in order; objects whose offsets interleave are one step.
         oldest: lowest timestamp of the objects' records, in milliseconds since the epoch; None: unknown.
         foreign: per Kafka partition the objects of other software in order; there are either these or ``partitions``.
+        notes: what differs in some records from those in Kafka, for people.
     """
 
     replay: str
@@ -98,6 +104,7 @@ class ReplayPlan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True
     partitions: dict[int, tuple[tuple[ReplayObject, ...], ...]]
     oldest: int | None = None
     foreign: dict[int, tuple[ForeignReplayObject, ...]] = {}  # noqa: RUF012 - msgspec copies it
+    notes: tuple[str, ...] = ()
 
     def name(self, partition: int) -> str:
         """A name of the replay of a Kafka partition that no other one has."""

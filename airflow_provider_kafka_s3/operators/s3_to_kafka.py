@@ -45,7 +45,7 @@ class S3ToKafkaOperator(BaseOperator):
         key: only records with this key. (templated)
         generation: records landed after so many resets of the topic; None: the latest ones.
         without: what the objects do not keep and records may be sent without: ``"key"``, ``"headers"``,
-            ``"timestamp"``, ``"order"``, ``"lost"``, ``"bytes"``.
+            ``"timestamp"``, ``"order"``, ``"bytes"``, ``"nulls"``, ``"lost"``.
         same_topic: allow the topic that was landed as target: it then has the records twice.
         keeps_partitions: send to the same partition numbers; False: to that of the key's hash.
         records_per_second: of all partitions together, at most; None: no limit.

@@ -44,6 +44,10 @@ class CommittedObjects:
         """What an object has beside the object of values, such as ``.keys``; None: values or dead letters."""
         return None if self.is_dead_letters(entry) else keys.sibling_of_key(self.layout, entry.key)
 
+    def entry(self, key: str) -> ObjectEntry:
+        """An object by its key."""
+        return self._entries[key]
+
     def of_records(self) -> list[ObjectEntry]:
         """The objects that records are read from: of values, of dead letters, and the first of null values."""
         return [entry for entry in self._entries.values() if self._is_of_records(entry)]

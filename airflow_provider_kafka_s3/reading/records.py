@@ -53,7 +53,7 @@ from airflow_provider_kafka_s3.reading.lines import expanded, lines_of
 from airflow_provider_kafka_s3.reading.remote_file import REQUEST, RemoteFile
 from airflow_provider_kafka_s3.structs import decode_struct
 
-__all__ = ["KeptParts", "Record", "kept_parts", "read_records", "record_objects"]
+__all__ = ["KeptParts", "Record", "keeps_offsets", "kept_parts", "read_object", "read_records", "record_objects"]
 
 PartName: TypeAlias = Literal["key", "value", "headers", "timestamp", "offset"]
 
@@ -204,7 +204,36 @@ def read_records(log: TopicLog, plan: Plan, decision: Manifest, entry: ObjectEnt
         MissingObjectError: the object is gone.
         ForeignObjectError: it is not readable as the manifest and the plan describe it.
     """
-    return _Object(CommittedObjects(log, plan, decision), entry).records()
+    return read_object(CommittedObjects(log, plan, decision), entry)
+
+
+def read_object(
+    objects: CommittedObjects, entry: ObjectEntry, *, without: Sequence[str] = ()
+) -> Iterator[list[Record]]:
+    """The records of an object, as :func:`read_records` gives them.
+
+    Args:
+        objects: of the batch.
+        entry: one of ``objects.of_records()``.
+        without: what is not read beside it, ``.keys`` or ``.headers``: it is lost.
+    """
+    return _Object(objects, entry, without).records()
+
+
+def keeps_offsets(objects: CommittedObjects, entry: ObjectEntry, part: SlicePart, *, with_index: bool = True) -> bool:
+    """Whether the offset of each record of a slice in an object is known.
+
+    Args:
+        objects: of the batch.
+        entry: one of ``objects.of_records()``.
+        part: one of ``entry.by_slice``.
+        with_index: whether the index of an object of blocks is read, if it depends on that.
+    """
+    if isinstance(objects.layout.content, Envelope) or objects.is_dead_letters(entry):
+        return True
+    if certain_ranges(part.min_offset, part.max_offset + 1, part.records) is not None:
+        return True
+    return with_index and _Object(objects, entry).has_offsets_in_index()
 
 
 class _Damaged(ValueError):
@@ -214,8 +243,9 @@ class _Damaged(ValueError):
 class _Object:
     """An object, and those beside it."""
 
-    def __init__(self, objects: CommittedObjects, entry: ObjectEntry) -> None:
+    def __init__(self, objects: CommittedObjects, entry: ObjectEntry, without: Sequence[str] = ()) -> None:
         self._objects = objects
+        self._without = without
         self._plan = objects.plan
         self._layout = objects.layout
         self._entry = entry
@@ -266,6 +296,8 @@ class _Object:
         beside: dict[str, Iterator[Any]] = {}
         if isinstance(content, SiblingObjects):
             for name, settings in content.siblings.items():
+                if name in self._without:
+                    continue
                 entry = self._objects.beside(self._entry, name)
                 beside[name] = itertools.chain.from_iterable(self._rows(entry, settings))
         key_of = None
@@ -317,10 +349,7 @@ class _Object:
 
     def _places(self) -> Iterator[tuple[int, int | None]]:
         """Partition and offset of each row."""
-        if isinstance(self._layout.format, BlockGzip) and self._sibling is None:
-            parts = self._parts_by_index()
-        else:
-            parts = ((part, None) for part in self._entry.by_slice)
+        parts = self._parts_by_index() if self._has_index else ((part, None) for part in self._entry.by_slice)
         for part, ranges in parts:
             partition = self._plan.slices[part.id].partition
             known: Iterable[Sequence[int]] | None = ranges
@@ -330,6 +359,17 @@ class _Object:
                 yield from itertools.repeat((partition, None), part.records)
             else:
                 yield from ((partition, offset) for start, stop in known for offset in range(start, stop))
+
+    def has_offsets_in_index(self) -> bool:
+        """Whether there is an index, which has the offset of each record."""
+        return self._has_index and all(
+            ranges is not None or certain_ranges(part.min_offset, part.max_offset + 1, part.records) is not None
+            for part, ranges in self._parts_by_index()
+        )
+
+    @property
+    def _has_index(self) -> bool:
+        return isinstance(self._layout.format, BlockGzip) and self._sibling is None
 
     def _parts_by_index(self) -> Iterator[tuple[SlicePart, Sequence[Sequence[int]] | None]]:
         """Blocks of the index, as parts of the object."""

@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker
-from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError
 from airflow_provider_kafka_s3.layout import keys
@@ -368,12 +368,61 @@ class Snapshot:
         }
 
     @property
+    def generations(self) -> tuple[int, ...]:
+        """Those that committed batches have records of."""
+        return tuple(sorted({batch.generation for batch in self._batches if batch.status == "commit"}))
+
+    @property
     def generation(self) -> int:
         """How many times the topic was created again, up to the last batch."""
         if not self._batches:
             return self._marker.generation
         last = self._batches[-1]
         return last.generation + (last.status == "reset")
+
+    def landed_offsets(self, generation: int) -> Offsets:
+        """Offsets that committed batches have claimed in a generation of the topic."""
+        found = NO_OFFSETS
+        for batch in self._batches:
+            if batch.generation == generation and batch.status == "commit":
+                found |= batch.claimed - batch.skipped
+        return found
+
+    def lost_offsets(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
+        """Offsets of a generation that are in no object: of batches that were abandoned as lost, or deleted by Kafka.
+
+        Args:
+            generation: of the topic.
+            low: lowest timestamp in milliseconds. Lost records have no times: those between offsets that are all
+                earlier, or all later, are left out.
+            high: end of the timestamps.
+        """
+        lost = NO_OFFSETS
+        before: dict[int, int] = {}
+        behind: dict[int, int] = {}
+        for batch in self._batches:
+            if batch.generation != generation:
+                continue
+            if batch.status == "commit":
+                lost |= batch.skipped
+            elif batch.release == "lost":
+                lost |= batch.claimed
+            if batch.status == "commit" and batch.has_times:
+                for partition, ranges in (batch.claimed - batch.skipped).items():
+                    if low is not None and batch.max_timestamp < low:
+                        before[partition] = max(before.get(partition, 0), ranges[-1][1])
+                    if high is not None and batch.min_timestamp >= high:
+                        behind[partition] = min(behind.get(partition, ranges[0][0]), ranges[0][0])
+        return Offsets(
+            {
+                partition: [
+                    (start, end)
+                    for start, end in ranges
+                    if end > before.get(partition, 0) and start < behind.get(partition, end)
+                ]
+                for partition, ranges in lost.items()
+            }
+        )
 
     @property
     def records(self) -> int:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.documents.manifest import SlicePart
+from airflow_provider_kafka_s3.config import SiblingObjects
+from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SlicePart
 from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.replay import ReplayObject, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
-from airflow_provider_kafka_s3.reading.records import kept_parts, record_objects
+from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
+from airflow_provider_kafka_s3.reading.records import keeps_offsets, kept_parts
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot, milliseconds, overlap
 from airflow_provider_kafka_s3.replay.request import ReplayRequest, require_acknowledged
 
@@ -19,7 +26,7 @@ __all__ = ["plan_replay"]
 
 
 def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> ReplayPlan:
-    """Choose the objects of a replay; only documents are read.
+    """Choose the objects of a replay. Documents are read, and indices if the order of records depends on them.
 
     Args:
         log: of the landed topic.
@@ -27,54 +34,21 @@ def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> Rep
         target: the topic that records are sent to.
 
     Raises:
-        ConfigurationError: records lack what ``without`` does not name, or what the selection needs.
-        DataLossError: objects of the selection were accepted as lost.
+        ConfigurationError: there are no records, or they lack what ``without`` does not name, or what the selection
+            needs.
+        DataLossError: records of the selection were accepted as lost.
     """
     snapshot = Snapshot(log, at=request.at)
-    low, high = milliseconds("since", request.since), milliseconds("until", request.until)
-    wanted = None if request.offsets is None else Offsets({p: [bounds] for p, bounds in request.offsets.items()})
-    only = None if request.partitions is None else frozenset(request.partitions)
-    generation = snapshot.generation if request.generation is None else request.generation
-    missing: dict[str, str] = {}
-    parts: dict[int, list[ReplayObject]] = {}
-    oldest: list[int | None] = []
-    not_indexed = False
-    batches = snapshot.select_batches(low, high, wanted, only, generation=generation)
-    for plan, decision, lost in snapshot.documents(batches):
-        assert plan.layout is not None, "it is committed"
-        kept, has_index = kept_parts(plan.layout).missing, plan.layout.has_index
-        not_indexed = not_indexed or not has_index
-        for entry in record_objects(log, plan, decision):
-            if entry.has_times and not overlap((entry.min_timestamp, entry.max_timestamp), low, high):
-                continue
-            chosen = [
-                (partition, part)
-                for partition, part in ((plan.slices[part.id].partition, part) for part in entry.by_slice)
-                if (only is None or partition in only) and (wanted is None or _span(partition, part) & wanted)
-            ]
-            if not chosen:
-                continue
-            if entry.key in lost:
-                missing.setdefault("lost", f"{log.store.url(entry.key)} was accepted as lost")
-                continue
-            missing = {**{str(name): why for name, why in kept.items()}, **missing}
-            if wanted is not None and "offset" in kept and not has_index:
-                _require_whole(request, log.store.url(entry.key), chosen, wanted)
-            oldest.append(entry.min_timestamp if entry.has_times else None)
-            for partition, part in chosen:
-                found = ReplayObject(
-                    batch=plan.batch,
-                    key=entry.key,
-                    slice=part.id,
-                    records=part.records,
-                    low=part.min_offset,
-                    high=part.max_offset,
-                )
-                parts.setdefault(partition, []).append(found)
-    steps = {partition: _steps(found) for partition, found in sorted(parts.items())}
-    if not_indexed and "offset" in missing and any(len(step) > 1 for some in steps.values() for step in some):
-        missing["order"] = "objects of several folders have offsets in turn, and do not keep them"
-    require_acknowledged(log, request, missing)
+    selection = _Selection.of(request, snapshot)
+    found = _Found(log, request, selection)
+    for plan, decision, lost in snapshot.documents(selection.batches(snapshot)):
+        found.add_batch(plan, decision, lost)
+    found.add_lost_offsets(snapshot.lost_offsets(selection.generation, selection.low, selection.high))
+    steps = {partition: found.steps(parts) for partition, parts in sorted(found.parts.items())}
+    require_acknowledged(log, request, found.missing)
+    if not steps:
+        raise _nothing(request, snapshot, selection)
+    oldest = found.oldest
     return ReplayPlan(
         replay=request.replay,
         nonce=uuid.uuid4().hex[:8],
@@ -85,32 +59,202 @@ def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> Rep
         batch=snapshot.batch,
         settings=request.settings,
         partitions=steps,
-        oldest=None if None in oldest or not oldest else min(time for time in oldest if time is not None),
+        oldest=None if None in oldest else min(time for time in oldest if time is not None),
+        notes=tuple(f"{part}: {note}" for part, note in found.notes.items()),
     )
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Which records are wanted, by what documents have of them."""
+
+    generation: int
+    low: int | None
+    high: int | None
+    offsets: Offsets | None
+    partitions: frozenset[int] | None
+
+    @classmethod
+    def of(cls, request: ReplayRequest, snapshot: Snapshot) -> _Selection:
+        wanted = request.offsets
+        return cls(
+            generation=snapshot.generation if request.generation is None else request.generation,
+            low=milliseconds("since", request.since),
+            high=milliseconds("until", request.until),
+            offsets=None if wanted is None else Offsets({p: [bounds] for p, bounds in wanted.items()}),
+            partitions=None if request.partitions is None else frozenset(request.partitions),
+        )
+
+    def batches(self, snapshot: Snapshot) -> list[int]:
+        return snapshot.select_batches(self.low, self.high, self.offsets, self.partitions, generation=self.generation)
+
+    def has(self, partition: int, start: int, end: int) -> bool:
+        """Whether some of these offsets are selected."""
+        return bool(self.among(Offsets({partition: [(start, end)]})))
+
+    def among(self, offsets: Offsets) -> Offsets:
+        """Those of them that are selected."""
+        if self.partitions is not None:
+            offsets = Offsets({p: ranges for p, ranges in offsets.items() if p in self.partitions})
+        return offsets if self.offsets is None else offsets & self.offsets
+
+    def cuts(self, partition: int, part: SlicePart) -> bool:
+        """Whether only some of the offsets from the lowest to the highest one are selected."""
+        return self.offsets is not None and not _span(partition, part) <= self.offsets
+
+
+@dataclass
+class _Found:
+    """Objects that are selected, and what their records lack.
+
+    Attributes:
+        missing: what is not kept, and why.
+        notes: what is kept otherwise in some records.
+        parts: the objects of each Kafka partition.
+        oldest: the lowest timestamp of each object, if it is known.
+    """
+
+    log: TopicLog
+    request: ReplayRequest
+    selection: _Selection
+    missing: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    parts: dict[int, list[ReplayObject]] = field(default_factory=dict)
+    oldest: set[int | None] = field(default_factory=set)
+    _nulls: int = 0
+    _committed: dict[int, CommittedObjects] = field(default_factory=dict)
+
+    def add_batch(self, plan: Plan, decision: Manifest, lost: frozenset[str]) -> None:
+        """Add what is selected of a batch."""
+        assert plan.layout is not None, "it is committed"
+        selection = self.selection
+        objects, kept = CommittedObjects(self.log, plan, decision), kept_parts(plan.layout)
+        for entry in objects.of_records():
+            if entry.has_times and not overlap(
+                (entry.min_timestamp, entry.max_timestamp), selection.low, selection.high
+            ):
+                continue
+            chosen = {
+                part.id: (plan.slices[part.id].partition, part)
+                for part in entry.by_slice
+                if selection.has(plan.slices[part.id].partition, part.min_offset, part.max_offset + 1)
+            }
+            if not chosen:
+                continue
+            if entry.key in lost:
+                self._miss("lost", f"{self.log.store.url(entry.key)} was accepted as lost")
+                continue
+            if not objects.is_dead_letters(entry):
+                for name, why in kept.missing.items():
+                    self._miss(name, why)
+                for part_name, note in kept.notes.items():
+                    self.notes.setdefault(part_name, note)
+            without = self._lost_beside(objects, entry, lost)
+            self.oldest.add(entry.min_timestamp if entry.has_times else None)
+            for partition, part in chosen.values():
+                if selection.cuts(partition, part) and not keeps_offsets(objects, entry, part):
+                    raise self._not_whole(entry, part)
+                self.parts.setdefault(partition, []).append(
+                    ReplayObject(
+                        batch=plan.batch,
+                        key=entry.key,
+                        slice=part.id,
+                        records=part.records,
+                        low=part.min_offset,
+                        high=part.max_offset,
+                        has_offsets=keeps_offsets(objects, entry, part, with_index=False),
+                        without=without,
+                    )
+                )
+        self._add_nulls(plan, decision)
+
+    def add_lost_offsets(self, lost: Offsets) -> None:
+        """Add offsets that are in no object."""
+        if gone := self.selection.among(lost):
+            more = f"; {self.missing['lost']}" if "lost" in self.missing else ""
+            self.missing["lost"] = f"offsets {gone} were accepted as lost{more}"
+
+    def steps(self, parts: list[ReplayObject]) -> tuple[tuple[ReplayObject, ...], ...]:
+        """Objects of a Kafka partition in the order of their offsets; those whose offsets interleave together."""
+        steps: list[list[ReplayObject]] = []
+        end = -1
+        for part in sorted(parts, key=lambda one: (one.low, one.key)):
+            if part.low > end:
+                steps.append([])
+            steps[-1].append(part)
+            end = max(end, part.high)
+        return tuple(tuple(self._with_order(step)) if len(step) > 1 else tuple(step) for step in steps)
+
+    def _with_order(self, step: list[ReplayObject]) -> Iterator[ReplayObject]:
+        """Interleaving objects; indices show whether the order of their records is known."""
+        self._keep({one.batch for one in step if not one.has_offsets})
+        for one in step:
+            if one.has_offsets:
+                yield one
+                continue
+            objects = self._committed[one.batch]
+            entry = objects.entry(one.key)
+            (part,) = (part for part in entry.by_slice if part.id == one.slice)
+            has_offsets = keeps_offsets(objects, entry, part)
+            if not has_offsets:
+                self._miss(
+                    "order",
+                    f"objects of several folders have offsets in turn, and do not keep them, such as "
+                    f"{self.log.store.url(one.key)}",
+                )
+            yield msgspec.structs.replace(one, has_offsets=has_offsets)
+
+    def _keep(self, batches: set[int]) -> None:
+        """Read the documents of these batches, and drop those of others."""
+        for batch in self._committed.keys() - batches:
+            del self._committed[batch]
+        for batch in batches - self._committed.keys():
+            plan, decision = self.log.require_plan(batch)[0], self.log.require_decision(batch)[0]
+            self.log.forget(batch)
+            self._committed[batch] = CommittedObjects(self.log, plan, decision)
+
+    def _lost_beside(self, objects: CommittedObjects, entry: ObjectEntry, lost: frozenset[str]) -> tuple[str, ...]:
+        content = objects.layout.content
+        if not isinstance(content, SiblingObjects) or objects.is_dead_letters(entry):
+            return ()
+        gone = tuple(name for name in content.siblings if objects.beside(entry, name).key in lost)
+        for name in gone:
+            url = self.log.store.url(objects.beside(entry, name).key)
+            self._miss("key" if name == ".keys" else "headers", f"{url} was accepted as lost")
+        return gone
+
+    def _add_nulls(self, plan: Plan, decision: Manifest) -> None:
+        for result in decision.slices:
+            s = plan.slices[result.id]
+            if result.ignored and self.selection.has(s.partition, s.start, s.end):
+                self._nulls += result.ignored
+                self.missing["nulls"] = (
+                    f"up to {count(self._nulls, 'null value')} were left out by on_null='ignore', such as in batch "
+                    f"{plan.batch}, partition {s.partition}, offsets {s.start} to {s.end - 1}"
+                )
+
+    def _not_whole(self, entry: ObjectEntry, part: SlicePart) -> ConfigurationError:
+        return ConfigurationError(
+            f"the offsets of replay {self.request.replay!r} begin or end inside of {self.log.store.url(entry.key)}, "
+            f"which has offsets from {part.min_offset} to {part.max_offset} with gaps, and does not keep them. Nothing "
+            f"was sent. Select all of these offsets, or none"
+        )
+
+    def _miss(self, name: str, why: str) -> None:
+        self.missing.setdefault(name, why)
 
 
 def _span(partition: int, part: SlicePart) -> Offsets:
     return Offsets({partition: [(part.min_offset, part.max_offset + 1)]})
 
 
-def _require_whole(request: ReplayRequest, url: str, chosen: Sequence[tuple[int, SlicePart]], wanted: Offsets) -> None:
-    """Refuse offsets that end inside of records whose offsets are not known."""
-    for partition, part in chosen:
-        if part.has_gaps and not _span(partition, part) <= wanted:
-            raise ConfigurationError(
-                f"the offsets of replay {request.replay!r} begin or end inside of {url}, which has offsets from "
-                f"{part.min_offset} to {part.max_offset} with gaps, and does not keep them. Nothing was sent. Select "
-                f"all of these offsets, or none"
-            )
-
-
-def _steps(parts: list[ReplayObject]) -> tuple[tuple[ReplayObject, ...], ...]:
-    """Objects in the order of their offsets; those whose offsets interleave together."""
-    steps: list[list[ReplayObject]] = []
-    end = -1
-    for part in sorted(parts, key=lambda one: (one.low, one.key)):
-        if part.low > end:
-            steps.append([])
-        steps[-1].append(part)
-        end = max(end, part.high)
-    return tuple(map(tuple, steps))
+def _nothing(request: ReplayRequest, snapshot: Snapshot, selection: _Selection) -> ConfigurationError:
+    """The error for a selection without records, with what there is."""
+    log, there = snapshot.log, snapshot.landed_offsets(selection.generation)
+    generations = [number for number in snapshot.generations if number != selection.generation]
+    others = f"; generations {', '.join(map(str, generations))} have others" if generations else ""
+    return ConfigurationError(
+        f"no record of topic {log.topic!r} is in the selection of replay {request.replay!r}. Nothing was sent, and the "
+        f"id is free. Batches up to {snapshot.batch} have these offsets of generation {selection.generation}: "
+        f"{there}{others}. Compare the times, offsets, partitions and the generation of the replay with them"
+    )

@@ -16,14 +16,15 @@ from airflow_provider_kafka_s3.reading.snapshot import milliseconds
 
 __all__ = ["Missing", "ReplayRequest", "Writer", "require_acknowledged", "require_target"]
 
-Missing: TypeAlias = Literal["key", "headers", "timestamp", "order", "lost", "bytes"]
+Missing: TypeAlias = Literal["key", "headers", "timestamp", "order", "bytes", "nulls", "lost"]
 """What records may be sent without, if it is acknowledged: parts that the objects do not keep; ``order``: objects of
-several folders do not keep the order of a Kafka partition; ``lost``: objects that were accepted as lost; ``bytes``: a
-sink has written JSON documents again, which are equal but for spaces and the form of numbers."""
+several folders do not keep the order of a Kafka partition; ``bytes``: a sink has written JSON documents again, which
+are equal but for spaces and the form of numbers; ``nulls``: null values that were left out; ``lost``: offsets and
+objects that were accepted as lost."""
 Writer: TypeAlias = Literal["confluent", "deviantart"]
 """The sink that wrote the objects, instead of this package: Confluent's for S3, or DeviantArt's."""
 
-_PARTS: Final = ("key", "headers", "timestamp")
+_NAMED: Final = get_args(Missing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +125,7 @@ def require_acknowledged(log: TopicLog, request: ReplayRequest, missing: Mapping
 
     Raises:
         ConfigurationError: they lack what ``without`` does not name, or what the selection needs.
-        DataLossError: they lack objects that were accepted as lost, and nothing else.
+        DataLossError: they lack what was accepted as lost, and nothing else.
     """
     if "value" in missing:
         raise ConfigurationError(
@@ -141,7 +142,7 @@ def require_acknowledged(log: TopicLog, request: ReplayRequest, missing: Mapping
             f"{'; '.join(f'{name} ({missing[name]})' for name in bad)}. Nothing was sent. Select by offsets or "
             f"partitions"
         )
-    named = [name for name in (*_PARTS, "order", "bytes", "lost") if name in missing and name not in request.without]
+    named = [name for name in _NAMED if name in missing and name not in request.without]
     if named:
         kind = DataLossError if named == ["lost"] else ConfigurationError
         raise kind(

@@ -45,6 +45,7 @@ class Replayed:
         planned: number of records in its objects, per Kafka partition; a selection sends fewer. None: objects of
             another sink have no number.
         sent: number of records that were sent, by all runs together; empty for a dry run.
+        notes: what differs in some records from those in Kafka, for people.
     """
 
     replay: str
@@ -52,6 +53,7 @@ class Replayed:
     batch: int
     planned: Mapping[int, int | None]
     sent: Mapping[int, int]
+    notes: tuple[str, ...] = ()
 
 
 def replay(
@@ -93,7 +95,7 @@ def replay(
     planned = plan.records
     if len(done) == len(plan.numbers):
         log.info("replay %s to topic %s has ended before; nothing is sent", plan.replay, plan.target)
-        return Replayed(plan.replay, plan.target, plan.batch, planned, done)
+        return Replayed(plan.replay, plan.target, plan.batch, planned, done, plan.notes)
     largest = check_target(config, request, plan, target)
     log.info(
         "replay %s: %s of %d partitions of topic %s to topic %s",
@@ -105,8 +107,10 @@ def replay(
         plan.topic,
         plan.target,
     )
+    for note in plan.notes:
+        log.info("replay %s: of some records, %s", plan.replay, note)
     if dry_run:
-        return Replayed(plan.replay, plan.target, plan.batch, planned, {})
+        return Replayed(plan.replay, plan.target, plan.batch, planned, {}, plan.notes)
     # Records that were landed fit into the batches of their topic; librdkafka's own limit may be lower.
     # Several records in one request must not have more than the topic's, which may be the lower one.
     settings = {"message.max.bytes": max(largest, 1_000_000), "batch.size": min(largest, 1_000_000), **config}
@@ -115,7 +119,7 @@ def replay(
     job = ReplayJob(place, settings, request, plan, stalled_after)
     process = process or ReplayProcess()
     sent = Retrier().call(lambda: process.send(job), what=f"send replay {plan.replay} to topic {plan.target}")
-    return Replayed(plan.replay, plan.target, plan.batch, planned, sent)
+    return Replayed(plan.replay, plan.target, plan.batch, planned, sent, plan.notes)
 
 
 def _planned(topic_log: TopicLog, request: ReplayRequest, target: TopicInfo, *, dry_run: bool) -> ReplayPlan:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.replay import ReplayObject, ReplayPlan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, ControlError
-from airflow_provider_kafka_s3.reading.records import Record, read_records
+from airflow_provider_kafka_s3.exceptions import ControlError
+from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
+from airflow_provider_kafka_s3.reading.records import Record, read_object
 from airflow_provider_kafka_s3.reading.snapshot import milliseconds, overlap
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 
@@ -52,6 +54,7 @@ class ReplaySource:
         self._plan = plan
         self._low = milliseconds("since", request.since)
         self._high = milliseconds("until", request.until)
+        self._wanted = None if request.offsets is None else Offsets({p: [ab] for p, ab in request.offsets.items()})
         self._is_filtered = not (self._low is self._high is None and request.key is None and request.offsets is None)
 
     def records(self, partition: int, skip: int = 0) -> Iterator[list[Record]]:
@@ -62,27 +65,35 @@ class ReplaySource:
             while steps and (count := sum(one.records for one in steps[0])) <= skip:
                 steps, skip = steps[1:], skip - count
         found: Iterator[list[Record]] = itertools.chain.from_iterable(self._step(step, partition) for step in steps)
-        if self._is_filtered:
-            found = ([*filter(self._selects, records)] for records in found)
         yield from without_first(found, skip)
 
     def _step(self, step: Sequence[ReplayObject], partition: int) -> Iterator[list[Record]]:
-        streams = [self._object(one, partition) for one in step]
-        if len(streams) == 1 or "order" in self._request.without:
+        streams = [self._selected(one, partition) for one in step]
+        if len(streams) == 1 or not all(one.has_offsets for one in step):
             yield from itertools.chain.from_iterable(streams)
             return
-        merged = heapq.merge(*map(itertools.chain.from_iterable, streams), key=self._offset)
+        merged = heapq.merge(*map(itertools.chain.from_iterable, streams), key=_offset)
         while records := [*itertools.islice(merged, _MERGED)]:
             yield records
 
+    def _selected(self, one: ReplayObject, partition: int) -> Iterator[list[Record]]:
+        found = self._object(one, partition)
+        if self._wanted is not None and not Offsets({partition: [(one.low, one.high + 1)]}) <= self._wanted:
+            ((start, end),) = self._wanted[partition]
+            found = ([r for r in records if start <= _offset(r) < end] for records in found)
+        if self._low is not None or self._high is not None or self._request.key is not None:
+            found = ([*filter(self._selects, records)] for records in found)
+        return found
+
     def _object(self, one: ReplayObject, partition: int) -> Iterator[list[Record]]:
-        plan, _ = self._log.require_plan(one.batch)
-        decision, _ = self._log.require_decision(one.batch)
-        (entry,) = (entry for entry in decision.objects if entry.key == one.key)
+        objects = CommittedObjects(
+            self._log, self._log.require_plan(one.batch)[0], self._log.require_decision(one.batch)[0]
+        )
+        entry = objects.entry(one.key)
         # Of a merged object one slice is sent, or several, each in its place.
         first = sum(part.records for part in itertools.takewhile(lambda part: part.id != one.slice, entry.by_slice))
         at = given = 0
-        for records in read_records(self._log, plan, decision, entry):
+        for records in read_object(objects, entry, without=one.without):
             self._on_read()
             some = records[max(first - at, 0) : max(first + one.records - at, 0)]
             at, given = at + len(records), given + len(some)
@@ -95,30 +106,15 @@ class ReplaySource:
                 f"changed: restore it (bucket versioning)"
             )
 
-    def _offset(self, record: Record) -> int:
-        if record.offset is None:
-            raise ConfigurationError(
-                f"replay {self._plan.replay!r} of topic {self._plan.topic!r}, partition {record.partition}: objects of "
-                f"several folders have offsets in turn, and do not keep them, so the order is not known. Use "
-                f"another id with without=('order',) to send one object after another"
-            )
-        return record.offset
-
     def _selects(self, record: Record) -> bool:
-        request = self._request
-        if request.key is not None and record.key != request.key:
+        if self._request.key is not None and record.key != self._request.key:
             return False
-        if self._low is not None or self._high is not None:
-            time = record.timestamp
-            if time is None or not overlap((time, time), self._low, self._high):
-                return False
-        if request.offsets is not None:
-            start, end = request.offsets[record.partition]
-            if record.offset is None:
-                raise ConfigurationError(
-                    f"replay {self._plan.replay!r} of topic {self._plan.topic!r}, partition {record.partition}: an "
-                    f"object with offsets inside and outside of the selection does not keep them. Select whole "
-                    f"objects, such as by partitions"
-                )
-            return start <= record.offset < end
-        return True
+        if self._low is None and self._high is None:
+            return True
+        time = record.timestamp
+        return time is not None and overlap((time, time), self._low, self._high)
+
+
+def _offset(record: Record) -> int:
+    assert record.offset is not None, "it is known, or the plan would say so"
+    return record.offset

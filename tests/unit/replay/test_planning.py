@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from typing import Any
+
 import pytest
 
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.config import BytesConverter, Daily, Envelope, JsonLines, RawBytes, Rotation
+from airflow_provider_kafka_s3.config import (
+    BlockGzip,
+    ByField,
+    BytesConverter,
+    Daily,
+    Envelope,
+    Hourly,
+    JsonConverter,
+    JsonLines,
+    RawBytes,
+    Rotation,
+    SiblingObjects,
+    StringConverter,
+)
+from airflow_provider_kafka_s3.documents.manifest import Amend
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
+from airflow_provider_kafka_s3.reading.records import Record
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.replay.landed import layout_of, planned, read, replayed
 
@@ -49,3 +68,197 @@ def test_an_object_with_several_slices_of_a_partition_gives_each_record_once_and
     assert plan.records == {0: 10, 1: 10}
     for skip in range(11):
         assert read(topic, plan, 0, skip, without=accepted) == found[0][skip:]
+
+
+def envelopes(**more: Any) -> Topic:
+    """A topic of whole records, whose bytes are not looked at."""
+    return Topic(layout_of(JsonLines(), content=Envelope(), value_converter=BytesConverter(), **more), 2)
+
+
+def numbered(topic: Topic, count: int, start: int = 0, **more: Any) -> None:
+    """Append documents with a number, one every millisecond."""
+    for n in range(start, start + count):
+        topic.append(b'{"n":%d,"f":%d}' % (n, n % 2), timestamp=START + n, **more)
+
+
+def offsets_of(found: dict[int, list[Record]]) -> dict[int, list[int | None]]:
+    """The offsets by partition."""
+    return {partition: [record.offset for record in records] for partition, records in found.items()}
+
+
+def time(n: int) -> dt.datetime:
+    """That of a numbered record."""
+    return dt.datetime.fromtimestamp((START + n) / 1000, dt.UTC)
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {"partitions": (7,)},
+        {"generation": 3},
+        {"offsets": {0: (100, 200)}},
+        {"since": time(1_000)},
+        {"offsets": {0: (0, 1)}, "partitions": (1,)},
+        {"at": 0},
+    ],
+    ids=str,
+)
+def test_a_selection_without_records_is_refused_with_what_there_is(selection: dict[str, Any]) -> None:
+    """It would be a replay that has succeeded for ever; nothing is written."""
+    topic = envelopes()
+    numbered(topic, 6)
+    topic.land()
+    before = [info.key for info in topic.bucket.list("")]
+    with pytest.raises(ConfigurationError) as refused:
+        planned(topic, **selection)
+    for part in ("no record of topic 'orders'", "the id is free", "Nothing was sent"):
+        assert part in str(refused.value)
+    if "at" not in selection and "generation" not in selection:
+        assert "0: [0, 6)" in str(refused.value)
+    assert [info.key for info in topic.bucket.list("")] == before
+
+
+def test_null_values_that_were_left_out_are_named() -> None:
+    """Of the selected slices; sent are the others if that is accepted."""
+    layout = layout_of(
+        JsonLines(on_null="ignore"),
+        content=Envelope(),
+        key_converter=StringConverter(),
+        value_converter=JsonConverter(),
+    )
+    topic = Topic(layout, 2)
+    topic.append(b'{"n":1}', None, b'{"n":2}', timestamp=START)
+    topic.append(b'{"n":3}', partition=1, timestamp=START)
+    topic.land()
+    with pytest.raises(ConfigurationError, match=r"nulls: up to 1 null value were left out by on_null='ignore'"):
+        planned(topic)
+    assert offsets_of(replayed(topic, partitions=(1,))) == {1: [0]}
+    assert offsets_of(replayed(topic, without=("nulls",), partitions=(0,))) == {0: [0, 2]}
+
+
+def topic_with_a_gap() -> Topic:
+    """Offsets 4 to 7 were abandoned as lost, and 8 to 9 landed."""
+    topic = envelopes()
+    numbered(topic, 4)
+    topic.land("a")
+    numbered(topic, 4, 4)
+    topic.pipeline.run(topic.request("b")).advance()
+    topic.pipeline.abandon(2, release="lost", reason="test", operator="test")
+    numbered(topic, 2, 8)
+    topic.land("c")
+    return topic
+
+
+def test_offsets_that_were_accepted_as_lost_are_named() -> None:
+    """If they are in the selection."""
+    topic = topic_with_a_gap()
+    with pytest.raises(DataLossError, match=r"lost: offsets 0: \[4, 8\) were accepted as lost.*--without lost"):
+        planned(topic)
+    assert offsets_of(replayed(topic, without=("lost",))) == {0: [0, 1, 2, 3, 8, 9]}
+    assert offsets_of(replayed(topic, offsets={0: (8, 10)})) == {0: [8, 9]}
+    assert offsets_of(replayed(topic, at=1)) == {0: [0, 1, 2, 3]}
+
+
+def test_offsets_that_were_lost_outside_of_a_window_of_times_are_not_named() -> None:
+    """They have no times, but lie between offsets that do."""
+    topic = topic_with_a_gap()
+    assert offsets_of(replayed(topic, until=time(4), offsets={0: (0, 4)})) == {0: [0, 1, 2, 3]}
+    numbered(topic, 2, 10)
+    topic.land("d")
+    assert offsets_of(replayed(topic, since=time(10))) == {0: [10, 11]}
+    with pytest.raises(DataLossError, match=r"offsets 0: \[4, 8\)"):
+        planned(topic, since=time(3))
+
+
+def test_what_some_records_have_otherwise_is_a_note_of_the_plan() -> None:
+    """It need not be accepted, and is shown."""
+    topic = Topic(layout_of(JsonLines(), content=Envelope(), value_converter=JsonConverter()))
+    numbered(topic, 2)
+    topic.land()
+    (note,) = planned(topic).notes
+    assert note.startswith("value: a document with newlines was rewritten in one line")
+
+
+BLOCKS = BlockGzip(lines=JsonLines())
+
+
+def test_the_order_of_blocks_is_named_before_anything_is_sent_unless_their_index_has_it() -> None:
+    """Indices have no ranges of blocks with too many gaps."""
+    layout = layout_of(BLOCKS, partitioner=ByField(names=("f",)), value_converter=JsonConverter())
+    few, many = Topic(layout), Topic(layout)
+    numbered(few, 100)
+    numbered(many, 50)
+    many.land("a")
+    numbered(many, 5_000, 50)
+    for topic in (few, many):
+        topic.land("b")
+    assert offsets_of(replayed(few, without=VALUES)) == {0: [*range(100)]}
+    with pytest.raises(ConfigurationError, match=r"order: objects of several folders have offsets in turn.*f=[01]/"):
+        planned(many, without=VALUES)
+    assert len(replayed(many, without=(*VALUES, "order"))[0]) == 5_050
+
+
+def test_the_order_of_null_values_beside_blocks_is_named_before_anything_is_sent() -> None:
+    """They are in objects of keys, which have no index."""
+    layout = layout_of(
+        BlockGzip(lines=JsonLines(on_null="write")),
+        content=SiblingObjects(keys=JsonLines()),
+        key_converter=StringConverter(),
+    )
+    topic = Topic(layout)
+    for n in range(12):
+        topic.append(None if n % 3 == 0 else b'{"n":%d}' % n, timestamp=START + n, key=b"k%d" % n)
+    topic.land()
+    accepted = ("headers", "timestamp")
+    with pytest.raises(ConfigurationError, match="order: objects of several folders"):
+        planned(topic, without=accepted)
+    with pytest.raises(ConfigurationError, match=r"begin or end inside of .* with gaps, and does not keep them"):
+        planned(topic, without=accepted, offsets={0: (2, 7)})
+    found = replayed(topic, without=(*accepted, "order"), offsets={0: (0, 12)})
+    assert sorted(r.key or b"" for r in found[0]) == sorted(b"k%d" % n for n in range(12))
+
+
+def test_offsets_that_cut_objects_without_offsets_are_refused_before_anything_is_sent() -> None:
+    """Those that have whole objects are sent, whatever the gaps."""
+    layout = layout_of(RawBytes(), partitioner=Hourly())
+    topic = Topic(layout)
+    for n in range(12):
+        topic.append(b"%d" % n, timestamp=START + n % 2 * 3_600_000)
+    topic.land()
+    with pytest.raises(ConfigurationError, match=r"begin or end inside of .* with gaps, and does not keep them"):
+        planned(topic, without=(*VALUES, "order"), offsets={0: (2, 7)})
+    assert len(replayed(topic, without=(*VALUES, "order"), offsets={0: (0, 12)})[0]) == 12
+
+
+def test_objects_that_keep_offsets_are_in_order_also_if_that_of_others_is_not_known() -> None:
+    """Accepted is what is not known, and no more."""
+    topic = Topic(layout_of(RawBytes(), partitioner=Hourly()))
+    for n in range(6):
+        topic.append(b"%d" % n, timestamp=START + n % 2 * 3_600_000)
+    topic.land("a")
+    topic.layout = layout_of(JsonLines(), content=Envelope(), partitioner=Hourly(), value_converter=BytesConverter())
+    for n in range(6, 12):
+        topic.append(b"%d" % n, timestamp=START + n % 2 * 3_600_000)
+    topic.land("b")
+    found = [record.value for record in replayed(topic, without=(*VALUES, "order"))[0]]
+    assert found == [b"0", b"2", b"4", b"1", b"3", b"5", b"6", b"7", b"8", b"9", b"10", b"11"]
+
+
+def test_a_lost_object_of_keys_is_named_and_its_records_are_sent_without_keys() -> None:
+    """The keys of other objects are sent."""
+    layout = layout_of(
+        JsonLines(), content=SiblingObjects(keys=JsonLines(), headers=None), key_converter=StringConverter()
+    )
+    topic = Topic(layout)
+    for run in range(2):
+        for n in range(2):
+            topic.append(b'{"n":%d}' % n, timestamp=START, key=b"k%d" % run)
+        topic.land(str(run))
+    lost = next(key for key in topic.objects() if ".keys" in key)
+    topic.bucket.delete(lost)
+    topic.pipeline.log.create_amend(Amend(batch=1, keys=(lost,), reason="gone", operator="test"), 1)
+    with pytest.raises(ConfigurationError, match=r"key: .*\.keys\.json was accepted as lost"):
+        planned(topic, without=("headers", "timestamp"))
+    found = replayed(topic, without=("headers", "timestamp", "key"))
+    assert [record.key for record in found[0]] == [None, None, b"k1", b"k1"]
+    assert [record.value for record in found[0]] == [b'{"n":0}', b'{"n":1}'] * 2
