@@ -404,12 +404,14 @@ class NamedObject:
         partition: the Kafka partition.
         first_offset: offset of its first record.
         ending: what follows the offset, such as ``.json.gz``.
+        generation: how many times the topic had been reset before it was landed; 0 in the names of other software.
     """
 
     folders: str
     partition: int
     first_offset: int
     ending: str
+    generation: int = 0
 
 
 def named_object_parser(layout: Layout, topic: str) -> Callable[[str], NamedObject | None]:
@@ -422,9 +424,9 @@ def named_object_parser(layout: Layout, topic: str) -> Callable[[str], NamedObje
         found = pattern.search(key) if key.startswith(prefix) and not key.startswith(dead_prefix) else None
         if found is None or not _is_in_own_folders(layout, topic, key, found):
             return None
-        before = _folders_prefix(layout, topic, int(found["generation"] or 0))
-        folders = key[: found.start()].removeprefix(before)
-        return NamedObject(folders, int(found["partition"]), int(found["offset"]), found["ending"])
+        generation = int(found["generation"] or 0)
+        folders = key[: found.start()].removeprefix(_folders_prefix(layout, topic, generation))
+        return NamedObject(folders, int(found["partition"]), int(found["offset"]), found["ending"], generation)
 
     return parse
 

@@ -122,7 +122,7 @@ def _named(store: DurableStore, layout: Layout, topic: str) -> list[ForeignObjec
     beside: dict[tuple[str, int, int], dict[str, str]] = {}
     for info in store.list(data_prefix(layout, topic)):
         named = parse(info.key)
-        if named is None:
+        if named is None or named.generation:
             continue
         others = beside.setdefault((named.folders, named.partition, named.first_offset), {})
         word = named.ending[1:].partition(".")[0]

@@ -9,26 +9,33 @@ import functools
 import itertools
 import uuid
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents.codec import corrupt
+from airflow_provider_kafka_s3.documents.owner import decode_owner
 from airflow_provider_kafka_s3.documents.replay import ForeignReplayObject, PinnedObject, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
+from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.foreign import ForeignObject, compression_of, list_foreign_objects
 from airflow_provider_kafka_s3.reading.lines import expanded, lines_of
 from airflow_provider_kafka_s3.reading.records import Record
 from airflow_provider_kafka_s3.reading.remote_file import RemoteFile
-from airflow_provider_kafka_s3.replay.request import ReplayRequest, require_acknowledged
+from airflow_provider_kafka_s3.replay.request import ReplayRequest, Writer, require_acknowledged
 from airflow_provider_kafka_s3.replay.source import without_first
 
 __all__ = ["ForeignReplaySource", "plan_foreign_replay"]
 
+_NOTES: Final[Mapping[Writer, str]] = {
+    "confluent": "value: one with newlines in an object of bytes is sent as several records",
+    "deviantart": "value: one that ends with a newline is sent without it",
+}
 _NOT_KEPT: Final = "the sink keeps none in its objects"
 
 
@@ -57,14 +64,13 @@ def plan_foreign_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo
             f"replay {request.replay!r} selects by {few(given)}, which objects of other sinks do not have. Nothing was "
             f"sent. Select by partitions, folders or key"
         )
-    first = log.read_plan(1)
     listed = list_foreign_objects(
         log.store,
         topics_dir=log.topics_dir,
         topic=log.topic,
         layout=request.written_by,
         # A pipeline that has taken over writes objects with the same names.
-        before=None if first is None else first.start,
+        before=_first_offsets(log),
     )
     chosen = {
         partition: some
@@ -107,7 +113,27 @@ def plan_foreign_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo
             )
             for partition, some in chosen.items()
         },
+        notes=(_NOTES[request.written_by],),
     )
+
+
+def _first_offsets(log: TopicLog) -> dict[int, int] | None:
+    """Where the pipeline begins that lands the topic into the same folders; None: there is none.
+
+    The documents of the replay may be those of another pipeline.
+    """
+    key = keys.owner_key(log.topics_dir, log.topic)
+    stored = log.store.get(key)
+    if stored is None:
+        return None
+    owner = decode_owner(stored.body, key, log.store.url(key), topics_dir=log.topics_dir)
+    of_owner = TopicLog(log.store, topics_dir=log.topics_dir, pipeline=owner.pipeline, topic=log.topic)
+    first = of_owner.read_plan(1)
+    if first is None:
+        return None
+    if first.start is None:
+        raise corrupt(of_owner.plan_url(1), "it is the first plan, and has no offsets where the pipeline begins")
+    return first.start
 
 
 def _is_in(one: ForeignObject, folders: tuple[str, ...]) -> bool:
@@ -171,23 +197,32 @@ class ForeignReplaySource:
         yield from without_first(found, skip)
 
     def _object(self, one: ForeignReplayObject, partition: int) -> Iterator[list[Record]]:
-        row_keys = None
-        if one.keys is not None:
-            row_keys = itertools.chain.from_iterable(self._rows(one.keys))
-        number = 0
+        self._require_counts(one)
+        row_keys = None if one.keys is None else itertools.chain.from_iterable(self._rows(one.keys))
         for rows in self._rows(one.values):
-            number += len(rows)
-            if row_keys is None:
-                yield [Record(partition, None, None, None, row) for row in rows]
-                continue
-            some = [*itertools.islice(row_keys, len(rows))]
-            if len(some) != len(rows):
-                raise self._unreadable(one.values, "the object of its keys has fewer keys")
-            yield [Record(partition, None, None, key, row) for key, row in zip(some, rows, strict=True)]
-        if row_keys is not None and next(row_keys, None) is not None:
-            raise self._unreadable(one.values, "the object of its keys has more keys")
+            some = itertools.repeat(None) if row_keys is None else row_keys
+            yield [Record(partition, None, None, key, row) for row, key in zip(rows, some, strict=False)]
+
+    def _require_counts(self, one: ForeignReplayObject) -> None:
+        """Read an object to its end before any of it is sent, if the number of its lines shows what they are."""
+        if one.records is None and one.keys is None:
+            return
+        number = self._count(one.values)
         if one.records not in (None, number):
-            raise self._unreadable(one.values, f"it has {number:,} records, and its index {one.records:,}")
+            raise self._unreadable(
+                one.values,
+                f"it has {number:,} lines for {one.records:,} records of its index, so values have newlines, and where "
+                f"they end is not known",
+            )
+        if one.keys is not None and (of_keys := self._count(one.keys)) != number:
+            more = "more" if of_keys > number else "fewer"
+            raise self._unreadable(
+                one.values,
+                f"the object of its keys has {more} keys ({of_keys:,} lines for {number:,}), so some have newlines",
+            )
+
+    def _count(self, pinned: PinnedObject) -> int:
+        return sum(map(len, self._rows(pinned)))
 
     def _rows(self, pinned: PinnedObject) -> Iterator[list[bytes]]:
         """Lines of an object."""

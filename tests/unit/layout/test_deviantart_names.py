@@ -117,7 +117,7 @@ def test_no_two_topics_share_an_object(
             if not is_dead:
                 assert keys.encoded_partition_parser(settings, name)(found) == day
                 named = keys.named_object_parser(settings, name)(found)
-                assert named == keys.NamedObject(day, partition, offset, ".gz")
+                assert named == keys.NamedObject(day, partition, offset, ".gz", generation)
     assert len(set(made.values())) == len(made)
     for (name, *_), found in made.items():
         for another in (topic, other):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 from typing import Any
 
 import pytest
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.config import JsonLines
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
 from airflow_provider_kafka_s3.reading.records import Record
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource, plan_foreign_replay
@@ -17,7 +19,8 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from tests.connect_corpus import SCENARIOS
 from tests.deviantart_sink import sink_objects
-from tests.unit.replay.landed import TARGET
+from tests.unit.batch.simulated_topic import Topic
+from tests.unit.replay.landed import TARGET, layout_of
 
 CONFLUENT: Any = {"written_by": "confluent", "without": ("key", "headers", "timestamp", "bytes")}
 DEVIANTART: Any = {"written_by": "deviantart", "without": ("key", "headers", "timestamp")}
@@ -158,3 +161,40 @@ def test_what_is_no_line_or_has_changed_is_refused() -> None:
     memory.put_new(f"{key}.bin", b"b\n")
     with pytest.raises(ForeignObjectError, match="written again since the replay was planned"):
         next(ForeignReplaySource(log, request(**CONFLUENT), plan).records(0))
+
+
+def test_values_with_newlines_are_refused_before_any_of_their_object_is_sent() -> None:
+    """Where a value ends is not known; objects before it are sent."""
+    good = sink_objects("", "2026-01-01", "orders", 0, [(0, "zero")], block_size=1_000)
+    bad = sink_objects("", "2026-01-02", "orders", 0, [(1, "one"), (2, "two\nlines"), (3, "three")], block_size=1_000)
+    _, log = sink({**good, **bad}, "")
+    wanted = request(**DEVIANTART)
+    found = ForeignReplaySource(log, wanted, plan_foreign_replay(log, wanted, TARGET)).records(0)
+    assert next(found) == values(b"zero")
+    with pytest.raises(ForeignObjectError, match=r"it has 4 lines for 3 records of its index, so values have newlines"):
+        next(found)
+
+
+def test_keys_with_newlines_are_refused_before_any_of_their_object_is_sent() -> None:
+    """Values would get the keys of others."""
+    name = "topics/orders/partition=0/orders+0+0000000000"
+    _, log = sink({f"{name}.bin": b"a\nb\n", f"{name}.keys.bin": b"k\nx\nl\n"})
+    wanted = request(written_by="confluent", without=("headers", "timestamp"))
+    source = ForeignReplaySource(log, wanted, plan_foreign_replay(log, wanted, TARGET))
+    with pytest.raises(ForeignObjectError, match="the object of its keys has more keys"):
+        next(source.records(0))
+
+
+@pytest.mark.parametrize("pipeline", ["orders-to-lake", "restore"])
+def test_objects_of_a_pipeline_that_has_taken_over_are_not_those_of_the_sink(pipeline: str) -> None:
+    """Whatever pipeline has the documents of the replay; also after the topic was created again."""
+    topic = Topic(layout_of(JsonLines()))
+    first = "lake/orders/partition=0/orders+0+0000000000.json"
+    topic.bucket.put_new(first, b'{"n":0}\n{"n":1}\n')
+    for n in range(6):
+        topic.append(b'{"n":%d}' % n, timestamp=1_700_000_000_000 + n)
+    topic.pipeline.land(dataclasses.replace(topic.request(), starting={0: 2}))
+    topic.bucket.put_new("lake/orders/partition=0/orders+0+0000000000+g1.json", b"{}\n")
+    log = TopicLog(DurableStore(topic.bucket, Retrier()), topics_dir="lake", pipeline=pipeline, topic="orders")
+    plan = plan_foreign_replay(log, request(**CONFLUENT), TARGET)
+    assert [one.values.key for one in plan.foreign[0]] == [first]
