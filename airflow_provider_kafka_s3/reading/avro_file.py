@@ -58,12 +58,13 @@ def file_schema(body: bytes | io.BufferedReader) -> Node:
     return parse_schema(_metadata(_opened(body))["avro.schema"].decode())
 
 
-def datums(body: bytes | io.BufferedReader, *, logical: bool = True) -> Iterator[list[Any]]:
+def datums(body: bytes | io.BufferedReader, *, logical: bool = True, piece: int = _PIECE) -> Iterator[list[Any]]:
     """The datums of a file as Python values, some at a time; those of unions without their type.
 
     Args:
         body: its bytes, or the file, of which about a megabyte is in memory.
         logical: whether values of logical types are decimals, dates and times; False: numbers and bytes.
+        piece: bytes of the blocks that are decoded at once, about.
 
     Raises:
         ValueError: it is no Avro file.
@@ -78,7 +79,7 @@ def datums(body: bytes | io.BufferedReader, *, logical: bool = True) -> Iterator
     # Files without codec: fastavro has a library to install for each of them.
     beginning = io.BytesIO()
     fastavro.writer(beginning, schema, [], sync_marker=sync)
-    while blocks := [*_blocks(file, sync, expand)]:
+    while blocks := [*_blocks(file, sync, expand, piece)]:
         plain = io.BytesIO(b"".join([beginning.getvalue(), *itertools.chain.from_iterable(blocks)]))
         try:
             found: list[Any] = [*fastavro.reader(plain)]
@@ -104,10 +105,12 @@ def _metadata(file: _Bytes) -> dict[str, bytes]:
     return about
 
 
-def _blocks(file: _Bytes, sync: bytes, expand: Callable[[bytes], bytes]) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
-    """Blocks of about a megabyte together, as fastavro reads them."""
+def _blocks(
+    file: _Bytes, sync: bytes, expand: Callable[[bytes], bytes], piece: int
+) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
+    """Blocks of so many bytes together, as fastavro reads them."""
     size = 0
-    while size < _PIECE and not file.is_at_end:
+    while size < piece and not file.is_at_end:
         count = file.long()
         block = expand(file.take(file.long()))
         size += len(block)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from isal import igzip
 
 from airflow_provider_kafka_s3.config import CompressionName
-from airflow_provider_kafka_s3.reading.remote_file import REQUEST, RemoteFile
+from airflow_provider_kafka_s3.reading.remote_file import RemoteFile
 
 __all__ = ["expanded", "lines_of"]
 
@@ -20,13 +20,13 @@ _PIECE: Final = 1024 * 1024
 
 
 def expanded(file: RemoteFile, compression: CompressionName) -> Iterator[bytes]:
-    """The bytes before compression, a megabyte at a time; gzip and bzip2 may have several members.
+    """The bytes before compression, a megabyte or a request at a time; gzip and bzip2 may have several members.
 
     Raises:
         ValueError: the object has more than these bytes.
         OSError: it is not what a compressor wrote; as EOFError, zlib.error and pyarrow.ArrowException.
     """
-    source: Any = io.BufferedReader(file, REQUEST)
+    source: Any = io.BufferedReader(file, file.request)
     match compression:
         case "gzip":
             source = igzip.IGzipFile(fileobj=source)
@@ -34,7 +34,7 @@ def expanded(file: RemoteFile, compression: CompressionName) -> Iterator[bytes]:
             source = bz2.BZ2File(source)
         case "zstd":
             source = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), "zstd")
-    while piece := source.read(_PIECE):
+    while piece := source.read(min(_PIECE, file.request)):
         yield piece
     while file.read(_PIECE):  # what a decompressor leaves
         raise ValueError("there are bytes behind its compressed rows")

@@ -208,7 +208,7 @@ def read_records(log: TopicLog, plan: Plan, decision: Manifest, entry: ObjectEnt
 
 
 def read_object(
-    objects: CommittedObjects, entry: ObjectEntry, *, without: Sequence[str] = ()
+    objects: CommittedObjects, entry: ObjectEntry, *, without: Sequence[str] = (), request: int = REQUEST
 ) -> Iterator[list[Record]]:
     """The records of an object, as :func:`read_records` gives them.
 
@@ -216,8 +216,10 @@ def read_object(
         objects: of the batch.
         entry: one of ``objects.of_records()``.
         without: what is not read beside it, ``.keys`` or ``.headers``: it is lost.
+        request: bytes of a request, for readers of many objects at once. Less than a megabyte also bounds the records
+            that are given at a time.
     """
-    return _Object(objects, entry, without).records()
+    return _Object(objects, entry, without, request).records()
 
 
 def keeps_offsets(objects: CommittedObjects, entry: ObjectEntry, part: SlicePart, *, with_index: bool = True) -> bool:
@@ -243,8 +245,11 @@ class _Damaged(ValueError):
 class _Object:
     """An object, and those beside it."""
 
-    def __init__(self, objects: CommittedObjects, entry: ObjectEntry, without: Sequence[str] = ()) -> None:
+    def __init__(
+        self, objects: CommittedObjects, entry: ObjectEntry, without: Sequence[str] = (), request: int = REQUEST
+    ) -> None:
         self._objects = objects
+        self._request = request
         self._without = without
         self._plan = objects.plan
         self._layout = objects.layout
@@ -432,7 +437,7 @@ class _Object:
             raise self._objects.unreadable(entry, f"it has {more} rows for {entry.records:,} records")
 
     def _all_rows(self, entry: ObjectEntry, settings: Format) -> Iterator[list[Any]]:
-        file = RemoteFile(functools.partial(self._objects.get, entry), entry.size)
+        file = RemoteFile(functools.partial(self._objects.get, entry), entry.size, self._request)
         is_envelope = isinstance(self._layout.content, Envelope)
         try:
             match settings:
@@ -440,7 +445,9 @@ class _Object:
                     yield from _parquet_rows(file, [*_FIELDS] if is_envelope else None)
                     return
                 case AvroContainer():
-                    found = datums(io.BufferedReader(file, REQUEST), logical=False)
+                    found = datums(
+                        io.BufferedReader(file, file.request), logical=False, piece=min(_PIECE, file.request)
+                    )
                     yield from ([*map(_ENVELOPE, rows)] for rows in found) if is_envelope else found
                 case BlockGzip(lines=lines):
                     yield from lines_of(expanded(file, "gzip"), _separator(lines))
@@ -459,9 +466,9 @@ def _separator(settings: Format) -> bytes:
 
 def _parquet_rows(file: RemoteFile, names: list[str] | None) -> Iterator[list[Any]]:
     """Rows with these columns; None: those of the file, whose only one is not in a tuple."""
-    with pq.ParquetFile(cast("Any", pa.PythonFile(file, mode="r")), buffer_size=REQUEST) as found:
+    with pq.ParquetFile(cast("Any", pa.PythonFile(file, mode="r")), buffer_size=file.request) as found:
         size = max(sum(found.metadata.row_group(i).total_byte_size for i in range(found.num_row_groups)), 1)
-        rows = min(max(_PIECE * found.metadata.num_rows // size, 1), _ROWS)
+        rows = min(max(min(_PIECE, file.request) * found.metadata.num_rows // size, 1), _ROWS)
         for batch in found.iter_batches(batch_size=rows):
             columns = [_column(batch.column(name)) for name in names or batch.schema.names]
             yield [*(columns[0] if len(columns) == 1 else zip(*columns, strict=True))]

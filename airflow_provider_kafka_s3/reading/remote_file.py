@@ -22,15 +22,18 @@ class RemoteFile(io.RawIOBase):
     Args:
         get: gives the bytes from one place to another one.
         size: of the object, in bytes.
+        request: bytes of one request of a reader that reads it from its beginning to its end.
 
     Attributes:
+        request: likewise.
         crc32: of all bytes, if they were read from the beginning to the end.
     """
 
-    def __init__(self, get: Callable[[int, int], bytes], size: int) -> None:
+    def __init__(self, get: Callable[[int, int], bytes], size: int, request: int = REQUEST) -> None:
         super().__init__()
         self._get = get
         self._size = size
+        self.request = request
         self._at = 0
         self.crc32 = 0
 

@@ -7,10 +7,11 @@ that begins fences the one before it, and reads this number only then, so that n
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ControlError, ReplayOvertakenError
+from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ControlError, KafkaS3Error, ReplayOvertakenError
 from airflow_provider_kafka_s3.kafka import client
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, to_error
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
@@ -178,19 +179,31 @@ def transactions(found: Iterator[list[Record]], limit: int) -> Iterator[list[Rec
     """
     batch: list[Record] = []
     size = 0
-    for records in found:
-        for at in range(0, len(records), limit):
-            some = records[at : at + limit]
-            if batch and len(batch) + len(some) > limit:
-                yield batch
-                batch, size = [], 0
-            batch += some
-            size += sum([len(record.value or b"") for record in some])
-            if size >= _BYTES_PER_TRANSACTION:
-                yield batch
-                batch, size = [], 0
+    try:
+        for records in found:
+            for at in range(0, len(records), limit):
+                some = records[at : at + limit]
+                if batch and len(batch) + len(some) > limit:
+                    yield batch
+                    batch, size = [], 0
+                batch += some
+                size += _bytes_of(some)
+                if size >= _BYTES_PER_TRANSACTION:
+                    yield batch
+                    batch, size = [], 0
+    except KafkaS3Error:
+        # What was read before an object that cannot be read is sent: then it is clear what was sent.
+        if batch:
+            yield batch
+        raise
     if batch:
         yield batch
+
+
+def _bytes_of(records: list[Record]) -> int:
+    size = sum([len(record.value or b"") + len(record.key or b"") for record in records])
+    headers = itertools.chain.from_iterable([record.headers for record in records if record.headers])
+    return size + sum(len(name) + len(value or b"") for name, value in headers)
 
 
 def _produce(producer: Producer, topic: str, records: list[Record], *, keeps_partition: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -10,16 +9,30 @@ from typing import Final
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.replay import ReplayObject, ReplayPlan
-from airflow_provider_kafka_s3.exceptions import ControlError
+from airflow_provider_kafka_s3.exceptions import ControlError, DataLossError
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.records import Record, read_object
+from airflow_provider_kafka_s3.reading.remote_file import REQUEST
 from airflow_provider_kafka_s3.reading.snapshot import milliseconds, overlap
+from airflow_provider_kafka_s3.replay.merge import merged, most_at_once, offset_of
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 
 __all__ = ["ReplaySource", "without_first"]
 
-_MERGED: Final = 100
-"""Records of interleaving objects that are merged at once."""
+_OPEN_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of a request of each object that is open for a Kafka partition, all together."""
+_LEAST: Final = 64 * 1024
+"""Bytes of a request at least."""
+
+
+class _LostSinceError(Exception):
+    """An object was accepted as lost since the replay was planned."""
+
+    def __init__(self, one: ReplayObject, given: int) -> None:
+        super().__init__(one.key)
+        self.one = one
+        self.given = given
 
 
 def without_first(found: Iterable[list[Record]], skip: int) -> Iterator[list[Record]]:
@@ -50,6 +63,7 @@ class ReplaySource:
     ) -> None:
         self._log = log
         self._on_read = on_read
+        self._committed: dict[int, CommittedObjects] = {}
         self._request = request
         self._plan = plan
         self._low = milliseconds("since", request.since)
@@ -60,44 +74,61 @@ class ReplaySource:
     def records(self, partition: int, skip: int = 0) -> Iterator[list[Record]]:
         """The records of a Kafka partition without the first ones, some at a time."""
         steps: Sequence[Sequence[ReplayObject]] = self._plan.partitions[partition]
+        sent_before = skip
         if not self._is_filtered:
             # Objects that are sent as a whole need not be read again.
-            while steps and (count := sum(one.records for one in steps[0])) <= skip:
-                steps, skip = steps[1:], skip - count
-        found: Iterator[list[Record]] = itertools.chain.from_iterable(self._step(step, partition) for step in steps)
-        yield from without_first(found, skip)
+            while steps and (number := sum(one.records for one in steps[0])) <= skip:
+                steps, skip = steps[1:], skip - number
+        passed = 0
+        try:
+            for records in itertools.chain.from_iterable(self._step(step, partition) for step in steps):
+                if left := records[max(skip - passed, 0) :]:
+                    yield left
+                passed += len(records)
+        except _LostSinceError as e:
+            sent = sent_before + max(passed - skip, 0)
+            raise self._lost_since(e, partition, sent, is_first=skip <= passed) from e
 
     def _step(self, step: Sequence[ReplayObject], partition: int) -> Iterator[list[Record]]:
-        streams = [self._selected(one, partition) for one in step]
-        if len(streams) == 1 or not all(one.has_offsets for one in step):
-            yield from itertools.chain.from_iterable(streams)
+        self._keep({one.batch for one in step})
+        if not _is_ordered(step):
+            yield from itertools.chain.from_iterable(self._selected(one, partition, REQUEST) for one in step)
             return
-        merged = heapq.merge(*map(itertools.chain.from_iterable, streams), key=_offset)
-        while records := [*itertools.islice(merged, _MERGED)]:
-            yield records
+        size = max(_OPEN_BYTES // most_at_once((one.low, one.high) for one in step), _LEAST)
+        yield from merged((one.low, self._selected(one, partition, min(size, REQUEST))) for one in step)
 
-    def _selected(self, one: ReplayObject, partition: int) -> Iterator[list[Record]]:
-        found = self._object(one, partition)
+    def _keep(self, batches: set[int]) -> None:
+        """Read the documents of these batches, and drop those of others: a manifest may list many objects."""
+        for batch in self._committed.keys() - batches:
+            del self._committed[batch]
+        for batch in batches - self._committed.keys():
+            plan, decision = self._log.require_plan(batch)[0], self._log.require_decision(batch)[0]
+            self._log.forget(batch)
+            self._committed[batch] = CommittedObjects(self._log, plan, decision)
+
+    def _selected(self, one: ReplayObject, partition: int, size: int) -> Iterator[list[Record]]:
+        found = self._object(one, partition, size)
         if self._wanted is not None and not Offsets({partition: [(one.low, one.high + 1)]}) <= self._wanted:
             ((start, end),) = self._wanted[partition]
-            found = ([r for r in records if start <= _offset(r) < end] for records in found)
+            found = ([record for record in records if start <= offset_of(record) < end] for records in found)
         if self._low is not None or self._high is not None or self._request.key is not None:
             found = ([*filter(self._selects, records)] for records in found)
         return found
 
-    def _object(self, one: ReplayObject, partition: int) -> Iterator[list[Record]]:
-        objects = CommittedObjects(
-            self._log, self._log.require_plan(one.batch)[0], self._log.require_decision(one.batch)[0]
-        )
+    def _object(self, one: ReplayObject, partition: int, size: int) -> Iterator[list[Record]]:
+        objects = self._committed[one.batch]
         entry = objects.entry(one.key)
         # Of a merged object one slice is sent, or several, each in its place.
         first = sum(part.records for part in itertools.takewhile(lambda part: part.id != one.slice, entry.by_slice))
         at = given = 0
-        for records in read_object(objects, entry, without=one.without):
-            self._on_read()
-            some = records[max(first - at, 0) : max(first + one.records - at, 0)]
-            at, given = at + len(records), given + len(some)
-            yield some
+        try:
+            for records in read_object(objects, entry, without=one.without, request=size):
+                self._on_read()
+                some = records[max(first - at, 0) : max(first + one.records - at, 0)]
+                at, given = at + len(records), given + len(some)
+                yield some
+        except DataLossError as e:
+            raise _LostSinceError(one, given) from e
         if given != one.records:
             raise ControlError(
                 f"replay {self._plan.replay!r} of topic {self._plan.topic!r}, partition {partition}: "
@@ -114,7 +145,45 @@ class ReplaySource:
         time = record.timestamp
         return time is not None and overlap((time, time), self._low, self._high)
 
+    def _lost_since(self, lost: _LostSinceError, partition: int, sent: int, *, is_first: bool) -> DataLossError:
+        """The error for an object that is gone, with what was sent, and the way to send the rest.
 
-def _offset(record: Record) -> int:
-    assert record.offset is not None, "it is known, or the plan would say so"
-    return record.offset
+        Args:
+            lost: the object.
+            partition: the Kafka partition.
+            sent: number of records that were sent.
+            is_first: whether earlier processes have sent none of the object, and of those beside it, behind its lowest
+                offset.
+        """
+        one, steps = lost.one, self._plan.partitions[partition]
+        step = next(step for step in steps if one in step)
+        about = (
+            f"replay {self._plan.replay!r} of topic {self._plan.topic!r}, partition {partition}: "
+            f"{self._log.store.url(one.key)} was accepted as lost since the replay was planned. It has "
+            f"{count(one.records, 'record')} with offsets from {one.low} to {one.high}"
+        )
+        if not _is_ordered(step):
+            return DataLossError(
+                f"{about}. {count(sent, 'record')} of the partition were sent: those of the objects before it in the "
+                f"plan of the replay, and nothing behind it. The order of these objects is not known, so the rest "
+                f"cannot be selected by offsets. Compare the target with the objects"
+            )
+        end = max(other.high for step in steps for other in step) + 1
+        if self._request.offsets is not None:
+            end = min(end, self._request.offsets[partition][1])
+        is_exact = len(step) == 1 or (lost.given == 0 and is_first)
+        start = str(one.low) if is_exact else "START"
+        where = (
+            f"{count(sent, 'record')} of the partition were sent: all with lower offsets, and none behind this object"
+            if is_exact
+            else f"{count(sent, 'record')} of the partition were sent: all with lower offsets, and some with higher "
+            f"ones. START is the offset behind the last of them, which the target shows"
+        )
+        return DataLossError(
+            f"{about}. {where}. To send the rest, use another id with the same settings, and --offsets "
+            f"{partition}:{start}-{end} --without lost (offsets={{{partition}: ({start}, {end})}}, without='lost')"
+        )
+
+
+def _is_ordered(step: Sequence[ReplayObject]) -> bool:
+    return len(step) == 1 or all(one.has_offsets for one in step)

@@ -23,10 +23,12 @@ from airflow_provider_kafka_s3.config import (
     StringConverter,
 )
 from airflow_provider_kafka_s3.documents.manifest import Amend
+from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
 from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.replay.source import ReplaySource
 from tests.unit.batch.simulated_topic import Topic
-from tests.unit.replay.landed import layout_of, planned, read, replayed
+from tests.unit.replay.landed import layout_of, planned, read, replayed, request
 
 START = 1_700_000_000_000
 VALUES = ("key", "headers", "timestamp")
@@ -262,3 +264,58 @@ def test_a_lost_object_of_keys_is_named_and_its_records_are_sent_without_keys() 
     found = replayed(topic, without=("headers", "timestamp", "key"))
     assert [record.key for record in found[0]] == [None, None, b"k1", b"k1"]
     assert [record.value for record in found[0]] == [b'{"n":0}', b'{"n":1}'] * 2
+
+
+def lose(topic: Topic, key: str, batch: int) -> None:
+    """Delete an object, and accept that."""
+    topic.bucket.delete(key)
+    topic.pipeline.log.create_amend(Amend(batch=batch, keys=(key,), reason="gone", operator="test"), 1)
+
+
+def until_lost(topic: Topic, plan: ReplayPlan, skip: int = 0) -> tuple[list[int | None], str]:
+    """The offsets that are given before an error, and its message."""
+    given: list[int | None] = []
+    try:
+        for some in ReplaySource(topic.pipeline.log, request(), plan).records(0, skip):
+            given += [record.offset for record in some]
+    except DataLossError as e:
+        return given, str(e)
+    raise AssertionError("nothing is lost")
+
+
+def test_an_object_that_is_lost_after_the_plan_is_an_error_with_the_way_to_send_the_rest() -> None:
+    """What is before it is given, and another id sends exactly what is behind it."""
+    topic = envelopes()
+    for run in range(3):
+        numbered(topic, 4, run * 4)
+        topic.land(str(run))
+    plan = planned(topic)
+    lose(topic, sorted(topic.objects())[1], 2)
+    given, message = until_lost(topic, plan)
+    assert given == [0, 1, 2, 3]
+    for part in (
+        "4 records with offsets from 4 to 7",
+        "4 records of the partition were sent: all with lower offsets, and none behind this object",
+        "use another id with the same settings, and --offsets 0:4-12 --without lost",
+    ):
+        assert part in message
+    assert "6 records of the partition were sent" in until_lost(topic, plan, 6)[1]
+    assert offsets_of(replayed(topic, offsets={0: (4, 12)}, without=("lost",))) == {0: [8, 9, 10, 11]}
+
+
+def test_an_object_that_is_lost_among_others_is_an_error_where_its_offsets_begin() -> None:
+    """Of objects of several folders; those that were sent before are named, also by an earlier process."""
+    topic = envelopes(partitioner=Hourly())
+    for n, hour in enumerate((0, 0, 1, 0, 1, 2)):
+        topic.append(b"%d" % n, timestamp=START + hour * 3_600_000)
+    topic.land()
+    plan = planned(topic)
+    lose(topic, sorted(topic.objects())[1], 1)
+    given, message = until_lost(topic, plan)
+    assert given == [0, 1]
+    assert "2 records of the partition were sent: all with lower offsets, and none behind this object" in message
+    assert "--offsets 0:2-6 --without lost" in message
+    assert offsets_of(replayed(topic, offsets={0: (2, 6)}, without=("lost",))) == {0: [3, 5]}
+    message = until_lost(topic, plan, 4)[1]
+    assert "4 records of the partition were sent: all with lower offsets, and some with higher ones" in message
+    assert "--offsets 0:START-6 --without lost" in message

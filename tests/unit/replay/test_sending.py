@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
+from airflow_provider_kafka_s3.exceptions import MissingObjectError
 from airflow_provider_kafka_s3.reading.records import Record
 from airflow_provider_kafka_s3.replay.job import Rate
 from airflow_provider_kafka_s3.replay.sender import transactions
@@ -47,3 +49,24 @@ def test_records_are_sent_in_pieces_at_their_rate(monkeypatch: pytest.MonkeyPatc
     assert now[0] == pytest.approx(2.0, abs=0.1)
     assert [*Rate(None).pieces(records(9))] == [records(9)]
     assert [len(piece) for piece in Rate(0.5).pieces(records(3))] == [1, 1, 1]
+
+
+def test_keys_and_headers_count_as_bytes_of_a_transaction() -> None:
+    """Values may be the smallest part."""
+    large = [Record(0, n, None, b"k" * 500_000, None, (("h", b"x" * 500_000),)) for n in range(100)]
+    found = [*transactions(iter([[one] for one in large]), 10_000)]
+    assert [one for some in found for one in some] == large
+    assert max(map(len, found)) == 17
+
+
+def test_what_was_read_before_an_error_is_sent() -> None:
+    """So it is clear what was sent: all before it, and nothing behind."""
+
+    def failing() -> Iterator[list[Record]]:
+        yield records(7)
+        raise MissingObjectError("gone")
+
+    seen = transactions(failing(), 100)
+    assert next(seen) == records(7)
+    with pytest.raises(MissingObjectError):
+        next(seen)
