@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
+from airflow_provider_kafka_s3.cli.main import main
 from airflow_provider_kafka_s3.config import (
     AvroContainer,
     BlockGzip,
@@ -371,6 +372,44 @@ def test_records_of_a_topic_that_does_not_exist_are_not_sent(
 def test_a_record_is_what_the_reader_gives() -> None:
     """The comparison above is of all parts."""
     assert Record(0, 1, 2, None, None) != Record(0, 1, 2, None, b"")
+
+
+def test_a_target_that_takes_small_batches_gets_many_small_records(
+    kafka_broker: KafkaBroker, s3_server: S3Server, names: tuple[str, str]
+) -> None:
+    """Each of them fits, and so does each request."""
+    source, _ = names
+    produce(kafka_broker, source, 5_000)
+    _, place = land(kafka_broker, s3_server, source, Layout(format=JsonLines(), content=Envelope()))
+    small = f"small-{uuid.uuid4().hex[:8]}"
+    kafka_broker.create_topic(small, 2, {"max.message.bytes": "2000"})
+    assert send(kafka_broker, place, small).sent == {0: 2_500, 1: 2_500}
+    assert committed(kafka_broker, small, 1) == committed(kafka_broker, source, 1)
+
+
+def test_a_dry_run_shows_what_some_records_have_otherwise(
+    kafka_broker: KafkaBroker,
+    s3_server: S3Server,
+    names: tuple[str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the command line, which sends nothing and creates no document."""
+    source, target = names
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", CREDENTIALS.access_key_id)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CREDENTIALS.secret_access_key)
+    produce(kafka_broker, source, 4)
+    layout = Layout(format=JsonLines(), content=Envelope(), value_converter=JsonConverter())
+    pipeline, place = land(kafka_broker, s3_server, source, layout)
+    options = ["--bucket", place.bucket, "--pipeline", place.pipeline, "--topic", source, "--to", target, "--id", "dry"]
+    servers = ["--bootstrap-server", kafka_broker.bootstrap_servers, "--endpoint-url", s3_server.endpoint]
+    style = ["--region", "us-east-1", "--addressing-style", "path"]
+    assert main(["replay", *options, *servers, *style, "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 records in its objects would be read; nothing was sent" in shown
+    assert "of some records, value: a document with newlines was rewritten in one line" in shown
+    assert committed(kafka_broker, target, 0) == []
+    assert not [info.key for info in pipeline.store.list("") if "/replays/" in info.key]
 
 
 def test_replays_of_two_pipelines_with_one_id_send_all_records_of_both(
