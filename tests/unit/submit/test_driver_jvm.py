@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.spark.conf import SMALL_JOB, start_conf
 from airflow_provider_kafka_s3.submit.driver_jvm import ClassArchive, class_archive, jvm_variables
+from dev.java import find_java
 
 JAVA = """#!/bin/sh
 case "$*" in *VerifySharedSpaces*) exit {code};; esac
@@ -141,6 +143,19 @@ def test_without_spark_or_java_there_is_no_archive(folder: Path, spark: dict[str
     """A remote or unknown installation."""
     assert class_archive(folder, "no-such-command", {"SPARK_HOME": "", "JAVA_HOME": spark["JAVA_HOME"]}) is None
     assert class_archive(folder, "spark-submit", {**spark, "JAVA_HOME": "", "PATH": "/nowhere"}) is None
+
+
+@pytest.mark.parametrize(
+    "variable", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"]
+)
+@pytest.mark.parametrize("collector", ["G1", "Parallel", "Serial"])
+def test_any_collector_of_the_user_suits_both_jvms(variable: str, collector: str) -> None:
+    """Java ends where two are chosen, and with it the job."""
+    env = {variable: f"-XX:+Use{collector}GC"}
+    options = jvm_variables(env, offsets=1, archive=None)
+    for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
+        command = [find_java(), *options[name].split(), "-version"]
+        subprocess.run(command, env={**os.environ, **env}, check=True)
 
 
 def test_options_of_the_user_come_behind_ours_and_so_have_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
