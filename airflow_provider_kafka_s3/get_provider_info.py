@@ -53,7 +53,7 @@ def get_provider_info() -> dict[str, Any]:
                         "description": (
                             "Folder on each worker for archives of Spark's classes (class-data sharing of Java). The "
                             "first job of a worker makes one at its end, of about 160 MB, which takes half a minute; "
-                            "later jobs begin seconds sooner. Only the worker's user should be able to write there. "
+                            "later jobs begin seconds sooner. No other user may be able to write there. "
                             "Empty: no archives."
                         ),
                         "version_added": "0.1.0",

@@ -35,6 +35,9 @@ __all__ = ["SparkSubmitJob", "spark_settings"]
 _OUTPUT: Final = 500
 """Number of the last lines of the output of ``spark-submit`` that are kept."""
 
+_OF_SIGNALS: Final = 128
+"""Greatest exit status of a shell whose command no signal has ended."""
+
 _OF_THE_JOB: Final = ("application_args", "java_class")
 """Parameters of the hook that this package sets itself."""
 
@@ -91,6 +94,21 @@ class SparkSubmitJob:
             ConfigurationError: there is no Java, no ``spark-submit``, or the hook refuses the settings.
             SparkJobError: the master cannot be reached.
         """
+        try:
+            outcome = self._run(spec)
+            status = None if self._hook is None else self._hook.exit_status
+            if self._archive is not None and status is not None and not self._killed:
+                # A signal ends a JVM that reads damaged classes.
+                if outcome.result is None or not 0 <= status <= _OF_SIGNALS:
+                    self._archive.distrust()
+                elif outcome.result.succeeded:
+                    self._archive.keep()
+        finally:
+            if self._archive is not None:
+                self._archive.discard()
+        return outcome
+
+    def _run(self, spec: JobSpec) -> JobOutcome:
         self._job_file = str(Path(spec.result_path).with_name("job.json"))
         application = Path(spec.result_path).with_name("application")
         try:
@@ -106,9 +124,6 @@ class SparkSubmitJob:
             # file is deleted as soon as this returns.
             kill_job(self._job_file)
             raise
-        finally:
-            if self._archive is not None:
-                self._archive.discard()
         application_id = application.read_text() if application.is_file() else None
         return JobOutcome(JobResult.read(spec.result_path), output, application_id)
 
@@ -127,8 +142,6 @@ class SparkSubmitJob:
                 f"spark-submit cannot be executed: {e}; correct spark_binary, or the spark-binary of the connection "
                 f"{self._settings.conn_id!r} (spark_conn_id)"
             ) from e
-        if self._archive is not None:
-            self._archive.keep()
         return ""
 
     def _make_hook(self, application: Path, offsets: int) -> _Hook:
@@ -150,7 +163,9 @@ class SparkSubmitJob:
         if packages != settings.packages:
             self._log.info("neither jars nor packages name Spark's Kafka connector: packages=%r is used", packages)
         if folder := airflow_conf.get("kafka_s3", "class_archives", fallback=""):
-            self._archive = class_archive(folder, command or target.spark_binary or "spark-submit", env)
+            class_path = settings.driver_class_path
+            given_conf = conf | ({"spark.driver.extraClassPath": class_path} if class_path else {})
+            self._archive = class_archive(folder, command or target.spark_binary or "spark-submit", env, given_conf)
             if self._archive is not None and self._archive.finished is not None:
                 self._log.info("Java makes an archive of Spark's classes at the end of this job, once: %s", folder)
         env |= jvm_variables(env, offsets=offsets, archive=self._archive)
@@ -212,6 +227,11 @@ class _Hook(SparkSubmitHook):
     def master(self) -> str:
         """The master in the command line of ``spark-submit``."""
         return str(self._connection["master"])
+
+    @property
+    def exit_status(self) -> int | None:
+        """Of ``spark-submit``, negative if a signal has ended it; None: it was not started, or runs."""
+        return None if self._submit_sp is None else self._submit_sp.returncode
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         # The hook has no public attribute for its output either.

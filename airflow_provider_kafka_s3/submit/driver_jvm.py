@@ -16,11 +16,12 @@ import logging
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -35,23 +36,28 @@ __all__ = ["ClassArchive", "class_archive", "jvm_variables"]
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """With the second one, two million records take 28 instead of 20 CPU seconds, and eight million 52 instead of 54."""
 
+_FAILED_SECONDS: Final = 3_600
+"""Time for which a failure to make an archive counts. Its reason may be gone then, such as a full disk."""
 _UNFINISHED_SECONDS: Final = 86_400
 """Age at which an archive that was not finished is that of a JVM that was killed."""
+_OF_ROOT: Final = 0
 
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """The archive of the classes of one Spark installation and one Java, in a folder of this machine.
+    """The archive of the classes of one class path and one Java, in a folder of this machine.
 
     Attributes:
         java: the JVM that maps it.
         path: of the archive, or where the JVM of this job makes it.
         finished: path of the archive once it is finished, without its size; None: it is finished.
+        environment: of the job.
     """
 
     java: Path
     path: Path
     finished: Path | None
+    environment: Mapping[str, str] = field(repr=False)
 
     @property
     def option(self) -> str:
@@ -61,33 +67,52 @@ class ClassArchive:
     def keep(self) -> None:
         """Give the archive that the JVM of a job has made its name, if it made one that a JVM can use.
 
-        An empty file takes its place if there is none: this Java cannot make one, and another try would delay every
-        job. Called only when the job has succeeded.
+        Else no job makes another one for an hour, since each try delays a job. Called only when the job has succeeded.
         """
-        if self.finished is None:
+        if self.finished is None or _made(self.finished):
             return
         with contextlib.suppress(OSError):
-            if any(self.finished.parent.glob(f"{self.finished.name}.*.jsa")):
-                # Another job was faster. Its archive may be in use, and one is enough.
+            if not self._is_usable():
+                _mark_failed(self.finished)
+                return
+            self.path.chmod(0o444)
+            with self.path.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(self.path, self.finished.with_suffix(f".{self.path.stat().st_size}.jsa"))
+
+    def distrust(self) -> None:
+        """Leave later jobs no archive that may have ended this one. Called when it crashed, or has no result."""
+        with contextlib.suppress(OSError):
+            if self.finished is None:
+                log.warning("the job crashed: the archive of Spark's classes that it used is removed: %s", self.path)
                 self.path.unlink(missing_ok=True)
-            elif self._is_usable():
-                os.replace(self.path, self.finished.with_suffix(f".{self.path.stat().st_size}.jsa"))
-            else:
-                self.path.unlink(missing_ok=True)
-                self.finished.with_suffix(".0.jsa").touch()
+            elif not _made(self.finished):
+                _mark_failed(self.finished)
 
     def discard(self) -> None:
-        """Remove what the JVM of a failed job may have written."""
+        """Remove what the JVM of a job may have written, unless it was kept."""
         if self.finished is not None:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
 
     def _is_usable(self) -> bool:
-        checks = ["-XX:+VerifySharedSpaces", f"-XX:SharedArchiveFile={self.path}"]
+        """Whether a JVM finds no fault but that its own class path is another one. Checksums come first."""
         if not self.path.is_file():
             return False
-        done = subprocess.run([str(self.java), *checks, "-version"], capture_output=True, check=False)
-        return done.returncode == 0
+        checks = ["-Xshare:on", "-XX:+VerifySharedSpaces", f"-XX:SharedArchiveFile={self.path}"]
+        done = _run([str(self.java), *checks, "-version"], self.environment)
+        return done.returncode == 0 or "shared class paths mismatch" in done.stdout + done.stderr
+
+
+def _made(finished: Path) -> bool:
+    """Whether another job was faster. Its archive may be in use, and one is enough."""
+    return any(finished.parent.glob(f"{finished.name}.*.jsa"))
+
+
+def _mark_failed(finished: Path) -> None:
+    marker = finished.with_suffix(".0.jsa")
+    marker.touch()
+    log.warning("this job made no archive of Spark's classes; the next try is an hour later, or without %s", marker)
 
 
 _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
@@ -112,44 +137,108 @@ def jvm_variables(env: Mapping[str, object], *, offsets: int, archive: ClassArch
     }
 
 
-def class_archive(folder: str | Path, command: str, env: Mapping[str, object]) -> ClassArchive | None:
+def class_archive(
+    folder: str | Path, command: str, env: Mapping[str, object], conf: Mapping[str, str]
+) -> ClassArchive | None:
     """The archive for the driver of a job; None if there is none, and none can be made.
 
-    There is one for each Java and each set of jars of Spark. Several jobs may make the same one at the same time: that
-    of the first one to end stays.
+    There is one for each Java and each class path. Several jobs may make the same one at the same time: that of the
+    first one to end stays. Why there is none is in the log.
 
     Args:
-        folder: of archives, which is created if there is none; only its owner should be able to write there.
+        folder: of archives, which is created if there is none. Nobody but its owner may be able to write there, who is
+            this user or root.
         command: submit command.
         env: the job's own environment variables, in addition to the worker's.
+        conf: the job's Spark configuration.
 
     Raises:
         ConfigurationError: the path has characters that cannot be passed to Java.
     """
-    environment = environment_of(env)
+    folder, environment = Path(folder), environment_of(env)
     home, java = spark_home(command, environment), _java(environment)
     if home is None or java is None:
         return None
-    finished = Path(folder) / f"spark-{_digest(home, java)}"
-    # Spark's scripts split their options as a shell does, and leave no way to quote every character.
-    if shlex.quote(str(finished)) != str(finished):
+    # Spark's scripts split their options as a shell does, and leave no way to quote every character. Java splits paths.
+    if shlex.quote(str(folder)) != str(folder) or ":" in str(folder):
         raise ConfigurationError(
             f"class_archives={str(folder)!r} of the section kafka_s3 of Airflow's configuration has characters that "
-            f"Spark's scripts cannot pass to Java, such as spaces; choose another folder"
+            f"Spark's scripts cannot pass to Java, such as spaces and colons; choose another folder"
         )
     try:
-        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        for path in Path(folder).glob(f"{finished.name}.*"):
-            about = path.stat()
-            if path.suffix == ".jsa" and path.name == f"{finished.name}.{about.st_size}.jsa":
-                return ClassArchive(java, path, None) if about.st_size else None
-            # A JVM ends at an archive whose end is gone. Others may be making theirs at this time.
-            if path.suffix == ".jsa" or about.st_mtime < time.time() - _UNFINISHED_SECONDS:
-                path.unlink(missing_ok=True)
-    except OSError as e:
+        class_path = list(_class_path(home, environment, conf.get("spark.driver.extraClassPath", "")))
+        if full := next((path for path in class_path if path.is_dir() and any(path.iterdir())), None):
+            raise OSError(f"Java can share none while a folder of their class path holds files: {full}")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _require_private(folder, stat.S_ISDIR, "folder")
+        finished = folder / f"spark-{_digest(java, class_path)}"
+        if (path := _find(finished)) is not None:
+            if not path.lstat().st_size:
+                log.info("classes of Spark are not shared: a job has failed to make the archive, see %s", path)
+                return None
+            _require_private(path, stat.S_ISREG, "file")
+            return ClassArchive(java, path, None, environment)
+        archive = ClassArchive(java, finished.with_suffix(f".{uuid.uuid4().hex}"), finished, environment)
+        options = [environment.get("SPARK_SUBMIT_OPTS", ""), conf.get("spark.driver.extraJavaOptions", "")]
+        _try(archive, shlex.split(" ".join(options)))
+    except (OSError, ValueError) as e:
         log.warning("classes of Spark are not shared: %s", e)
         return None
-    return ClassArchive(java, finished.with_suffix(f".{uuid.uuid4().hex}"), finished)
+    return archive
+
+
+def _find(finished: Path) -> Path | None:
+    """The finished archive, or the mark of a failure of the last hour; removes what no JVM can map."""
+    for path in finished.parent.glob(f"{finished.name}.*"):
+        try:
+            about = path.lstat()
+        except FileNotFoundError:
+            continue  # another job has just given it its name
+        age = time.time() - about.st_mtime
+        if path.name == f"{finished.name}.{about.st_size}.jsa" and (about.st_size or age < _FAILED_SECONDS):
+            return path
+        # A JVM ends at an archive whose end is gone. Others may be making theirs at this time.
+        if path.suffix == ".jsa" or age > _UNFINISHED_SECONDS:
+            path.unlink(missing_ok=True)
+    return None
+
+
+def _try(archive: ClassArchive, options: list[str]) -> None:
+    """Have a JVM without Spark make an archive: one that cannot ends at its start, and a job would end with it.
+
+    Args:
+        archive: that will be made.
+        options: of the driver's JVM. Agents are left out: some wait for a debugger.
+
+    Raises:
+        OSError: none was made.
+    """
+    given = [*(option for option in options if option.startswith("-X")), f"-XX:ArchiveClassesAtExit={archive.path}"]
+    done = _run([str(archive.java), *given, "-version"], archive.environment)
+    made = archive.path.is_file()
+    archive.path.unlink(missing_ok=True)
+    if done.returncode or not made:
+        reason = next(reversed(done.stdout.strip().splitlines()), f"exit status {done.returncode}")
+        raise OSError(f"this Java makes no archives: {archive.java}: {reason}")
+
+
+def _run(command: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+
+
+def _require_private(path: Path, is_kind: Callable[[int], bool], kind: str) -> None:
+    """Refuse what another user may have written: Java runs what an archive holds.
+
+    Raises:
+        PermissionError: the path is another kind of file, or others own it or can write to it.
+    """
+    about, us = path.lstat(), os.geteuid()
+    if not is_kind(about.st_mode):
+        raise PermissionError(f"{path} is no {kind} (symbolic links are not followed)")
+    if about.st_uid not in (us, _OF_ROOT):
+        raise PermissionError(f"{path} belongs to user {about.st_uid}; run `chown {us} {path}` if its content is safe")
+    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(f"other users can write to {path}; run `chmod go-w {path}` if its content is safe")
 
 
 def _java(environment: Mapping[str, str]) -> Path | None:
@@ -159,11 +248,27 @@ def _java(environment: Mapping[str, str]) -> Path | None:
     return None if found is None else Path(found).resolve()
 
 
-def _digest(home: Path, java: Path) -> str:
-    """Of what an archive depends on: the release of Java, and the paths, sizes and times of Spark's jars."""
+def _class_path(home: Path, environment: Mapping[str, str], extra: str) -> Iterator[Path]:
+    """The class path that Spark's scripts give to the driver, with each jar of a wildcard."""
+    entries = [extra, environment.get("SPARK_CONF_DIR") or str(home / "conf"), str(home / "jars" / "*")]
+    entries += [environment.get(name, "") for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")]
+    for entry in filter(None, ":".join(entries).split(":")):
+        if Path(entry).name == "*":
+            yield from sorted(Path(entry).parent.glob("*.jar"))
+        else:
+            yield Path(entry)
+
+
+def _digest(java: Path, class_path: list[Path]) -> str:
+    """Of what an archive depends on: the release of Java, and paths, sizes and times of what is on the class path."""
     release = java.parent.parent / "release"
-    jars = sorted((home / "jars").glob("*.jar"))
-    files = jars if release.exists() else [java, *jars]
-    about = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     text = release.read_text(errors="replace") if release.exists() else ""
-    return hashlib.sha256(repr((text, about)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((text, [_about(path) for path in [java, *class_path]])).encode()).hexdigest()[:16]
+
+
+def _about(path: Path) -> tuple[str, int, int] | tuple[str, str]:
+    try:
+        about = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return str(path), "missing"
+    return (str(path), "folder") if stat.S_ISDIR(about.st_mode) else (str(path), about.st_size, about.st_mtime_ns)

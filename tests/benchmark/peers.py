@@ -104,12 +104,13 @@ class Peers:
         plan = pipeline.plan(topic.name, "run")
         spec = pipeline.spec({topic.name: plan}, "run", folder / "result.json")
         command, env = submit_command(spec, folder, spark_log_level="ERROR")
-        archive = class_archive(self.folder / "classes", command[0], env) if archived else None
+        archive = class_archive(self.folder / "classes", command[0], env, {}) if archived else None
         env |= jvm_variables(env, offsets=topic.records, archive=archive)
         planning = time.perf_counter() - began, time.process_time() - used
         cost = whole(command, env, folder / "output")
         if archive is not None:
             archive.keep()
+            archive.discard()
         pipeline.close()
         result = JobResult.read(spec.result_path)
         if result is None or not result.succeeded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import time
 from pathlib import Path
@@ -15,7 +16,12 @@ from airflow_provider_kafka_s3.submit.driver_jvm import ClassArchive, class_arch
 from dev.java import find_java
 
 JAVA = """#!/bin/sh
-case "$*" in *VerifySharedSpaces*) exit {code};; esac
+for option; do
+  case "$option" in
+    -XX:ArchiveClassesAtExit=*) echo classes >"${option#*=}";;
+    -XX:+VerifySharedSpaces) exit CODE;;
+  esac
+done
 """
 
 
@@ -25,10 +31,16 @@ def spark(tmp_path: Path) -> dict[str, str]:
     java, jar = tmp_path / "java" / "bin" / "java", tmp_path / "spark" / "jars" / "spark-core.jar"
     for file in (java, jar):
         file.parent.mkdir(parents=True)
-    java.write_text(JAVA.format(code=0))
+    java.write_text(JAVA.replace("CODE", "0"))
     java.chmod(0o755)
     jar.write_bytes(b"classes")
     return {"JAVA_HOME": str(tmp_path / "java"), "SPARK_HOME": str(tmp_path / "spark")}
+
+
+@pytest.fixture
+def real(spark: dict[str, str]) -> dict[str, str]:
+    """The same with the Java of this machine."""
+    return spark | {"JAVA_HOME": str(Path(find_java()).parent.parent)}
 
 
 @pytest.fixture
@@ -37,9 +49,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "archives"
 
 
-def begin(folder: Path, spark: dict[str, str]) -> ClassArchive:
+def find(folder: Path, spark: dict[str, str], **conf: str) -> ClassArchive | None:
+    """The archive of a job; keywords have ``_`` for ``.``."""
+    return class_archive(folder, "spark-submit", spark, {name.replace("_", "."): conf[name] for name in conf})
+
+
+def begin(folder: Path, spark: dict[str, str], **conf: str) -> ClassArchive:
     """The archive of a job that makes it."""
-    archive = class_archive(folder, "spark-submit", spark)
+    archive = find(folder, spark, **conf)
     assert archive is not None
     assert archive.finished is not None
     return archive
@@ -55,12 +72,18 @@ def make(folder: Path, spark: dict[str, str], body: bytes = b"archive") -> Path:
     return path
 
 
+def java(archive: ClassArchive, real: dict[str, str]) -> int:
+    """Run a JVM as that of a job's driver; returns its exit status."""
+    options = shlex.split(archive.option)
+    return subprocess.run([archive.java, *options, "-version"], env={**os.environ, **real}, check=False).returncode
+
+
 def test_the_first_job_makes_the_archive_and_the_next_ones_map_it(folder: Path, spark: dict[str, str]) -> None:
     """The folder is private; a job of the same Spark and Java finds the archive by its name and size."""
     assert f"-XX:ArchiveClassesAtExit={folder}" in begin(folder, spark).option
     path = make(folder, spark)
     assert folder.stat().st_mode & 0o777 == 0o700
-    found = class_archive(folder, "spark-submit", spark)
+    found = find(folder, spark)
     assert found is not None
     assert found.option.startswith(f"-XX:SharedArchiveFile={path} ")
     found.keep()
@@ -93,16 +116,112 @@ def test_another_jar_or_another_java_has_an_archive_of_its_own(folder: Path, spa
 def test_an_archive_whose_end_is_gone_is_made_again(folder: Path, spark: dict[str, str], body: bytes) -> None:
     """Java would crash at such a file."""
     path = make(folder, spark)
+    path.chmod(0o644)
     path.write_bytes(body)
     assert make(folder, spark) == path
     assert path.read_bytes() == b"archive"
 
 
-def test_an_archive_that_java_cannot_use_is_not_kept_and_not_made_again(folder: Path, spark: dict[str, str]) -> None:
-    """A Java without an archive of its own classes makes none; another try would delay every job."""
-    Path(spark["JAVA_HOME"], "bin", "java").write_text(JAVA.format(code=1))
-    assert make(folder, spark).stat().st_size == 0
-    assert class_archive(folder, "spark-submit", spark) is None
+def test_an_archive_that_java_cannot_use_is_not_kept_nor_made_again_within_an_hour(
+    folder: Path, spark: dict[str, str]
+) -> None:
+    """Another try would delay every job; an hour later its reason may be gone."""
+    Path(spark["JAVA_HOME"], "bin", "java").write_text(JAVA.replace("CODE", "1"))
+    marker = make(folder, spark)
+    assert marker.stat().st_size == 0
+    assert find(folder, spark) is None
+    os.utime(marker, (time.time() - 3_700,) * 2)
+    assert make(folder, spark) == marker
+    os.utime(marker, (time.time() - 3_700,) * 2)
+    begin(folder, spark)
+
+
+def test_an_archive_whose_pages_never_reached_the_disk_is_not_kept(folder: Path, real: dict[str, str]) -> None:
+    """Java compares checksums; every later job would crash at it."""
+    archive = begin(folder, real)
+    assert java(archive, real) == 0
+    whole = archive.path.read_bytes()
+    archive.keep()
+    (path,) = folder.iterdir()
+    assert path.read_bytes() == whole
+    path.unlink()
+    archive.path.write_bytes(whole[:-4_096] + bytes(4_096))
+    archive.keep()
+    archive.discard()
+    assert [path.stat().st_size for path in folder.iterdir()] == [0]
+
+
+def test_a_crashed_job_leaves_no_archive_to_the_next_one(folder: Path, spark: dict[str, str]) -> None:
+    """What it mapped may be damaged; what it made is no archive, and no job tries again within an hour."""
+    make(folder, spark)
+    mapped = find(folder, spark)
+    assert mapped is not None
+    mapped.distrust()
+    made = begin(folder, spark)
+    made.path.write_bytes(b"half")
+    made.distrust()
+    made.discard()
+    assert [path.stat().st_size for path in folder.iterdir()] == [0]
+    assert find(folder, spark) is None
+
+
+def test_a_crashed_job_leaves_the_archive_of_another_one(folder: Path, spark: dict[str, str]) -> None:
+    """It has not used it."""
+    crashed = begin(folder, spark)
+    path = make(folder, spark)
+    crashed.distrust()
+    assert [*folder.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("variable", ["JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS", "spark.driver.extraJavaOptions"])
+def test_a_java_that_can_make_no_archive_runs_without(
+    folder: Path, real: dict[str, str], caplog: pytest.LogCaptureFixture, variable: str
+) -> None:
+    """It would end at its start. The log has the reason, and the next job makes one as soon as it is gone."""
+    off = {variable: "-Xshare:off"}
+    assert class_archive(folder, "spark-submit", real | off, off) is None
+    assert "classes of Spark are not shared: this Java makes no archives" in caplog.text
+    assert [*folder.iterdir()] == []
+    begin(folder, real)
+
+
+def test_a_debugger_of_the_job_is_left_to_the_job(folder: Path, real: dict[str, str]) -> None:
+    """A JVM that is only to show whether it makes an archive loads no agents."""
+    begin(folder, real | {"SPARK_SUBMIT_OPTS": "-agentlib:no-such-agent -Da='b c'"})
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH", "driver_class_path"],
+)
+def test_a_folder_of_files_on_the_class_path_means_no_archive(
+    tmp_path: Path, folder: Path, spark: dict[str, str], caplog: pytest.LogCaptureFixture, variable: str
+) -> None:
+    """Java would end a successful job with an error. The next job makes the archive as soon as the folder is empty."""
+    files = tmp_path / "spark" / "conf" if variable == "SPARK_HOME" else tmp_path / "files"
+    env, conf = dict(spark), {}
+    if variable == "driver_class_path":
+        conf = {"spark_driver_extraClassPath": f"/a.jar:{files}"}
+    elif variable != "SPARK_HOME":
+        env[variable] = str(files)
+    files.mkdir()
+    (files / "core-site.xml").touch()
+    assert find(folder, env, **conf) is None
+    assert f"holds files: {files}" in caplog.text
+    (files / "core-site.xml").unlink()
+    begin(folder, env, **conf)
+
+
+def test_every_class_path_has_an_archive_of_its_own(tmp_path: Path, folder: Path, spark: dict[str, str]) -> None:
+    """Java ignores that of another one. Jars of a wildcard count one by one."""
+    (tmp_path / "more").mkdir()
+    extra = {"spark_driver_extraClassPath": f"{tmp_path}/more/*"}
+    names = {begin(folder, spark).finished, begin(folder, spark | {"HADOOP_CONF_DIR": "/nowhere"}).finished}
+    (tmp_path / "more" / "a.jar").touch()
+    names.add(begin(folder, spark, **extra).finished)
+    (tmp_path / "more" / "b.jar").touch()
+    names.add(begin(folder, spark, **extra).finished)
+    assert len(names) == 4
 
 
 def test_a_failed_job_leaves_nothing_and_the_next_one_makes_the_archive(folder: Path, spark: dict[str, str]) -> None:
@@ -129,20 +248,91 @@ def test_a_folder_that_cannot_be_written_means_no_archive(
 ) -> None:
     """The job runs without one, and its log has the reason."""
     (tmp_path / "file").touch()
-    assert class_archive(tmp_path / "file" / "archives", "spark-submit", spark) is None
+    assert find(tmp_path / "file" / "archives", spark) is None
     assert "classes of Spark are not shared" in caplog.text
 
 
-def test_a_folder_that_cannot_be_passed_to_java_is_refused(tmp_path: Path, spark: dict[str, str]) -> None:
-    """Spark's scripts would make two options of it."""
-    with pytest.raises(ConfigurationError, match=r"class_archives='.*my archives' of the section kafka_s3"):
-        class_archive(tmp_path / "my archives", "spark-submit", spark)
+def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a path that of another user."""
+    if os.geteuid() == 0:
+        os.chown(path, 65_534, 65_534)
+    else:
+        other = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: other)
+
+
+def test_a_folder_of_another_user_means_no_archive(
+    folder: Path, spark: dict[str, str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java would run what another user has put there."""
+    make(folder, spark)
+    give_away(folder, monkeypatch)
+    assert find(folder, spark) is None
+    assert f"{folder} belongs to user" in caplog.text
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o703])
+def test_a_folder_into_which_others_can_write_means_no_archive(
+    folder: Path, spark: dict[str, str], caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
+    """The log has the command that corrects it."""
+    make(folder, spark)
+    folder.chmod(mode)
+    assert find(folder, spark) is None
+    assert f"chmod go-w {folder}" in caplog.text
+
+
+def test_an_archive_that_others_can_write_or_that_is_a_link_is_not_mapped(
+    tmp_path: Path, folder: Path, spark: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its content may be that of another user."""
+    path = make(folder, spark)
+    path.chmod(0o664)
+    assert find(folder, spark) is None
+    assert f"chmod go-w {path}" in caplog.text
+    path.unlink()
+    target = tmp_path / "target"
+    target.touch()
+    path.with_suffix("").with_suffix(f".{len(str(target))}.jsa").symlink_to(target)
+    assert find(folder, spark) is None
+    assert "is no file (symbolic links are not followed)" in caplog.text
+    (tmp_path / "link").symlink_to(folder)
+    assert find(tmp_path / "link", spark) is None
+    assert "link is no folder (symbolic links are not followed)" in caplog.text
+
+
+def test_an_archive_of_another_user_is_not_mapped(
+    folder: Path, spark: dict[str, str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder may have been open to others before."""
+    path = make(folder, spark)
+    give_away(path, monkeypatch)
+    assert find(folder, spark) is None
+    assert "belongs to user" in caplog.text
+
+
+def test_links_that_lead_nowhere_stop_neither_jobs_nor_archives(folder: Path, spark: dict[str, str]) -> None:
+    """One among the jars of Spark, and one among the archives."""
+    Path(spark["SPARK_HOME"], "jars", "gone.jar").symlink_to("/no/such.jar")
+    path = make(folder, spark)
+    path.with_suffix("").with_suffix(".unfinished").symlink_to("/no/such/file")
+    found = find(folder, spark)
+    assert found is not None
+    assert found.path == path
+
+
+@pytest.mark.parametrize("name", ["my archives", "a:b"])
+def test_a_folder_that_cannot_be_passed_to_java_is_refused(tmp_path: Path, spark: dict[str, str], name: str) -> None:
+    """Spark's scripts would make two options of it, or Java two paths."""
+    with pytest.raises(ConfigurationError, match=rf"class_archives='.*{name}' of the section kafka_s3"):
+        find(tmp_path / name, spark)
 
 
 def test_without_spark_or_java_there_is_no_archive(folder: Path, spark: dict[str, str]) -> None:
     """A remote or unknown installation."""
-    assert class_archive(folder, "no-such-command", {"SPARK_HOME": "", "JAVA_HOME": spark["JAVA_HOME"]}) is None
-    assert class_archive(folder, "spark-submit", {**spark, "JAVA_HOME": "", "PATH": "/nowhere"}) is None
+    nowhere = {"SPARK_HOME": "", "JAVA_HOME": spark["JAVA_HOME"]}
+    assert class_archive(folder, "no-such-command", nowhere, {}) is None
+    assert find(folder, {**spark, "JAVA_HOME": "", "PATH": "/nowhere"}) is None
 
 
 @pytest.mark.parametrize(
