@@ -61,18 +61,19 @@ def with_job_conf(user: Mapping[str, str]) -> dict[str, str]:
     return _merged(JOB_CONF, user)
 
 
-def start_conf(master: str, *, offsets: int) -> dict[str, str]:
+def start_conf(master: str, *, offsets: int, installed: bool) -> dict[str, str]:
     """Settings with which a job begins sooner; those of the user have precedence.
 
     Args:
         master: of the job.
         offsets: that it reads.
+        installed: whether the Python of the workers, if they run on this machine, has this package.
     """
     conf = {}
     if offsets <= SMALL_JOB:
         # The web interface takes a CPU second to start. Events for Spark's history server do not need it.
         conf["spark.ui.enabled"] = "false"
-    if master.startswith("local"):
+    if installed and master.startswith("local"):
         conf["spark.python.daemon.module"] = "airflow_provider_kafka_s3.spark.worker_daemon"
     return conf
 

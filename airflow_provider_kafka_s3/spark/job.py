@@ -10,6 +10,8 @@ import argparse
 import contextlib
 import functools
 import logging
+import os
+import shutil
 import sys
 import threading
 import time
@@ -331,7 +333,7 @@ def _session(connecting: threading.Thread, *, offsets: int) -> SparkSession:
     conf = SparkConf()
     given = dict(conf.getAll())
     master = given.get("spark.master", "")
-    wanted = {**start_conf(master, offsets=offsets), **with_job_conf(given)}
+    wanted = {**start_conf(master, offsets=offsets, installed=_is_installed()), **with_job_conf(given)}
     ours = {name: value for name, value in wanted.items() if given.get(name) != value}
     log.info("starting Spark at master %s", master)
     began = time.monotonic()
@@ -346,6 +348,12 @@ def _session(connecting: threading.Thread, *, offsets: int) -> SparkSession:
         session = builder.getOrCreate()
     log.info("Spark's session is ready after %.1f s", _since(began))
     return session
+
+
+def _is_installed() -> bool:
+    """Whether Python workers of this machine have this package without a file of the job: it is in their Python."""
+    python = os.environ.get("PYSPARK_PYTHON", "python3")
+    return shutil.which(python) == sys.executable and Path(__file__).is_file()
 
 
 def _since(began: float) -> float:

@@ -1,7 +1,7 @@
 """The process from which Spark forks the Python workers of a local master, with all modules of tasks imported.
 
 Spark's own imports none of them: each worker then spends half a CPU second on its first task before it reads a record.
-Executors on other machines may get this package as a file, of which their process does not know; they have Spark's own.
+Workers that get this package as a file of the job have Spark's own process: it starts without the files of jobs.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
@@ -16,9 +17,11 @@ import psutil
 import pytest
 
 from airflow_provider_kafka_s3.config import MIB, JsonLines, Layout
+from airflow_provider_kafka_s3.spark.package_zip import package_zip
 from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
+from dev.spark_cluster import WORKER_PYTHON
 from tests.spark.pipeline import CREDENTIALS, MakePipeline, Pipeline, submit, submitted
 from tests.spark.probes import Gate
 
@@ -40,7 +43,8 @@ def test_a_driver_killed_after_a_part_was_uploaded_leaves_nothing_and_the_next_o
 ) -> None:
     """Kill -9 before the decision: nothing is visible; the rerun lands every record once.
 
-    Nothing secret is shown. The log of the rerun has no errors, and lists the steps until the read begins.
+    Nothing secret is shown. The log of the rerun has no errors, and lists the steps until the read begins. Workers are
+    forked from a process with all their modules.
     """
     topic = make_topic(2)  # type: ignore[operator]
     sent = [
@@ -75,6 +79,7 @@ def test_a_driver_killed_after_a_part_was_uploaded_leaves_nothing_and_the_next_o
 
         shown = json.dumps(arguments) + output
         assert "--job-file" in shown
+        assert "spark.worker_daemon" in shown
         assert CREDENTIALS.secret_access_key not in shown
         assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
@@ -112,6 +117,28 @@ def _failed_outcome(pipeline: Pipeline, topic: str, folder: Path, **settings: st
 
 
 @pytest.mark.newest_spark
+def test_a_local_master_with_a_python_of_the_users_gets_the_package_by_py_files(
+    kafka_broker: KafkaBroker,
+    make_topic: object,
+    make_pipeline: MakePipeline,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its workers land the record, although the process that forks them cannot import the package."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    topic, pipeline = _one_record(kafka_broker, make_topic, make_pipeline)
+    spec = pipeline.spec({topic: pipeline.plan(topic, "run")}, "run", tmp_path / "result.json")
+    settings = {
+        "spark_submit_pyFiles": str(package_zip(tmp_path)),
+        "spark_pyspark_python": str(WORKER_PYTHON),
+        "spark_pyspark_driver_python": sys.executable,
+    }
+    result, output, _ = submitted(spec, tmp_path, **settings)
+    assert result is not None, output
+    assert result.succeeded, output
+
+
 def test_a_driver_without_the_connector_reports_the_package_to_add(
     kafka_broker: KafkaBroker, make_topic: object, make_pipeline: MakePipeline, tmp_path: Path
 ) -> None:

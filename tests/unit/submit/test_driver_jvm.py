@@ -359,5 +359,11 @@ def test_options_of_the_user_come_behind_ours_and_so_have_precedence(monkeypatch
 def test_a_large_job_has_the_second_compiler_and_the_web_interface() -> None:
     """They pay there."""
     assert "SPARK_SUBMIT_OPTS" not in jvm_variables({}, offsets=SMALL_JOB + 1, archive=None)
-    assert start_conf("yarn", offsets=SMALL_JOB + 1) == {}
-    assert start_conf("yarn", offsets=SMALL_JOB) == {"spark.ui.enabled": "false"}
+    assert start_conf("yarn", offsets=SMALL_JOB + 1, installed=True) == {}
+    assert start_conf("yarn", offsets=SMALL_JOB, installed=True) == {"spark.ui.enabled": "false"}
+
+
+def test_workers_are_forked_with_all_modules_only_where_they_are_installed() -> None:
+    """On this machine, if the workers' Python has them without a file of the job."""
+    assert [*start_conf("local[2,4]", offsets=SMALL_JOB + 1, installed=True)] == ["spark.python.daemon.module"]
+    assert start_conf("local[2,4]", offsets=SMALL_JOB + 1, installed=False) == {}
