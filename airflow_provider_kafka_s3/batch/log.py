@@ -177,12 +177,13 @@ class TopicLog:
             )
         else:
             prove_conditions(self.store, key, stored)
-        body = encode(marker, write_stamp())
+        body = encode(marker, write_stamp(), self.marker_url())
         return self.store.create(keys.marker_key(self.prefix), body) == body
 
     def replace_marker(self, marker: Marker, etag: str) -> bool:
         """Compare-and-swap the marker. False if it has changed (perhaps by this write): read it again."""
-        return self.store.replace(keys.marker_key(self.prefix), encode(marker, write_stamp()), etag)
+        body = encode(marker, write_stamp(), self.marker_url())
+        return self.store.replace(keys.marker_key(self.prefix), body, etag)
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
@@ -262,7 +263,7 @@ class TopicLog:
             task: Airflow task that plans it, if any; information.
         """
         key = keys.plan_key(self.prefix, plan.batch)
-        body = encode(plan, write_stamp(attempt) | planner_stamp(task))
+        body = encode(plan, write_stamp(attempt) | planner_stamp(task), self.store.url(key))
         return self.store.create(key, body) == body
 
     def planned_by(self, batch: int) -> str:
@@ -291,7 +292,7 @@ class TopicLog:
     def create_manifest(self, manifest: Manifest) -> Manifest:
         """Decide a batch, unless it is decided; returns the stored decision."""
         key = keys.manifest_key(self.prefix, manifest.batch)
-        stored = self.store.create(key, encode(manifest, write_stamp()))
+        stored = self.store.create(key, encode(manifest, write_stamp(), self.store.url(key)))
         decision, _ = decode(Manifest, stored, self.store.url(key))
         self._check_manifest(decision, manifest.batch)
         return decision
@@ -326,7 +327,8 @@ class TopicLog:
 
     def create_amend(self, amend: Amend, number: int) -> None:
         """Record keys as lost, unless the number is taken: read :meth:`amended_keys` again."""
-        self.store.create(keys.amend_key(self.prefix, amend.batch, number), encode(amend, write_stamp()))
+        key = keys.amend_key(self.prefix, amend.batch, number)
+        self.store.create(key, encode(amend, write_stamp(), self.store.url(key)))
 
     # -- index --------------------------------------------------------------------------------------------------------
 
@@ -361,7 +363,7 @@ class TopicLog:
     def create_index(self, index: LogIndex) -> None:
         """Create the index of some batches, unless there is one."""
         key = keys.index_key(self.prefix, index.first, len(index.batches))
-        self.store.create(key, encode(index, write_stamp()))
+        self.store.create(key, encode(index, write_stamp(), self.store.url(key)))
 
     def replace_index(self, index: LogIndex) -> bool:
         """Write an index in place of a damaged one; False if the stored one has changed meanwhile."""
@@ -370,7 +372,7 @@ class TopicLog:
         if info is None:
             self.create_index(index)
             return True
-        return self.store.replace(key, encode(index, write_stamp()), info.etag)
+        return self.store.replace(key, encode(index, write_stamp(), self.store.url(key)), info.etag)
 
     def index_url(self, numbers: range) -> str:
         """URL of an index."""
@@ -391,8 +393,9 @@ class TopicLog:
             attempt: try of the run that pins it; information.
         """
         key = keys.run_key(self.prefix, record.run)
-        stored = decode(RunRecord, self.store.create(key, encode(record, write_stamp(attempt))), self.store.url(key))
-        return self._of_run(stored[0], record.run)
+        where = self.store.url(key)
+        stored = self.store.create(key, encode(record, write_stamp(attempt), where))
+        return self._of_run(decode(RunRecord, stored, where)[0], record.run)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

@@ -59,6 +59,21 @@ _MAX_DIGITS: Final = 19
 _SHOWN: Final = 300
 _SHOWN_VERSION: Final = 40
 
+_SMALLER_BATCH: Final = (
+    "Let the batch have fewer objects or parts: a partitioner with wider folders, a larger flush_size or part_size, or "
+    "smaller batches (records_per_batch of limits)"
+)
+
+_SHORTER: Final = {
+    "plan": _SMALLER_BATCH,
+    "manifest": _SMALLER_BATCH,
+    "marker": "Land the gaps between landed offsets, so that their ranges join: `kafka-s3 status` shows them",
+    "runrecord": "Let the run have a smaller window",
+    "logindex": "Nothing depends on it: plans and manifests are read instead",
+    "replayplan": "Select fewer objects, by several replays",
+}
+"""How a document of a kind becomes shorter."""
+
 _STAMPS: Final = ("written_by", "write_id", "created_at", "version")
 _ENVELOPE: Final = ("kind", "format", "sha256", *_STAMPS, "process", "task")
 
@@ -107,8 +122,13 @@ def write_stamp(attempt: str = "") -> dict[str, str]:
     }
 
 
-def encode(document: Document, stamp: dict[str, str]) -> bytes:
+def encode(document: Document, stamp: dict[str, str], where: str = "") -> bytes:
     """The stored bytes of a document.
+
+    Args:
+        document: of any kind.
+        stamp: who writes it.
+        where: its address, for errors.
 
     Raises:
         ConfigurationError: it has more than ``MAX_BYTES``, so it could not be read again.
@@ -118,10 +138,11 @@ def encode(document: Document, stamp: dict[str, str]) -> bytes:
     body["sha256"] = digest(body)
     encoded = canonical(body)
     if len(encoded) > MAX_BYTES:
+        kind = _kind(type(document))
+        of_topic = f" of topic {topic!r}" if isinstance(topic := getattr(document, "topic", None), str) else ""
         raise ConfigurationError(
-            f"a {_kind(type(document))} of {len(encoded):,} bytes is too long to be read again ({MAX_BYTES:,} are the "
-            f"limit); nothing was written. Let the batch have fewer objects or parts: a partitioner with wider "
-            f"folders, a larger flush_size or part_size, or smaller batches (records_per_batch of limits)"
+            f"a document ({kind}){of_topic} of {len(encoded):,} bytes is too long to be read again ({MAX_BYTES:,} are "
+            f"the limit). It was not written{where and ': '}{where}. {_SHORTER.get(kind, 'Report this error')}"
         )
     return encoded
 

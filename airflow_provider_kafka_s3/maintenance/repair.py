@@ -198,7 +198,7 @@ def _repair_marker(
         for gone in folded.accepted:
             record_gone(committer, gone.batch, {*gone.keys}, reason=rule.reason, operator=rule.operator)
         if stored is None:
-            body = encode(marker, write_stamp())
+            body = encode(marker, write_stamp(), topic_log.marker_url())
             if topic_log.store.create(keys.marker_key(topic_log.prefix), body) == body:
                 return replace(repaired, written=True)
         elif topic_log.replace_marker(marker, stored.etag):

@@ -139,10 +139,8 @@ MUTATIONS: Final = (
             _OVERWRITE,
             Edit(
                 f"{BATCH}/log.py",
-                "        return self.store.replace("
-                "keys.marker_key(self.prefix), encode(marker, write_stamp()), etag)\n",
-                "        self.store.overwrite(keys.marker_key(self.prefix), encode(marker, write_stamp()))\n"
-                "        return True\n",
+                "        return self.store.replace(keys.marker_key(self.prefix), body, etag)\n",
+                "        self.store.overwrite(keys.marker_key(self.prefix), body)\n        return True\n",
             ),
         ),
     ),
@@ -153,7 +151,7 @@ MUTATIONS: Final = (
             _OVERWRITE,
             Edit(
                 f"{BATCH}/log.py",
-                "        stored = self.store.create(key, encode(manifest, write_stamp()))\n",
+                "        stored = self.store.create(key, encode(manifest, write_stamp(), self.store.url(key)))\n",
                 "        stored = self.store.overwrite(key, encode(manifest, write_stamp()))\n",
             ),
         ),
@@ -294,9 +292,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/log.py",
-                "        stored = decode(RunRecord, self.store.create(key, encode(record, write_stamp(attempt))), "
-                "self.store.url(key))\n",
-                "        stored = (record, {})\n",
+                "        stored = self.store.create(key, encode(record, write_stamp(attempt), where))\n",
+                "        stored = encode(record, write_stamp(attempt), where)\n",
             ),
         ),
     ),

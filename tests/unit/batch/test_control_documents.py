@@ -14,13 +14,19 @@ from hypothesis import strategies as st
 from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Rotation
 from airflow_provider_kafka_s3.documents.codec import FORMAT, Document, canonical, decode, digest, encode, write_stamp
+from airflow_provider_kafka_s3.documents.log_index import IndexedBatch, LogIndex
 from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest, ObjectEntry, SliceResult
 from airflow_provider_kafka_s3.documents.marker import ClosedGeneration, Marker, PartitionState
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.owner import Owner
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
 from airflow_provider_kafka_s3.documents.run import RunRecord
-from airflow_provider_kafka_s3.exceptions import ControlError, CorruptControlError, UnsupportedFormatError
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    ControlError,
+    CorruptControlError,
+    UnsupportedFormatError,
+)
 
 LAYOUT = Layout(format=JsonLines(compression="gzip"), rotation=Rotation(flush_size=5))
 
@@ -78,6 +84,21 @@ def marker(**changes: Any) -> Marker:
     return Marker(**(fields | changes))
 
 
+INDEXED = IndexedBatch(
+    batch=1,
+    type="data",
+    status="commit",
+    generation=0,
+    topic_id="id",
+    run="r",
+    decided_by="r",
+    claim=Offsets({0: [(0, 5)]}),
+    skipped=NO_OFFSETS,
+    plan_sha256="0" * 64,
+    manifest_sha256="0" * 64,
+    same_layout_as=1,
+)
+
 DOCUMENTS: list[Document] = [
     plan(),
     plan(type="reset", slices=(), layout=None, layout_sha256="", new_topic_id="other", skipped=NO_OFFSETS),
@@ -101,6 +122,7 @@ DOCUMENTS: list[Document] = [
     ),
     Owner(pipeline="p", topic="t"),
     Amend(batch=1, keys=("k",), reason="", operator=""),
+    LogIndex(topic="t", first=1, batches=(INDEXED,)),
 ]
 
 
@@ -129,6 +151,29 @@ def test_every_document_is_read_back_as_it_was_written(document: Document) -> No
     assert body == canonical(json.loads(body))
     assert encode(document, write_stamp()) != body
     assert encode(document, {}) == encode(document, {})
+
+
+@pytest.mark.parametrize(
+    ("document", "what"),
+    [
+        (plan(), r"\(plan\) of topic 't' of .*: here\. Let the batch have fewer objects"),
+        (manifest(), r"\(manifest\) of .*: here\. Let the batch have fewer objects"),
+        (marker(), r"\(marker\) of topic 't' of .*: here\. Land the gaps between landed offsets"),
+        (
+            LogIndex(topic="t", first=1, batches=(INDEXED,)),
+            r"\(logindex\) of topic 't' of .*: here\. Nothing depends on it",
+        ),
+        (Owner(pipeline="p", topic="t"), r"\(owner\) of topic 't' of .*: here\. Report this error"),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+def test_a_document_that_is_too_long_is_refused_with_what_makes_it_shorter(
+    document: Document, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has the topic or the address, and advice for this kind of document."""
+    monkeypatch.setattr("airflow_provider_kafka_s3.documents.codec.MAX_BYTES", 100)
+    with pytest.raises(ConfigurationError, match=what):
+        encode(document, {}, "here")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: type(d).__name__)
