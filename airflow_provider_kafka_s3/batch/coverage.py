@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import disjoint, read_or_warn
 from airflow_provider_kafka_s3.batch.request import BatchSummary
@@ -19,7 +18,7 @@ from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
-from airflow_provider_kafka_s3.parallel import growing_blocks
+from airflow_provider_kafka_s3.parallel import Parallel, growing_blocks, in_threads
 
 __all__ = ["Covering", "covering_downward", "covering_upward"]
 
@@ -36,6 +35,9 @@ _AHEAD: Final = 64
 
 _DECISIONS: Final = 8
 """Manifests read at the same time; each may list many objects."""
+
+_GONE: Final = 64
+"""Plans that are gone, at which a search ends: the numbers in a marker are untrusted, so they may have no end."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,13 @@ class Covering:
 
 
 def covering_upward(
-    committer: Committer, target: Offsets, *, generation: int, low: int, marker: Marker
+    topic_log: TopicLog,
+    target: Offsets,
+    *,
+    generation: int,
+    low: int,
+    marker: Marker,
+    parallel: Parallel = in_threads,
 ) -> Iterator[Covering]:
     """The batches that cover a target of resolved offsets, searched from ``low`` upward.
 
@@ -84,25 +92,28 @@ def covering_upward(
     all of it. The documents of a batch that covers nothing of the target are dropped from memory.
 
     Args:
-        committer: of the topic.
+        topic_log: of the topic.
         target: offsets that the marker has as covered.
         generation: of the target.
         low: number of the first batch.
         marker: has the resolved batches.
+        parallel: runs requests at once.
 
     Raises:
-        LogTamperedError: the log ends before the target is accounted for.
+        LogTamperedError: the log does not account for the target, or a plan that the search needs is gone.
     """
-    return _Search(committer, target, generation, marker).run(low, upward=True)
+    return _Search(topic_log, target, generation, marker, parallel).run(low, upward=True)
 
 
-def covering_downward(committer: Committer, target: Offsets, *, generation: int, marker: Marker) -> Iterator[Covering]:
+def covering_downward(
+    topic_log: TopicLog, target: Offsets, *, generation: int, marker: Marker, parallel: Parallel = in_threads
+) -> Iterator[Covering]:
     """The batches that cover a target, searched from the last resolved one downward; see :func:`covering_upward`.
 
     Raises:
-        LogTamperedError: the log begins after the target.
+        LogTamperedError: see there.
     """
-    return _Search(committer, target, generation, marker).run(1, upward=False)
+    return _Search(topic_log, target, generation, marker, parallel).run(1, upward=False)
 
 
 class _Search:
@@ -112,25 +123,26 @@ class _Search:
         left: offsets of the target that no batch has accounted for yet.
     """
 
-    def __init__(self, committer: Committer, target: Offsets, generation: int, marker: Marker) -> None:
+    def __init__(
+        self, topic_log: TopicLog, target: Offsets, generation: int, marker: Marker, parallel: Parallel
+    ) -> None:
         self.left = target
-        self._committer = committer
-        self._log = committer.log
+        self._log = topic_log
+        self._parallel = parallel
         self._generation = generation
         self._marker = marker
         self._examined: set[int] = set()
+        # Batches without a plan, in the order of the search.
+        self._gone: dict[int, None] = {}
         # Indexes that were read: the ranges of batches that need no other look unless something is left.
         self._indexed: list[range] = []
 
     def run(self, low: int, *, upward: bool) -> Iterator[Covering]:
         """Find the batches from ``low`` on, or from the last resolved one down to it."""
         last = self._marker.last_resolved
-        numbers = itertools.count(low) if upward else iter(range(last, low - 1, -1))
+        numbers = iter(range(low, last + 1) if upward else range(last, low - 1, -1))
         near = min(_NEAR, self._log.index_sizes[0])
-        for block in growing_blocks(itertools.islice(numbers, near), most=_AHEAD):
-            ended = yield from self._examine(block)
-            if not self.left or ended:
-                break
+        yield from self._examine_all(itertools.islice(numbers, near))
         if self.left and low + near <= last:
             yield from self._by_index(low)
             # Batches without an index.
@@ -139,6 +151,9 @@ class _Search:
                 self._warn_of_index()
                 again = itertools.chain.from_iterable(self._indexed)
                 yield from self._examine_all(n for n in again if n not in self._examined)
+        if self.left and self._gone:
+            # One of them may be the batch of these offsets.
+            self._log.require_plan(next(iter(self._gone)))
         if self.left:
             raise LogTamperedError(
                 f"topic {self._log.topic!r}: documents of the log are gone: its marker has offsets "
@@ -148,22 +163,18 @@ class _Search:
 
     def _examine_all(self, numbers: Iterator[int]) -> Iterator[Covering]:
         blocks = growing_blocks(numbers, most=_AHEAD)
-        while self.left and (block := next(blocks, None)):
-            if (yield from self._examine(block)):
-                return
+        while self.left and len(self._gone) < _GONE and (block := next(blocks, None)):
+            plans = self._parallel(self._log.read_plan, block, threads=_AHEAD)
+            self._gone |= dict.fromkeys(n for n, plan in zip(block, plans, strict=True) if plan is None)
+            yield from self._examine([plan for plan in plans if plan is not None])
 
-    def _examine(self, numbers: Sequence[int]) -> Generator[Covering, None, bool]:
-        """Compare batches with the target, by their plans and manifests; whether a plan is missing."""
-        plans: list[Plan] = []
-        for plan in self._committer.parallel(self._log.read_plan, numbers, threads=_AHEAD):
-            if plan is None:
-                break
-            plans.append(plan)
-        self._examined.update(numbers)
+    def _examine(self, plans: Sequence[Plan]) -> Iterator[Covering]:
+        """Compare batches with the target, by their plans and manifests."""
+        self._examined.update(plan.batch for plan in plans)
         overlapping = [plan for plan in plans if plan.generation == self._generation and plan.claim & self.left]
         for at in range(0, len(overlapping), _DECISIONS):
             needed = [plan for plan in overlapping[at : at + _DECISIONS] if plan.claim & self.left]
-            decisions = self._committer.parallel(lambda plan: self._log.read_manifest(plan.batch), needed)
+            decisions = self._parallel(lambda plan: self._log.read_manifest(plan.batch), needed)
             for plan, decision in zip(needed, decisions, strict=True):
                 if decision is None or decision.is_released:
                     continue
@@ -172,9 +183,8 @@ class _Search:
                 self.left -= plan.claim
                 if decision.status == "commit":
                     yield Covering(plan, decision)
-        for batch in {*numbers} - {plan.batch for plan in overlapping}:
+        for batch in {plan.batch for plan in plans} - {plan.batch for plan in overlapping}:
             self._log.forget(batch)
-        return len(plans) < len(numbers)
 
     # -- the index ----------------------------------------------------------------------------------------------------
 
@@ -226,22 +236,27 @@ class _Search:
 
     def _read_indexes(self, numbers: Sequence[range], spans: dict[range, _Span]) -> Iterator[Covering]:
         """Read indexes, then the documents of the batches that may cover what is left."""
-        documents = self._committer.parallel(lambda one: read_or_warn(self._log, one), numbers)
+        documents = self._parallel(lambda one: read_or_warn(self._log, one), numbers)
         for one, index in zip(numbers, documents, strict=True):
             spans[one] = _Span(index, self._generation)
-            if index is None:
-                continue
-            self._indexed.append(one)
-            likely = [
-                batch.batch
-                for batch in index.batches
-                if batch.generation == self._generation
-                and batch.covers
-                and batch.batch not in self._examined
-                and (batch.claim is None or batch.claim & self.left)
-            ]
-            for at in range(0, len(likely), _AHEAD):
-                yield from self._examine(likely[at : at + _AHEAD])
+            if index is not None:
+                self._indexed.append(one)
+                yield from self._examine_likely(index)
+
+    def _examine_likely(self, index: LogIndex) -> Iterator[Covering]:
+        """Examine the batches of an index that may cover what is left."""
+        likely = [
+            batch.batch
+            for batch in index.batches
+            if batch.generation == self._generation
+            and batch.covers
+            and batch.batch not in self._examined
+            and (batch.claim is None or batch.claim & self.left)
+        ]
+        for at in range(0, len(likely), _AHEAD):
+            # What is not found elsewhere is in one of these, so none of their plans may be gone.
+            plans = self._parallel(self._log.require_plan, likely[at : at + _AHEAD], threads=_AHEAD)
+            yield from self._examine([plan for plan, _ in plans])
 
     def _is_indexed(self, batch: int) -> bool:
         return any(batch in one for one in self._indexed)

@@ -238,7 +238,9 @@ class TopicRun:
                 topic=self.topic, status="empty", target=offsets, batches=(), skipped=offsets, wrote=self._wrote
             )
         generation = view.marker.generation
-        covering = covering_downward(self.committer, offsets, generation=generation, marker=view.marker)
+        covering = covering_downward(
+            self.log, offsets, generation=generation, marker=view.marker, parallel=self.committer.parallel
+        )
         return self._result(view.marker, generation, offsets, covering, look=True)
 
     def _log_target(self, target: Offsets, below: Offsets) -> None:
@@ -410,7 +412,12 @@ class TopicRun:
 
     def _succeed(self, record: RunRecord, view: View) -> TopicResult:
         covering = covering_upward(
-            self.committer, record.target, generation=record.generation, low=record.low, marker=view.marker
+            self.log,
+            record.target,
+            generation=record.generation,
+            low=record.low,
+            marker=view.marker,
+            parallel=self.committer.parallel,
         )
         return self._result(view.marker, record.generation, record.target, covering, look=self._verify_first)
 

@@ -166,8 +166,15 @@ def _covering(
     committer: Committer, target: Offsets, generation: int, record: RunRecord | None, marker: Marker
 ) -> Iterator[Covering]:
     if record is not None and target <= record.target:
-        return covering_upward(committer, target, generation=generation, low=record.low, marker=marker)
-    return covering_downward(committer, target, generation=generation, marker=marker)
+        return covering_upward(
+            committer.log,
+            target,
+            generation=generation,
+            low=record.low,
+            marker=marker,
+            parallel=committer.parallel,
+        )
+    return covering_downward(committer.log, target, generation=generation, marker=marker, parallel=committer.parallel)
 
 
 @dataclass

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
+from airflow_provider_kafka_s3.batch.coverage import covering_downward
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.config import BlockGzip, Envelope, Format, JsonLines, SiblingObjects
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SlicePart
 from airflow_provider_kafka_s3.documents.marker import Marker
@@ -175,15 +175,11 @@ def _batch_of(log: TopicLog, marker: Marker, generation: int, partition: int, of
             high = middle - 1
         else:
             break
-    for batch in summaries(log, marker):
-        if batch.generation == generation and batch.claimed & _one(partition, offset):
-            plan, _ = log.require_plan(batch.batch)
-            if (decision := _committed(log, plan, generation, partition, offset)) is not None:
-                return plan, decision
+    for found in covering_downward(log, _one(partition, offset), generation=generation, marker=marker):
+        return found.plan, found.decision
     raise LogTamperedError(
-        f"topic {log.topic!r}, partition {partition}: the marker has offset {offset} as landed, and no batch of the "
-        f"log has it. Nothing was changed. Restore the objects below this prefix (bucket versioning): "
-        f"{log.store.url(log.prefix)}"
+        f"topic {log.topic!r}, partition {partition}: the marker has offset {offset} as landed, and its batch was "
+        f"abandoned. Nothing was changed. Compare the marker with the log: {log.remedies.repair()}"
     )
 
 

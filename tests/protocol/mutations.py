@@ -482,14 +482,13 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/coverage.py",
-                "                yield from self._examine(likely[at : at + _AHEAD])\n",
-                "                for n in likely[at : at + _AHEAD]:\n"
-                "                    self._examined.add(n)\n"
-                "                    claim = index.batches[n - index.first].claim\n"
-                "                    plan, decision = self._log.read_plan(n), self._log.read_manifest(n)\n"
-                "                    self.left -= claim\n"
-                "                    if decision.status == 'commit':\n"
-                "                        yield Covering(plan, decision)\n",
+                "            yield from self._examine([plan for plan, _ in plans])\n",
+                "            for plan, _ in plans:\n"
+                "                self._examined.add(plan.batch)\n"
+                "                self.left -= index.batches[plan.batch - index.first].claim\n"
+                "                decision = self._log.read_manifest(plan.batch)\n"
+                "                if decision.status == 'commit':\n"
+                "                    yield Covering(plan, decision)\n",
             ),
         ),
         first=90,

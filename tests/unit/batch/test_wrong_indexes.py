@@ -1,0 +1,155 @@
+"""An index that is wrong, of another log, of a newer version, or cannot be made hides no batch and no other index."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.exceptions import LogTamperedError
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.reading.seek import seek
+from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.invariants import read_state
+from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from airflow_provider_kafka_s3.testing.stores import FaultyStore
+from airflow_provider_kafka_s3.testing.topic_state import check_indexes
+from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine
+from tests.unit.batch.test_log_index import SIZES, History, indexes_of
+from tests.unit.batch.test_long_histories import change
+
+BATCHES = 123
+
+Batch = dict[str, Any]
+
+
+@pytest.fixture
+def history(caplog: pytest.LogCaptureFixture) -> History:
+    """123 batches of two records each, with twelve indexes of tens and two of fifties."""
+    caplog.set_level(logging.WARNING)
+    history = History(BATCHES)
+    history.index()
+    return history
+
+
+def engine_of(history: History, store: FaultyStore | None = None) -> Engine:
+    """A new process."""
+    engine = Engine(store or FaultyStore(history.bucket), history.kafka)
+    engine.log.index_sizes = SIZES
+    return engine
+
+
+def key_of(first: int, last: int) -> str:
+    """Key of an index."""
+    return keys.index_key(CONTROL, first, last - first + 1)
+
+
+def body_of(bucket: MemoryStore, key: str) -> bytes:
+    """The bytes of an object."""
+    stored = bucket.get(key)
+    assert stored is not None
+    return stored.body
+
+
+def forge(bucket: MemoryStore, key: str, edit: Callable[[list[Batch]], list[Batch]]) -> None:
+    """Change the batches of an index, whose checksum stays valid."""
+    change(bucket, key, batches=edit(json.loads(body_of(bucket, key))["batches"]))
+
+
+def abandoned(batch: Batch, release: str) -> Batch:
+    """The batch without objects."""
+    left = {name: value for name, value in batch.items() if name not in ("objects", "records", "size")}
+    return {n: v for n, v in left.items() if not n.endswith("timestamp")} | {"status": "abandoned", "release": release}
+
+
+def one_as_debt(batches: list[Batch]) -> list[Batch]:
+    """The fourth batch was abandoned."""
+    return [*batches[:3], abandoned(batches[3], "debt"), *batches[4:]]
+
+
+def one_as_lost(batches: list[Batch]) -> list[Batch]:
+    """The fourth batch was accepted as lost."""
+    return [*batches[:3], abandoned(batches[3], "lost"), *batches[4:]]
+
+
+def one_elsewhere(batches: list[Batch]) -> list[Batch]:
+    """The sixth batch has other offsets."""
+    return [*batches[:5], batches[5] | {"claim": {"0": [[10**9, 10**9 + 1]]}}, *batches[6:]]
+
+
+def of_another_log(batches: list[Batch]) -> list[Batch]:
+    """All batches have other plans and were abandoned, as in a copy of another prefix."""
+    return [abandoned(batch, "debt") | {"plan_sha256": f"{batch['batch']:064}"} for batch in batches]
+
+
+def is_right(bucket: MemoryStore) -> bool:
+    """Whether all indexes are what the documents say."""
+    return not [*check_indexes(read_state(bucket, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC))]
+
+
+# -- readers ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_is_found_whatever_the_indexes_have(caplog: pytest.LogCaptureFixture) -> None:
+    """After a backfill, whose batches are not in the order of offsets, and with indexes that are wrong."""
+    caplog.set_level(logging.WARNING)
+    kafka, bucket = SimulatedKafka(), MemoryStore()
+    kafka.create_topic(TOPIC)
+    for n in range(24):
+        kafka.append(TOPIC, 0, f"record {n}".encode())
+    for at in (12, 0, 20, 4, 16, 8, 22, 2, 18, 6, 14, 10):
+        engine = Engine(bucket, kafka)
+        engine.log.index_sizes = (2, 6)
+        engine.run(f"from {at}", "data_interval", window={0: (at, at + 2)}, starting={0: at})
+    for name in indexes_of(bucket):
+        forge(bucket, keys.indexes_prefix(CONTROL) + name, lambda batches: [*map(moved, batches)])
+    engine = Engine(bucket, kafka)
+    engine.log.index_sizes = (2, 6)
+    assert [seek(engine.log, 0, n)[0].raw for n in range(24)] == [f"record {n}".encode() for n in range(24)]
+
+
+def moved(batch: Batch) -> Batch:
+    """The batch with other offsets."""
+    return batch | {"claim": {"0": [[10**9 + batch["batch"], 10**9 + batch["batch"] + 1]]}}
+
+
+# -- searches ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_search_that_needs_a_plan_that_is_gone_names_it(history: History, indexed: bool) -> None:
+    """With and without an index: the error has the plan's URL, and not those of other batches."""
+    if not indexed:
+        for name in indexes_of(history.bucket):
+            history.bucket.delete(keys.indexes_prefix(CONTROL) + name)
+    history.bucket.delete(keys.plan_key(CONTROL, 23))
+    for window in ((44, 46), (40, 52)):
+        engine = engine_of(history)
+        with pytest.raises(LogTamperedError, match="the plan of batch 23 is gone") as raised:
+            engine.run("again", "data_interval", window={0: window})
+        assert engine.log.plan_url(23) in str(raised.value)
+
+
+@pytest.mark.parametrize("gone", [123, 120, 21, 24, 1])
+def test_a_plan_that_is_gone_hides_no_other_batch_from_a_search(history: History, gone: int) -> None:
+    """Near the end, beside the window, or at the beginning: batches of the window are found, without any index, too."""
+    history.bucket.delete(keys.plan_key(CONTROL, gone))
+    for _ in range(2):
+        result = engine_of(history).run("again", "data_interval", window={0: (43, 46)})
+        assert [batch.batch for batch in result.batches] == [22, 23]
+        for name in indexes_of(history.bucket):
+            history.bucket.delete(keys.indexes_prefix(CONTROL) + name)
+
+
+def test_a_search_ends_where_the_log_has_none_of_the_numbers_of_a_marker(history: History) -> None:
+    """A changed marker with ten billion batches costs some hundred requests, and the error names a plan."""
+    for name in indexes_of(history.bucket):
+        history.bucket.delete(keys.indexes_prefix(CONTROL) + name)
+    change(history.bucket, keys.marker_key(CONTROL), resolved=[[1, 10**10]])
+    store = FaultyStore(history.bucket)
+    with pytest.raises(LogTamperedError, match=r"the plan of batch 9999999999 is gone"):
+        engine_of(history, store).run("verify", "data_interval", window={0: (43, 46)}, action="verify")
+    assert len(store.requests) < 300
