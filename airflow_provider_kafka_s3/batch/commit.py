@@ -228,10 +228,10 @@ class Committer:
             write_missing(self.log, marker, most=_INDEXES, parallel=self.parallel)
         except KafkaS3Error as e:
             log.warning(
-                "topic %s: the index of batches %d to %d was not written: %s. Nothing else depends on it. Write it: %s",
+                "topic %s: the indexes of the log could not be listed behind batch %d, so none was written: %s. "
+                "Nothing else depends on them. Write them: %s",
                 self.log.topic,
-                first,
-                first + size - 1,
+                batch,
                 message_of(e),
                 self.log.remedies.repair(),
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.log_index import disjoint, read_or_warn
+from airflow_provider_kafka_s3.batch.log_index import disjoint, read_or_warn, together
 from airflow_provider_kafka_s3.batch.request import BatchSummary
 from airflow_provider_kafka_s3.documents.codec import printable
 from airflow_provider_kafka_s3.documents.log_index import LogIndex
@@ -136,6 +136,8 @@ class _Search:
         self._gone: dict[int, None] = {}
         # Indexes that were read: the ranges of batches that need no other look unless something is left.
         self._indexed: list[range] = []
+        # Bytes of each index.
+        self._sizes: dict[range, int] = {}
 
     def run(self, low: int, *, upward: bool) -> Iterator[Covering]:
         """Find the batches from ``low`` on, or from the last resolved one down to it."""
@@ -193,7 +195,8 @@ class _Search:
         if not any(end - max(start, low) >= self._log.index_sizes[0] for start, end in self._marker.resolved):
             return
         # Small ones first: a search reads few of them.
-        found = [one for one in disjoint(self._log, self._marker, largest_first=False) if one[-1] >= low]
+        self._sizes = disjoint(self._log, self._marker, largest_first=False)
+        found = [one for one in self._sizes if one[-1] >= low]
         spans: dict[range, _Span] = {}
         at, ahead = len(found), 1
         while self.left and len(spans) < len(found):
@@ -236,12 +239,13 @@ class _Search:
 
     def _read_indexes(self, numbers: Sequence[range], spans: dict[range, _Span]) -> Iterator[Covering]:
         """Read indexes, then the documents of the batches that may cover what is left."""
-        documents = self._parallel(lambda one: read_or_warn(self._log, one), numbers)
-        for one, index in zip(numbers, documents, strict=True):
-            spans[one] = _Span(index, self._generation)
-            if index is not None:
-                self._indexed.append(one)
-                yield from self._examine_likely(index)
+        for some in together(numbers, self._sizes.__getitem__, most=_INDEXES):
+            documents = self._parallel(lambda one: read_or_warn(self._log, one), some)
+            for one, index in zip(some, documents, strict=True):
+                spans[one] = _Span(index, self._generation)
+                if index is not None:
+                    self._indexed.append(one)
+                    yield from self._examine_likely(index)
 
     def _examine_likely(self, index: LogIndex) -> Iterator[Covering]:
         """Examine the batches of an index that may cover what is left."""
@@ -251,7 +255,7 @@ class _Search:
             if batch.generation == self._generation
             and batch.covers
             and batch.batch not in self._examined
-            and (batch.claim is None or batch.claim & self.left)
+            and batch.may_claim(self.left)
         ]
         for at in range(0, len(likely), _AHEAD):
             # What is not found elsewhere is in one of these, so none of their plans may be gone.
@@ -272,25 +276,26 @@ class _Search:
 
 
 class _Span:
-    """The lowest and the highest offset of each Kafka partition in an index, for the batches of one generation."""
+    """The lowest and the highest offset of Kafka partitions in an index, for the batches of one generation."""
 
     def __init__(self, index: LogIndex | None, generation: int) -> None:
-        self._bounds: dict[int, tuple[int, int]] = {}
+        # By the first and the last one of the partitions.
+        self._bounds: dict[tuple[int, int], tuple[int, int]] = {}
         self._generations: set[int] = set()
         for batch in () if index is None else index.batches:
             self._generations.add(batch.generation)
-            for partition, ranges in () if batch.claim is None else batch.claim.items():
-                if batch.generation == generation:
-                    low, high = self._bounds.get(partition, (ranges[0][0], ranges[-1][1]))
-                    self._bounds[partition] = min(low, ranges[0][0]), max(high, ranges[-1][1])
+            for first, last, low, high in batch.boxes if batch.generation == generation else ():
+                known = self._bounds.get((first, last), (low, high))
+                self._bounds[first, last] = min(low, known[0]), max(high, known[1])
 
     def side(self, generation: int, partition: int, offset: int) -> int:
         """Where an offset likely is: -1 in an earlier index, 1 in a later one; 0 if that is unknown."""
         if self._generations and generation not in self._generations:
             return -1 if generation < min(self._generations) else 1
-        if partition not in self._bounds:
+        bounds = [bounds for (first, last), bounds in self._bounds.items() if first <= partition <= last]
+        if not bounds:
             return 0
-        low, high = self._bounds[partition]
+        low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
         return -1 if offset < low else 1 if offset >= high else 0
 
 

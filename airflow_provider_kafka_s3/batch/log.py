@@ -34,6 +34,7 @@ from airflow_provider_kafka_s3.documents.planner import PlannerProcess, PlannerT
 from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import (
     ConditionalConflict,
+    ControlError,
     CorruptControlError,
     LogTamperedError,
     MarkerMissingError,
@@ -332,15 +333,15 @@ class TopicLog:
 
     # -- index --------------------------------------------------------------------------------------------------------
 
-    def indexes(self) -> set[range]:
-        """The batches of each index document that exists, whatever is in it."""
+    def indexes(self) -> dict[range, int]:
+        """The batches of each index document that exists, whatever is in it, and its bytes."""
         prefix = keys.indexes_prefix(self.prefix)
-        found = set()
+        found = {}
         for info in self.store.list(prefix):
             name = _INDEX_NAME.fullmatch(info.key.removeprefix(prefix))
             numbers = range(int(name[1]), int(name[2]) + 1) if name is not None else range(0)
             if len(numbers) in self.index_sizes and numbers.start >= 1 and (numbers.start - 1) % len(numbers) == 0:
-                found.add(numbers)
+                found[numbers] = info.size
         return found
 
     def read_index(self, numbers: range) -> LogIndex | None:
@@ -360,18 +361,28 @@ class TopicLog:
             raise corrupt(where, f"it is of {len(index.batches):,} batches from {index.first} on")
         return index
 
-    def create_index(self, index: LogIndex) -> None:
-        """Create the index of some batches, unless there is one."""
+    def create_index(self, index: LogIndex) -> int | None:
+        """Create the index of some batches, unless there is one.
+
+        Returns:
+            Its bytes; None if another index of these batches is stored, or one that this version cannot read.
+        """
         key = keys.index_key(self.prefix, index.first, len(index.batches))
-        self.store.create(key, encode(index, write_stamp(), self.store.url(key)))
+        body = encode(index, write_stamp(), self.store.url(key))
+        stored = self.store.create(key, body)
+        try:
+            # Another process may have been faster; it has written the same, unless one of the two is wrong.
+            is_same = stored == body or decode(LogIndex, stored, self.store.url(key))[0] == index
+        except ControlError:
+            is_same = False
+        return len(stored) if is_same else None
 
     def replace_index(self, index: LogIndex) -> bool:
-        """Write an index in place of a damaged one; False if the stored one has changed meanwhile."""
+        """Write an index in place of a damaged one; False if the stored one may be another one by now."""
         key = keys.index_key(self.prefix, index.first, len(index.batches))
         info = self.store.head(key)
         if info is None:
-            self.create_index(index)
-            return True
+            return self.create_index(index) is not None
         return self.store.replace(key, encode(index, write_stamp(), self.store.url(key)), info.etag)
 
     def index_url(self, numbers: range) -> str:

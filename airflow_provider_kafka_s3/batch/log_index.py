@@ -7,47 +7,60 @@ manifests, and nothing is decided by it. A missing or damaged index costs reques
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import Layout
-from airflow_provider_kafka_s3.documents.log_index import IndexedBatch, LogIndex, indexed_batch
+from airflow_provider_kafka_s3.documents.log_index import MAX_RANGES, IndexedBatch, LogIndex, indexed_batch
 from airflow_provider_kafka_s3.documents.marker import Marker
-from airflow_provider_kafka_s3.exceptions import ControlError, message_of
+from airflow_provider_kafka_s3.exceptions import (
+    ControlError,
+    KafkaS3Error,
+    UnsupportedFormatError,
+    message_of,
+)
 from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 
 __all__ = [
     "Part",
     "build_index",
     "disjoint",
-    "missing_indexes",
     "parts",
     "possible_indexes",
     "read_or_warn",
     "summaries",
+    "together",
     "write_missing",
 ]
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _INDEXES: Final = 8
-"""Indexes read at the same time."""
+"""Indexes read at the same time at most."""
+
+_TOGETHER: Final = 8_000_000
+"""Bytes of indexes read at the same time, unless one alone has more; they are decoded with fifteen times as much."""
+
+_MADE_FROM: Final = 4_000_000
+"""Bytes of the smaller indexes that a larger one is made from, at most. With more it would save few requests."""
 
 _PLANS: Final = 64
-"""Plans read at the same time."""
+"""Plans read at the same time at most."""
+
+_LARGE_PLANS: Final = 16
+"""Plans of more than a thousand ranges read at the same time."""
 
 _DECISIONS: Final = 8
 """Manifests read at the same time at most."""
 
 _ENTRIES: Final = 20_000
-"""Objects in manifests that are in memory together, as far as the size of the manifests before shows."""
-
-_BLOCK: Final = 64
-"""Batches without an index whose documents are in memory together."""
+"""Slices of plans, or objects in manifests, that are in memory together, as far as the documents before show."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +77,27 @@ class Part:
 
 
 def summaries(
-    topic_log: TopicLog, marker: Marker, first: int = 1, last: int | None = None, *, parallel: Parallel = in_threads
+    topic_log: TopicLog,
+    marker: Marker,
+    first: int = 1,
+    last: int | None = None,
+    *,
+    parallel: Parallel = in_threads,
+    by_index: bool = True,
 ) -> Iterator[IndexedBatch]:
     """Every resolved batch from ``first`` to ``last``, in the order of their numbers, with few requests.
 
     One LIST request finds the indexes, and one GET request reads a thousand batches, or a hundred. A batch without an
     index costs two: its plan and its manifest. These are the batches behind the last full hundred, those of a hundred
     that is not resolved as a whole, and those whose index is missing or damaged (a warning names the remedy). Where
-    nothing of the range can be indexed, there is no LIST request. Indexes are read eight at a time, as the iterator
-    advances, and are not cached; the documents of a batch are dropped when it has been yielded.
+    nothing of the range can be indexed, there is no LIST request. Indexes are read as the iterator advances, eight at a
+    time or as many as have 8 MB together, and are not cached; the documents of a batch are dropped when it has been
+    yielded.
 
-    The claim of a batch is always set: that of one with too many ranges for the index is read from its plan. Losses
-    that were accepted later are not in an index: see :meth:`TopicLog.amended_keys`. Batches that the marker does not
-    have as resolved are left out, so with one marker the result is always the same. ``same_layout_as`` has no meaning
-    outside of an index document.
+    The claim of a batch is always set: those with too many ranges for the index are read from their plans, several at a
+    time. Losses that were accepted later are not in an index: see :meth:`TopicLog.amended_keys`. Batches that the
+    marker does not have as resolved are left out, so with one marker the result is always the same. ``same_layout_as``
+    has no meaning outside of an index document.
 
     Args:
         topic_log: of the topic.
@@ -85,22 +105,27 @@ def summaries(
         first: lowest number.
         last: highest number; None: the marker's last one.
         parallel: runs requests at once.
+        by_index: False: read plans and manifests only.
 
     Raises:
         ControlError: a plan or a manifest of a resolved batch is gone or cannot be trusted.
         TransientError: try again.
     """
-    for part in parts(topic_log, marker, first, last, parallel=parallel):
-        if part.batches is not None:
-            for batch in part.batches:
-                yield batch if batch.claim is not None else _with_claim(topic_log, batch)
-            continue
-        for at in range(0, len(part.numbers), _BLOCK):
-            yield from _read(topic_log, part.numbers[at : at + _BLOCK], parallel)
+    for part in parts(topic_log, marker, first, last, parallel=parallel, by_index=by_index):
+        if part.batches is None:
+            yield from _read(topic_log, part.numbers, parallel)
+        else:
+            yield from _with_claims(topic_log, part.batches, parallel)
 
 
 def parts(
-    topic_log: TopicLog, marker: Marker, first: int = 1, last: int | None = None, *, parallel: Parallel = in_threads
+    topic_log: TopicLog,
+    marker: Marker,
+    first: int = 1,
+    last: int | None = None,
+    *,
+    parallel: Parallel = in_threads,
+    by_index: bool = True,
 ) -> Iterator[Part]:
     """The resolved batches from ``first`` to ``last`` in the order of their numbers, with the index where there is one.
 
@@ -109,84 +134,158 @@ def parts(
     high = marker.last_resolved if last is None else min(last, marker.last_resolved)
     wanted = [range(max(a, first), min(b, high + 1)) for a, b in marker.resolved]
     wanted = [numbers for numbers in wanted if numbers]
-    indexes: list[range] = []
-    if any(_has_whole(marker, numbers, topic_log.index_sizes[0]) for numbers in wanted):
+    sizes: dict[range, int] = {}
+    if by_index and any(_has_whole(marker, numbers, topic_log.index_sizes[0]) for numbers in wanted):
         # Large ones first: they take the fewest requests.
-        indexes = disjoint(topic_log, marker, largest_first=True)
-    group: list[tuple[range, range | None]] = []
-    for item in _cut(wanted, indexes):
-        group.append(item)
-        if len(group) == _INDEXES:
-            yield from _parts_of(topic_log, group, parallel)
-            group = []
-    yield from _parts_of(topic_log, group, parallel)
+        sizes = disjoint(topic_log, marker, largest_first=True)
+    pieces = _cut(wanted, [*sizes])
+    for some in together(pieces, lambda piece: 0 if piece[1] is None else sizes[piece[1]], most=_INDEXES):
+        yield from _parts_of(topic_log, some, parallel)
 
 
-def disjoint(topic_log: TopicLog, marker: Marker, *, largest_first: bool) -> list[range]:
-    """The indexes of resolved batches, ascending, each batch in one of them at most."""
+def disjoint(topic_log: TopicLog, marker: Marker, *, largest_first: bool) -> dict[range, int]:
+    """The indexes of resolved batches, ascending, each batch in one of them at most; with their bytes."""
     taken: set[int] = set()
-    chosen: list[range] = []
+    chosen: dict[range, int] = {}
     smallest = topic_log.index_sizes[0]
-    for numbers in sorted(topic_log.indexes(), key=lambda r: (len(r), r.start), reverse=largest_first):
+    found = topic_log.indexes()
+    for numbers in sorted(found, key=lambda r: (len(r), r.start), reverse=largest_first):
         cells = {(n - 1) // smallest for n in numbers[::smallest]}
         if marker.has_resolved(numbers) and not cells & taken:
             taken |= cells
-            chosen.append(numbers)
-    return sorted(chosen, key=lambda r: r.start)
+            chosen[numbers] = found[numbers]
+    return dict(sorted(chosen.items(), key=lambda item: item[0].start))
+
+
+def together(items: Iterable[T], size: Callable[[T], int], *, most: int) -> Iterator[list[T]]:
+    """Cut items into lists that are read at the same time: few, and not too large together.
+
+    Args:
+        items: in their order.
+        size: bytes of the index of an item.
+        most: items of a list at most.
+    """
+    some: list[T] = []
+    left = _TOGETHER
+    for item in items:
+        needed = size(item)
+        if some and (len(some) == most or needed > left):
+            yield some
+            some, left = [], _TOGETHER
+        some.append(item)
+        left -= needed
+    if some:
+        yield some
 
 
 def read_or_warn(topic_log: TopicLog, numbers: range) -> LogIndex | None:
     """The index of these batches; None, with a warning, if it is gone or cannot be used."""
     try:
         return topic_log.read_index(numbers)
+    except UnsupportedFormatError as e:
+        _warn_of_unused(topic_log, numbers, f"{message_of(e)}. Nothing else depends on it")
     except ControlError as e:
-        log.warning(
-            "topic %s: the index of batches %d to %d is not used, their plans and manifests are read instead: %s. "
-            "Nothing else depends on it. Write it again: %s",
-            topic_log.topic,
-            numbers[0],
-            numbers[-1],
-            message_of(e),
-            topic_log.remedies.repair("--every-document"),
-        )
-        return None
+        _warn_of_wrong(topic_log, numbers, message_of(e))
+    return None
 
 
-def missing_indexes(topic_log: TopicLog, marker: Marker) -> Iterator[range]:
-    """The batches of each index that could exist and does not: small ones first, the latest first."""
-    existing = topic_log.indexes()
-    return (numbers for numbers in possible_indexes(topic_log, marker) if numbers not in existing)
+def _warn_of_wrong(topic_log: TopicLog, numbers: range, why: str) -> None:
+    remedy = topic_log.remedies.repair("--every-document")
+    _warn_of_unused(topic_log, numbers, f"{why}. Nothing else depends on it. Write it again: {remedy}")
 
 
-def possible_indexes(topic_log: TopicLog, marker: Marker) -> Iterator[range]:
-    """The batches of each index that could exist: small ones first, the latest first."""
+def _warn_of_unused(topic_log: TopicLog, numbers: range, why: str) -> None:
+    log.warning(
+        "topic %s: the index of batches %d to %d is not used, their plans and manifests are read instead: %s",
+        topic_log.topic,
+        numbers[0],
+        numbers[-1],
+        why,
+    )
+
+
+def possible_indexes(topic_log: TopicLog, marker: Marker, existing: Mapping[range, int]) -> Iterator[range]:
+    """The batches of each index that could exist: small ones first, the latest first.
+
+    A larger one is made from smaller ones. It could exist if all of these do, and have few bytes together.
+
+    Args:
+        topic_log: of the topic.
+        marker: only what it has as resolved is indexed.
+        existing: the indexes that exist, with their bytes. The caller may add to it what it has written.
+    """
+    smaller = 0
     for size in topic_log.index_sizes:
-        # Lazy, since the numbers in a marker are untrusted.
-        for a, b in reversed(marker.resolved):
-            for end in range((b - 1) // size * size, a + size - 2, -size):
-                yield range(end - size + 1, end + 1)
+        if not smaller:
+            # Lazy, since the numbers in a marker are untrusted.
+            for a, b in reversed(marker.resolved):
+                for end in range((b - 1) // size * size, a + size - 2, -size):
+                    yield range(end - size + 1, end + 1)
+        else:
+            firsts = {(one.start - 1) // size * size + 1 for one in existing if len(one) in (smaller, size)}
+            for first in sorted(firsts, reverse=True):
+                numbers = range(first, first + size)
+                if marker.has_resolved(numbers) and (numbers in existing or _can_be_made(numbers, smaller, existing)):
+                    yield numbers
+        smaller = size
+
+
+def _can_be_made(numbers: range, smaller: int, existing: Mapping[range, int]) -> bool:
+    made_from = [range(first, first + smaller) for first in numbers[::smaller]]
+    return all(one in existing for one in made_from) and sum(existing[one] for one in made_from) <= _MADE_FROM
 
 
 def write_missing(topic_log: TopicLog, marker: Marker, *, most: int | None, parallel: Parallel = in_threads) -> int:
     """Write indexes of resolved batches that have none; returns how many.
 
+    A document that is gone or cannot be trusted prevents the indexes of its batches, with a warning, and no other one.
+
     Args:
         topic_log: of the topic.
         marker: only what it has as resolved is indexed.
-        most: indexes to write at most, the latest ones; None: all.
+        most: indexes to write at most, the latest ones, and of each size indexes that may fail; None: all.
         parallel: runs requests at once.
 
     Raises:
-        ControlError: a plan or a manifest of a resolved batch is gone or cannot be trusted.
-        TransientError: try again.
+        KafkaS3Error: the indexes that exist could not be listed.
     """
-    count = 0
-    for numbers in missing_indexes(topic_log, marker):
-        if count == most:
+    existing = topic_log.indexes()
+    written, failed = 0, dict.fromkeys(topic_log.index_sizes, 0)
+    for numbers in possible_indexes(topic_log, marker, existing):
+        if numbers in existing:
+            continue
+        if written == most:
             break
-        topic_log.create_index(build_index(topic_log, marker, numbers, parallel=parallel))
-        count += 1
-    return count
+        if failed[len(numbers)] == most:
+            continue
+        try:
+            size = topic_log.create_index(build_index(topic_log, marker, numbers, parallel=parallel))
+        except KafkaS3Error as e:
+            failed[len(numbers)] += 1
+            _warn_of_unwritten(topic_log, numbers, message_of(e), topic_log.remedies.repair())
+            if not isinstance(e, ControlError):
+                # The store, not a document: the next one would fail, too.
+                break
+            continue
+        if size is None:
+            failed[len(numbers)] += 1
+            remedy = topic_log.remedies.repair("--every-document")
+            _warn_of_unwritten(topic_log, numbers, f"another one is at {topic_log.index_url(numbers)}", remedy)
+            continue
+        existing[numbers] = size
+        written += 1
+    return written
+
+
+def _warn_of_unwritten(topic_log: TopicLog, numbers: range, why: str, remedy: str) -> None:
+    log.warning(
+        "topic %s: the index of batches %d to %d was not written: %s. Nothing else depends on it. Write it: %s",
+        topic_log.topic,
+        numbers[0],
+        numbers[-1],
+        why,
+        remedy,
+    )
 
 
 def build_index(
@@ -215,9 +314,8 @@ def build_index(
     for part in found:
         if part.batches is not None:
             batches += _with_layouts(topic_log, part.batches, layouts)
-            continue
-        for at in range(0, len(part.numbers), _BLOCK):
-            batches += _read(topic_log, part.numbers[at : at + _BLOCK], parallel, layouts)
+        else:
+            batches += (batch.within(MAX_RANGES) for batch in _read(topic_log, part.numbers, parallel, layouts))
     return LogIndex(topic=topic_log.topic, first=numbers[0], batches=tuple(batches))
 
 
@@ -243,33 +341,49 @@ def _read(
 ) -> Iterator[IndexedBatch]:
     """Batches from their plans and manifests, whose memory is released.
 
+    A run writes an index beside its own work, so the memory for large documents is bounded.
+
     Args:
         topic_log: of the topic.
         numbers: of the batches.
         parallel: runs requests at once.
         layouts: first batch with each layout, which is added to; None: layouts are not compared.
     """
-    plans = parallel(topic_log.require_plan, numbers, threads=_PLANS)
-    at, width = 0, 1
-    while at < len(plans):
-        some = plans[at : at + width]
-        at += width
-        decisions = parallel(lambda one: topic_log.require_decision(one[0].batch), some, threads=_DECISIONS)
-        for (plan, plan_sha256), (decision, manifest_sha256) in zip(some, decisions, strict=True):
-            like = None
-            if plan.layout is not None:
-                like = plan.batch if layouts is None else layouts.setdefault(plan.layout.at(0), plan.batch)
-            yield indexed_batch(plan, plan_sha256, decision, manifest_sha256, same_layout_as=like)
-            topic_log.forget(plan.batch)
-        # A run writes an index beside its own work, so the memory for large manifests is bounded.
-        largest = max(len(decision.objects) for decision, _ in decisions)
-        width = max(1, min(_DECISIONS, _ENTRIES // max(1, largest)))
+    at, plans_at_once, decisions_at_once = 0, _DECISIONS, 1
+    while at < len(numbers):
+        plans = parallel(topic_log.require_plan, numbers[at : at + plans_at_once], threads=_PLANS)
+        at += len(plans)
+        plans_at_once = _at_once(_PLANS, [len(plan.slices) for plan, _ in plans])
+        while plans:
+            some, plans = plans[:decisions_at_once], plans[decisions_at_once:]
+            decisions = parallel(lambda one: topic_log.require_decision(one[0].batch), some, threads=_DECISIONS)
+            for (plan, plan_sha256), (decision, manifest_sha256) in zip(some, decisions, strict=True):
+                like = None
+                if plan.layout is not None:
+                    like = plan.batch if layouts is None else layouts.setdefault(plan.layout.at(0), plan.batch)
+                yield indexed_batch(plan, plan_sha256, decision, manifest_sha256, same_layout_as=like)
+                topic_log.forget(plan.batch)
+            decisions_at_once = _at_once(_DECISIONS, [len(decision.objects) for decision, _ in decisions])
 
 
-def _with_claim(topic_log: TopicLog, batch: IndexedBatch) -> IndexedBatch:
-    plan, _ = topic_log.require_plan(batch.batch)
-    topic_log.forget(batch.batch)
-    return msgspec.structs.replace(batch, claim=plan.claim, skipped=plan.skipped)
+def _at_once(most: int, entries: Sequence[int]) -> int:
+    """Documents to read next at the same time, if they have as many entries as those before."""
+    return max(1, min(most, _ENTRIES // max(1, *entries)))
+
+
+def _with_claims(topic_log: TopicLog, batches: Sequence[IndexedBatch], parallel: Parallel) -> Iterator[IndexedBatch]:
+    """Batches of an index, with the claims that are in their plans only."""
+    for at in range(0, len(batches), _LARGE_PLANS):
+        some = batches[at : at + _LARGE_PLANS]
+        without = [batch.batch for batch in some if batch.claim is None]
+        plans = dict(zip(without, parallel(topic_log.require_plan, without, threads=_LARGE_PLANS), strict=True))
+        for batch in some:
+            if batch.claim is not None:
+                yield batch
+                continue
+            plan, _ = plans.pop(batch.batch)
+            topic_log.forget(batch.batch)
+            yield msgspec.structs.replace(batch, claim=plan.claim, skipped=plan.skipped, hull=())
 
 
 def _has_whole(marker: Marker, numbers: range, size: int) -> bool:

@@ -6,18 +6,20 @@ says where to look; it decides nothing.
 
 from __future__ import annotations
 
+import bisect
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 import msgspec
 
-from airflow_provider_kafka_s3.documents.codec import MAX_BATCH, Document
+from airflow_provider_kafka_s3.documents.codec import MAX_BATCH, MAX_PARTITION, Document
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import ResolvedBatch
-from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, intersect
 from airflow_provider_kafka_s3.documents.plan import Plan
 
-__all__ = ["INDEX_SIZES", "MAX_INDEXED", "MAX_RANGES", "IndexedBatch", "LogIndex", "indexed_batch"]
+__all__ = ["INDEX_SIZES", "MAX_HULL", "MAX_INDEXED", "MAX_RANGES", "Box", "IndexedBatch", "LogIndex", "indexed_batch"]
 
 INDEX_SIZES: Final = (100, 1_000)
 """Batches of one index, ascending; each size divides the next one."""
@@ -26,7 +28,13 @@ MAX_INDEXED: Final = 10_000
 """Batches of one index at most, when it is read."""
 
 MAX_RANGES: Final = 1_000
-"""Ranges of offsets of one batch at most, over all Kafka partitions; with more, the index refers to the plan."""
+"""Ranges of offsets of one batch at most, over all Kafka partitions; with more, the index has their hull."""
+
+MAX_HULL: Final = 100
+"""Boxes of a hull at most; up to this many Kafka partitions, there is one for each."""
+
+Box = tuple[int, int, int, int]
+"""The lowest offset and one past the highest one of some Kafka partitions: first and last partition, low, end."""
 
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 _NO_TIMESTAMP: Final = -1
@@ -47,6 +55,7 @@ class IndexedBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         run: key of the run that planned it.
         decided_by: key of the run whose driver decided it.
         claim: claimed offsets, skipped ones included; None: they have more than ``MAX_RANGES`` ranges, see the plan.
+        hull: boxes that contain the claim, ascending, if ``claim`` is None; else empty.
         skipped: those of the claim that retention had deleted; empty if ``claim`` is None.
         objects: number of objects, those of keys, headers and dead letters included.
         records: number of records in its data objects.
@@ -74,6 +83,7 @@ class IndexedBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     skipped: Offsets
     plan_sha256: str
     manifest_sha256: str
+    hull: tuple[Box, ...] = ()
     release: Literal["debt", "lost"] | None = None
     new_topic_id: str | None = None
     tail: bool = False
@@ -104,6 +114,8 @@ class IndexedBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             self.claim or NO_OFFSETS
         ):
             raise ValueError(f"batch {self.batch} of type {self.type!r} cannot have this claim")
+        if (self.claim is None) != bool(self.hull) or not _is_hull(self.hull):
+            raise ValueError(f"batch {self.batch} cannot have this hull")
         times = (self.min_timestamp, self.max_timestamp)
         if times[0] > times[1] or (_NO_TIMESTAMP in times and times != (_NO_TIMESTAMP,) * 2):
             raise ValueError(f"batch {self.batch} cannot have records with timestamps from {times[0]} to {times[1]}")
@@ -118,6 +130,41 @@ class IndexedBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.claim is None:
             raise ValueError(f"the claim of batch {self.batch} is in its plan only")
         return self.claim
+
+    @property
+    def boxes(self) -> Iterator[Box]:
+        """Boxes that contain the claim."""
+        if self.claim is None:
+            yield from self.hull
+            return
+        for partition, ranges in self.claim.items():
+            yield partition, partition, ranges[0][0], ranges[-1][1]
+
+    def may_claim(self, offsets: Offsets) -> bool:
+        """Whether it claims some of these offsets; for a hull, whether it may."""
+        if self.claim is not None:
+            return bool(self.claim & offsets)
+        for partition, ranges in offsets.items():
+            box = self._box(partition)
+            if box is not None and intersect(ranges, (box[2:],)):
+                return True
+        return False
+
+    def may_claim_of(self, partitions: Iterable[int]) -> bool:
+        """Whether it claims offsets of one of these Kafka partitions; for a hull, whether it may."""
+        if self.claim is not None:
+            return any(self.claim[partition] for partition in partitions)
+        return any(self._box(partition) for partition in partitions)
+
+    def _box(self, partition: int) -> Box | None:
+        at = bisect.bisect_right(self.hull, partition, key=lambda box: box[0]) - 1
+        return self.hull[at] if at >= 0 and partition <= self.hull[at][1] else None
+
+    def within(self, ranges: int) -> IndexedBatch:
+        """The same, with the hull in place of a claim of more ranges."""
+        if self.claim is None or _ranges(self.claim) + _ranges(self.skipped) <= ranges:
+            return self
+        return msgspec.structs.replace(self, claim=None, skipped=NO_OFFSETS, hull=_hull(self.claim))
 
     @property
     def folded(self) -> ResolvedBatch:
@@ -177,7 +224,7 @@ class LogIndex(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def indexed_batch(
     plan: Plan, plan_sha256: str, decision: Manifest, manifest_sha256: str, *, same_layout_as: int | None
 ) -> IndexedBatch:
-    """A batch as it is in an index.
+    """A batch with all of its claim; an index has it within ``MAX_RANGES``.
 
     Args:
         plan: of the batch.
@@ -186,10 +233,6 @@ def indexed_batch(
         manifest_sha256: its checksum.
         same_layout_as: see :class:`IndexedBatch`.
     """
-    claim: Offsets | None = plan.claim
-    skipped = plan.skipped
-    if _ranges(plan.claim) + _ranges(skipped) > MAX_RANGES:
-        claim, skipped = None, NO_OFFSETS
     low = high = _NO_TIMESTAMP
     if decision.objects and all(entry.has_times for entry in decision.objects):
         low = min(entry.min_timestamp for entry in decision.objects)
@@ -205,8 +248,8 @@ def indexed_batch(
         tail=plan.tail,
         run=plan.run,
         decided_by=decision.run,
-        claim=claim,
-        skipped=skipped,
+        claim=plan.claim,
+        skipped=plan.skipped,
         objects=len(decision.objects),
         records=decision.records,
         tombstones=decision.tombstones,
@@ -223,3 +266,24 @@ def indexed_batch(
 
 def _ranges(offsets: Offsets) -> int:
     return sum(len(ranges) for _, ranges in offsets.items())
+
+
+def _hull(claim: Offsets) -> tuple[Box, ...]:
+    """Boxes that contain a claim: of each Kafka partition, or of as few consecutive ones as ``MAX_HULL`` allows."""
+    partitions = [*claim]
+    width = -(-len(partitions) // MAX_HULL)
+    groups = (partitions[at : at + width] for at in range(0, len(partitions), width or 1))
+    return tuple(
+        (some[0], some[-1], min(claim[p][0][0] for p in some), max(claim[p][-1][1] for p in some)) for some in groups
+    )
+
+
+def _is_hull(hull: tuple[Box, ...]) -> bool:
+    """Whether these boxes are ascending, and not empty."""
+    edges = [edge for first, last, _, _ in hull for edge in (first, last + 1)]
+    return (
+        len(hull) <= MAX_HULL
+        and all(first <= last and 0 <= low < end < 2**63 for first, last, low, end in hull)
+        and edges == sorted(edges)
+        and (not edges or (edges[0] >= 0 and edges[-1] <= MAX_PARTITION + 1))
+    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log_index import build_index, disjoint, possible_indexes
+from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.log_index import LogIndex
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.exceptions import CorruptControlError, TransientError
@@ -16,7 +17,7 @@ _TRIES = 4
 
 
 def repair_indexes(committer: Committer, marker: Marker, *, every_document: bool, dry_run: bool) -> int:
-    """Write the indexes of resolved batches that are missing or damaged.
+    """Write the indexes of resolved batches that are missing or damaged, from plans and manifests.
 
     Nothing else is ever replaced but the marker. An index is a function of plans and manifests, so all who replace it
     write the same.
@@ -37,31 +38,30 @@ def repair_indexes(committer: Committer, marker: Marker, *, every_document: bool
         TransientError: try again.
     """
     written = 0
-    for numbers in _of_interest(committer, marker, every_document):
+    existing = committer.log.indexes()
+    for numbers in _of_interest(committer, marker, existing, every_document):
         stored = _usable(committer, numbers)
         if stored is not None and not every_document:
             continue
-        index = build_index(
-            committer.log, marker, numbers, parallel=committer.parallel, from_documents=every_document or dry_run
-        )
+        index = build_index(committer.log, marker, numbers, parallel=committer.parallel, from_documents=True)
         if stored == index:
             continue
         written += 1
+        # Larger indexes are made if the smaller ones are few bytes.
+        existing[numbers] = len(encode(index, {}))
         if not dry_run:
             _write(committer, index)
     return written
 
 
-def _of_interest(committer: Committer, marker: Marker, every_document: bool) -> Iterator[range]:
-    """The indexes to look at, small ones first: large ones are made from these."""
-    topic_log = committer.log
-    if every_document:
-        yield from possible_indexes(topic_log, marker)
-        return
-    existing = topic_log.indexes()
-    read = {*disjoint(topic_log, marker, largest_first=True)}
-    for numbers in possible_indexes(topic_log, marker):
-        if numbers not in existing or numbers in read:
+def _of_interest(
+    committer: Committer, marker: Marker, existing: Mapping[range, int], every_document: bool
+) -> Iterator[range]:
+    """The indexes to look at, small ones first: whether there is a large one depends on these."""
+    before = {*existing}
+    read = before if every_document else {*disjoint(committer.log, marker, largest_first=True)}
+    for numbers in possible_indexes(committer.log, marker, existing):
+        if numbers in read or numbers not in before:
             yield numbers
 
 

@@ -325,8 +325,8 @@ class Snapshot:
             for batch in (self._batches if batches is None else self._named(batches))
             if batch.status == "commit"
             and (generation is None or batch.generation == generation)
-            and (wanted is None or batch.claimed & wanted)
-            and (of_partitions is None or not of_partitions.isdisjoint(p for p, _ in batch.claimed.items()))
+            and (wanted is None or batch.may_claim(wanted))
+            and (of_partitions is None or batch.may_claim_of(of_partitions))
             and (not batch.has_times or overlap((batch.min_timestamp, batch.max_timestamp), low, high))
         ]
 

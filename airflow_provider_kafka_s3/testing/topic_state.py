@@ -159,6 +159,7 @@ def expected_in_index(state: TopicState, batch: int, same_layout_as: int | None)
         decided_by=manifest.run,
         claim=claim if fits else None,
         skipped=skipped if fits else NO_OFFSETS,
+        hull=() if fits else expected_hull(claim),
         objects=len(manifest.objects),
         records=sum(s.records for s in manifest.slices),
         tombstones=sum(s.tombstones for s in manifest.slices),
@@ -170,6 +171,17 @@ def expected_in_index(state: TopicState, batch: int, same_layout_as: int | None)
         plan_sha256=state.plan_sums[batch],
         manifest_sha256=state.manifest_sums[batch],
         same_layout_as=same_layout_as,
+    )
+
+
+def expected_hull(claim: Offsets) -> tuple[tuple[int, int, int, int], ...]:
+    """Bounds of a claim of many ranges: of a hundred groups of partitions at most, as many in each but the last one."""
+    partitions = sorted(claim)
+    width = (len(partitions) + 99) // 100
+    groups = [partitions[at : at + width] for at in range(0, len(partitions), width)]
+    return tuple(
+        (some[0], some[-1], min(a for p in some for a, _ in claim[p]), max(b for p in some for _, b in claim[p]))
+        for some in groups
     )
 
 

@@ -464,10 +464,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/log_index.py",
-                "        for a, b in reversed(marker.resolved):\n"
-                "            for end in range((b - 1) // size * size, a + size - 2, -size):\n",
-                "        for a, b in ((1, marker.last_resolved + 1),):\n"
-                "            for end in range((b - 1) // size * size, a + size - 2, -size):\n",
+                "            for a, b in reversed(marker.resolved):\n",
+                "            for a, b in ((1, marker.last_resolved + 1),):\n",
             ),
             Edit(
                 f"{BATCH}/commit.py",

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_kafka_s3.batch.log_index import build_index, write_missing
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.reading.seek import seek
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import read_state
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import FaultyStore
 from airflow_provider_kafka_s3.testing.topic_state import check_indexes
-from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine
+from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, in_turn
 from tests.unit.batch.test_log_index import SIZES, History, indexes_of
 from tests.unit.batch.test_long_histories import change
 
@@ -153,3 +155,68 @@ def test_a_search_ends_where_the_log_has_none_of_the_numbers_of_a_marker(history
     with pytest.raises(LogTamperedError, match=r"the plan of batch 9999999999 is gone"):
         engine_of(history, store).run("verify", "data_interval", window={0: (43, 46)}, action="verify")
     assert len(store.requests) < 300
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_document_that_is_gone_prevents_the_indexes_of_its_batches_and_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Those of other tens and of other fifties are written, and the warning names the ten."""
+    caplog.set_level(logging.WARNING)
+    history = History(203)
+    history.bucket.delete(keys.plan_key(CONTROL, 103))
+    for _ in range(12):
+        log, marker, _ = history.log()
+        write_missing(log, marker, most=4, parallel=in_turn)
+    tens = {(n, n + 9) for n in range(1, 200, 10)} - {(101, 110)}
+    fifties = {(1, 50), (51, 100), (151, 200)}
+    assert {(int(name[:10]), int(name[11:21])) for name in indexes_of(history.bucket)} == tens | fifties
+    assert (
+        "the index of batches 101 to 110 was not written: topic 'events': the plan of batch 103 is gone" in caplog.text
+    )
+    assert caplog.text.count("was not written") == caplog.text.count("the index of batches 101 to 110")
+
+
+def test_many_documents_that_are_gone_do_not_prevent_large_indexes(history: History) -> None:
+    """As many tens as may be written at once cannot be; the fifty of others is."""
+    for n in range(51, 92, 10):
+        history.bucket.delete(key_of(n, n + 9))
+        history.bucket.delete(keys.manifest_key(CONTROL, n))
+    for first in (1, 51):
+        history.bucket.delete(key_of(first, first + 49))
+    log, marker, _ = history.log()
+    assert write_missing(log, marker, most=4, parallel=in_turn) == 1
+    assert history.bucket.head(key_of(1, 50)) is not None
+
+
+def test_another_index_that_was_written_meanwhile_is_not_taken_for_the_own_one(
+    history: History, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning names it and the command; it stays as it is."""
+    stored = body_of(history.bucket, key_of(111, 120)).replace(b'"run":"run 113"', b'"run":"other"')
+    history.bucket.delete(key_of(111, 120))
+
+    def choose(request: Any) -> None:
+        if request.operation == "put_new" and request.key == key_of(111, 120):
+            history.bucket.put_new(request.key, stored)
+
+    log = engine_of(history, FaultyStore(history.bucket, choose=choose)).log
+    assert write_missing(log, log.require_marker()[0], most=None, parallel=in_turn) == 0
+    assert "the index of batches 111 to 120 was not written: another one is at" in caplog.text
+    assert "--every-document" in caplog.text
+    assert body_of(history.bucket, key_of(111, 120)) == stored
+
+
+# -- repair -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_repair_writes_an_index_from_documents_whatever_the_smaller_ones_have(history: History) -> None:
+    """Without --every-document, too: a wrong index of ten batches does not spread."""
+    forge(history.bucket, key_of(61, 70), one_elsewhere)
+    history.bucket.delete(key_of(51, 100))
+    assert repair(engine_of(history).committer, start={0: 0}).indexes == 1
+    log, marker, _ = history.log()
+    numbers = range(51, 101)
+    assert log.read_index(numbers) == build_index(log, marker, numbers, parallel=in_turn, from_documents=True)
