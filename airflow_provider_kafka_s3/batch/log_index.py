@@ -15,8 +15,10 @@ import msgspec
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import Layout
-from airflow_provider_kafka_s3.documents.log_index import MAX_RANGES, IndexedBatch, LogIndex, indexed_batch
+from airflow_provider_kafka_s3.documents.codec import printable
+from airflow_provider_kafka_s3.documents.log_index import MAX_HULL, MAX_RANGES, IndexedBatch, LogIndex, indexed_batch
 from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.exceptions import (
     ControlError,
     KafkaS3Error,
@@ -28,6 +30,7 @@ from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 __all__ = [
     "Part",
     "build_index",
+    "checked_summaries",
     "disjoint",
     "parts",
     "possible_indexes",
@@ -87,12 +90,12 @@ def summaries(
 ) -> Iterator[IndexedBatch]:
     """Every resolved batch from ``first`` to ``last``, in the order of their numbers, with few requests.
 
-    One LIST request finds the indexes, and one GET request reads a thousand batches, or a hundred. A batch without an
-    index costs two: its plan and its manifest. These are the batches behind the last full hundred, those of a hundred
-    that is not resolved as a whole, and those whose index is missing or damaged (a warning names the remedy). Where
-    nothing of the range can be indexed, there is no LIST request. Indexes are read as the iterator advances, eight at a
-    time or as many as have 8 MB together, and are not cached; the documents of a batch are dropped when it has been
-    yielded.
+    One LIST request finds the indexes. Two GET requests read a thousand batches, or a hundred: the index, and the plan
+    of its last batch, which shows that the index is of this log. A batch without an index costs two: its plan and its
+    manifest. These are the batches behind the last full hundred, those of a hundred that is not resolved as a whole,
+    and those whose index is missing or damaged (a warning names the remedy). Where nothing of the range can be indexed,
+    there is no LIST request. Indexes are read as the iterator advances, eight at a time or as many as have 8 MB
+    together, and are not cached; the documents of a batch are dropped when it has been yielded.
 
     The claim of a batch is always set: those with too many ranges for the index are read from their plans, several at a
     time. Losses that were accepted later are not in an index: see :meth:`TopicLog.amended_keys`. Batches that the
@@ -116,6 +119,78 @@ def summaries(
             yield from _read(topic_log, part.numbers, parallel)
         else:
             yield from _with_claims(topic_log, part.batches, parallel)
+
+
+def checked_summaries(
+    topic_log: TopicLog, marker: Marker, first: int = 1, last: int | None = None, *, parallel: Parallel = in_threads
+) -> tuple[IndexedBatch, ...]:
+    """The batches of :func:`summaries`, compared with the marker.
+
+    All resolved batches together have landed, or lost, exactly the offsets that the marker has as such; some of them,
+    no others. If those of the index have not, one of the two is wrong: a warning names the remedy, and plans and
+    manifests are read instead. Claims of many ranges are replaced by their hull, so that all batches of a long log fit
+    into memory.
+
+    Args:
+        topic_log: of the topic.
+        marker: of the topic, as it is stored.
+        first: lowest number.
+        last: highest number; None: the marker's last one.
+        parallel: runs requests at once.
+
+    Raises:
+        ControlError: a plan or a manifest of a resolved batch is gone or cannot be trusted.
+        TransientError: try again.
+    """
+    found: list[IndexedBatch] = []
+    covered, lost = _Claims(), _Claims()
+    for batch in summaries(topic_log, marker, first, last, parallel=parallel):
+        if batch.covers:
+            covered.add(batch.generation, batch.claimed)
+            lost.add(batch.generation, batch.skipped if batch.status == "commit" else batch.claimed)
+        found.append(batch.within(MAX_HULL))
+    is_whole = first <= 1 and (last is None or last >= marker.last_resolved)
+    wrong = covered.other_than(marker.covered_in, marker, is_whole) | lost.other_than(marker.lost_in, marker, is_whole)
+    if not wrong:
+        return tuple(found)
+    log.warning(
+        "topic %s: index of the log and marker do not agree about offsets %s: one of the two is wrong. Plans and "
+        "manifests are read instead. Compare both with these, and write what is wrong again: %s",
+        topic_log.topic,
+        printable(str(wrong)),
+        topic_log.remedies.repair("--every-document"),
+    )
+    by_documents = summaries(topic_log, marker, first, last, parallel=parallel, by_index=False)
+    return tuple(batch.within(MAX_HULL) for batch in by_documents)
+
+
+class _Claims:
+    """Offsets of batches, by generation."""
+
+    def __init__(self) -> None:
+        self._ranges: dict[int, dict[int, list[tuple[int, int]]]] = {}
+
+    def add(self, generation: int, claim: Offsets) -> None:
+        """Add those of a batch; ranges that continue the ones before take no memory."""
+        of_generation = self._ranges.setdefault(generation, {})
+        for partition, ranges in claim.items():
+            before = of_generation.setdefault(partition, [])
+            for start, end in ranges:
+                if before and before[-1][1] == start:
+                    before[-1] = (before[-1][0], end)
+                else:
+                    before.append((start, end))
+
+    def other_than(self, stored: Callable[[int], Offsets], marker: Marker, is_whole: bool) -> Offsets:
+        """Those that the marker does not have; and, if these are all batches, what it has besides."""
+        wrong = NO_OFFSETS
+        for generation in sorted({*range(marker.generation + 1), *self._ranges}):
+            mine = Offsets(self._ranges.get(generation))
+            its = stored(generation) if generation <= marker.generation else NO_OFFSETS
+            wrong |= mine - its
+            if is_whole:
+                wrong |= its - mine
+        return wrong
 
 
 def parts(
@@ -186,6 +261,29 @@ def read_or_warn(topic_log: TopicLog, numbers: range) -> LogIndex | None:
         _warn_of_unused(topic_log, numbers, f"{message_of(e)}. Nothing else depends on it")
     except ControlError as e:
         _warn_of_wrong(topic_log, numbers, message_of(e))
+    return None
+
+
+def _of_this_log(topic_log: TopicLog, numbers: range) -> LogIndex | None:
+    """An index whose last batch has the plan of the log; None, with a warning, if it is of another log.
+
+    Copies of a bucket may have indexes beside plans that are not theirs. Those that a version writes have a plan with a
+    unique checksum for each batch.
+    """
+    index = read_or_warn(topic_log, numbers)
+    if index is None:
+        return None
+    last = index.batches[-1]
+    try:
+        _, plan_sha256 = topic_log.require_plan(last.batch)
+    except ControlError:
+        # An error of those who need the plan.
+        return index
+    topic_log.forget(last.batch)
+    if plan_sha256 == last.plan_sha256:
+        return index
+    where = topic_log.plan_url(last.batch)
+    _warn_of_wrong(topic_log, numbers, f"it is of another log, whose plan of batch {last.batch} is not {where}")
     return None
 
 
@@ -414,7 +512,7 @@ def _cut(wanted: Iterable[range], indexes: Sequence[range]) -> Iterator[tuple[ra
 
 def _parts_of(topic_log: TopicLog, group: Sequence[tuple[range, range | None]], parallel: Parallel) -> Iterator[Part]:
     indexes = [index for _, index in group if index is not None]
-    found = dict(zip(indexes, parallel(lambda one: read_or_warn(topic_log, one), indexes), strict=True))
+    found = dict(zip(indexes, parallel(lambda one: _of_this_log(topic_log, one), indexes), strict=True))
     for numbers, index in group:
         document = None if index is None else found[index]
         if document is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.log_index import summaries
+from airflow_provider_kafka_s3.batch.log_index import checked_summaries
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
@@ -456,7 +456,7 @@ class Snapshot:
         return [self._known[batch] for batch in numbers]
 
     def _summaries(self, first: int, last: int) -> Sequence[IndexedBatch]:
-        found = tuple(summaries(self.log, self._marker, first, last))
+        found = checked_summaries(self.log, self._marker, first, last)
         self._known.update((batch.batch, batch) for batch in found)
         return found
 

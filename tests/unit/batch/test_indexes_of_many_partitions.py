@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch.coverage import covering_downward
-from airflow_provider_kafka_s3.batch.log_index import summaries, together, write_missing
+from airflow_provider_kafka_s3.batch.log_index import checked_summaries, summaries, together, write_missing
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.log_index import MAX_HULL, MAX_RANGES, Box, IndexedBatch, LogIndex
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
@@ -95,7 +96,7 @@ def test_claims_that_are_in_plans_only_are_read_several_at_a_time(without_claims
     log, marker, store = without_claims.log()
     rounds = Rounds()
     assert [batch.claimed for batch in summaries(log, marker, parallel=rounds)] == expected
-    assert counts(store) == {"list": 1, "get": 2 + 2 + 120 + 2 * 3}
+    assert counts(store) == {"list": 1, "get": 2 * (2 + 2) + 120 + 2 * 3}
     assert len(rounds.sizes) < 20
 
 
@@ -179,3 +180,14 @@ def test_the_largest_indexes_have_some_megabytes() -> None:
     for claimed in ({"claim": widest}, {"claim": None, "hull": entry(claim=widest).within(MAX_HULL).hull}):
         batches = tuple(entry(batch=n, **claimed) for n in range(1, 101))
         assert len(encode(LogIndex(topic=TOPIC, first=1, batches=batches), {})) < 8_000_000
+
+
+def test_a_long_log_is_kept_without_large_claims(without_claims: History) -> None:
+    """A snapshot has all batches, with small claims as they are; the marker agrees."""
+    log, marker, _ = without_claims.log()
+    found = checked_summaries(log, marker, parallel=in_turn)
+    by_documents = [*summaries(log, marker, parallel=in_turn, by_index=False)]
+    assert [batch.batch for batch in found] == list(range(1, 124))
+    assert {msgspec.structs.replace(batch, same_layout_as=1) for batch in found} == {
+        msgspec.structs.replace(batch, same_layout_as=1) for batch in by_documents
+    }

@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.exceptions import LogTamperedError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.reading.seek import seek
+from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import read_state
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -93,6 +94,54 @@ def is_right(bucket: MemoryStore) -> bool:
 
 
 # -- readers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("edit", [one_as_debt, one_as_lost, one_elsewhere, of_another_log])
+def test_a_snapshot_has_every_committed_batch_whatever_a_valid_index_has(
+    history: History, caplog: pytest.LogCaptureFixture, edit: Callable[[list[Batch]], list[Batch]]
+) -> None:
+    """The batches are compared with the marker; a warning has the command, which makes the index right."""
+    forge(history.bucket, key_of(1, 50), edit)
+    snapshot = Snapshot(engine_of(history).log)
+    assert [one.batch for one in snapshot.objects()] == list(range(1, BATCHES + 1))
+    assert [one.batch for one in snapshot.objects(offsets={0: (10, 12)})] == [6]
+    assert snapshot.records == 2 * BATCHES
+    assert "--every-document" in caplog.text
+    assert not is_right(history.bucket)
+    done = repair(engine_of(history).committer, start={0: 0}, every_document=True)
+    assert (done.was, done.indexes) == ("right", 1)
+    assert is_right(history.bucket)
+
+
+def test_an_index_of_another_log_hides_nothing_from_changes_and_older_states(
+    history: History, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where batches cannot be compared with the marker, an index is of this log if it has its last plan."""
+    forge(history.bucket, key_of(51, 100), of_another_log)
+    log = engine_of(history).log
+    assert [one.batch for one in Snapshot(log).changes(60).objects()] == list(range(61, BATCHES + 1))
+    assert [one.batch for one in Snapshot(log, at=99).objects()] == list(range(1, 100))
+    assert "the index of batches 51 to 100 is not used" in caplog.text
+    assert "it is of another log" in caplog.text
+
+
+def test_offsets_that_the_marker_does_not_have_are_in_no_older_state(
+    history: History, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Part of the log is compared with the marker as far as possible."""
+    forge(history.bucket, key_of(51, 100), one_elsewhere)
+    snapshot = Snapshot(engine_of(history).log, at=99)
+    assert [one.batch for one in snapshot.objects(offsets={0: (110, 112)})] == [56]
+    assert "do not agree about offsets 0: [1000000000, 1000000001)" in caplog.text
+
+
+def test_a_large_index_is_not_made_from_one_of_another_log(history: History) -> None:
+    """The batches of that one are read from their documents."""
+    history.bucket.delete(key_of(51, 100))
+    forge(history.bucket, key_of(61, 70), of_another_log)
+    log, marker, _ = history.log()
+    made = build_index(log, marker, range(51, 101), parallel=in_turn)
+    assert made == build_index(log, marker, range(51, 101), parallel=in_turn, from_documents=True)
 
 
 def test_a_record_is_found_whatever_the_indexes_have(caplog: pytest.LogCaptureFixture) -> None:
