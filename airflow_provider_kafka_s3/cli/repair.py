@@ -57,8 +57,11 @@ def repair(access: Access) -> Answer:
         if done.indexes:
             what = "to be written" if arguments.dry_run else "written"
             lines.append(f"index of the log: {count(done.indexes, 'document')} {what} again")
+        lines += [f"index of batches {numbers} is skipped: {why}" for numbers, why in done.skipped_indexes.items()]
         lines += [f"covered: {done.marker.covered}", *(f"batch {n} stays open: {w}" for n, w in done.open.items())]
-    code = (FINDINGS if arguments.dry_run else FAILED) if done.ambiguous else OK
+    code = FINDINGS if done.skipped_indexes else OK
+    if done.ambiguous:
+        code = FINDINGS if arguments.dry_run else FAILED
     return Answer(
         {
             "was": done.was,
@@ -70,6 +73,7 @@ def repair(access: Access) -> Answer:
             "unsure": {str(gone.batch): list(gone.keys) for gone in done.ambiguous},
             "recorded": {str(gone.batch): list(gone.keys) for gone in done.recorded},
             "indexes": done.indexes,
+            "skipped_indexes": dict(done.skipped_indexes),
             "dry_run": arguments.dry_run,
         },
         lines,

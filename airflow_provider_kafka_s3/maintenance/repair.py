@@ -27,6 +27,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     CorruptControlError,
+    KafkaS3Error,
     LogTamperedError,
     PipelineConflictError,
     TransientError,
@@ -78,6 +79,7 @@ class Repaired:
         recorded: batches whose objects are recorded as gone, by the rule.
         written: whether the marker was replaced.
         indexes: number of indexes of the log that were written, or would be.
+        skipped_indexes: indexes that could not be, with the reason: first and last batch, such as ``1-100``.
     """
 
     marker: Marker
@@ -87,6 +89,7 @@ class Repaired:
     recorded: Sequence[Gone] = ()
     written: bool = False
     indexes: int = 0
+    skipped_indexes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,9 @@ def repair(
 
     These are the marker files of DeviantArt's names, and missing and damaged indexes of the log. A readable marker is
     first compared with the index. If they agree, and a listing has all plans and manifests, nothing would be written,
-    so no document is read. Whatever is written is made from plans and manifests.
+    so no document is read. Whatever is written is made from plans and manifests. An error behind the marker has a note
+    if the marker was written. An index that cannot be written, as its documents are damaged or a newer version wrote
+    it, is no error: the result has it.
 
     Args:
         committer: of the topic.
@@ -144,14 +149,25 @@ def repair(
         PipelineConflictError: the topic belongs to another pipeline.
     """
     done = _repair_marker(committer, start, cluster_id, rule, every_document=every_document, dry_run=dry_run)
-    if done.was == "right" or done.written:
-        if not dry_run and done.marker.resolved:
-            topic_log = committer.log
-            if has_chunk_markers(topic_log.last_layout(done.marker.last_resolved + 1)):
-                update_chunk_markers(topic_log, done.marker, parallel=committer.parallel, look_back=None)
+    if done.was != "right" and not done.written:
+        return done
+    topic_log = committer.log
+    try:
+        if (
+            not dry_run
+            and done.marker.resolved
+            and has_chunk_markers(topic_log.last_layout(done.marker.last_resolved + 1))
+        ):
+            update_chunk_markers(topic_log, done.marker, parallel=committer.parallel, look_back=None)
         indexes = repair_indexes(committer, done.marker, every_document=every_document, dry_run=dry_run)
-        done = replace(done, indexes=indexes)
-    return done
+    except KafkaS3Error as e:
+        if done.written:
+            e.add_note(
+                f"before this, the marker of topic {topic_log.topic!r} was {done.was}, and was written again. Repair "
+                f"again to write what is derived from it: {topic_log.remedies.repair()}"
+            )
+        raise
+    return replace(done, indexes=indexes.written, skipped_indexes=indexes.skipped)
 
 
 def _repair_marker(

@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log_index import build_index, disjoint, possible_indexes
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.log_index import LogIndex
 from airflow_provider_kafka_s3.documents.marker import Marker
-from airflow_provider_kafka_s3.exceptions import CorruptControlError, TransientError
+from airflow_provider_kafka_s3.exceptions import (
+    ControlError,
+    CorruptControlError,
+    TransientError,
+    message_of,
+)
 
-__all__ = ["repair_indexes"]
+__all__ = ["RepairedIndexes", "repair_indexes"]
 
-_TRIES = 4
+log = logging.getLogger(__name__)
+
+_TRIES: Final = 4
 
 
-def repair_indexes(committer: Committer, marker: Marker, *, every_document: bool, dry_run: bool) -> int:
+@dataclass(frozen=True)
+class RepairedIndexes:
+    """Result of a repair of the indexes.
+
+    Attributes:
+        written: number of indexes that were written, or would be.
+        skipped: those that could not be, with the reason: first and last batch, such as ``1-100``.
+    """
+
+    written: int = 0
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+def repair_indexes(committer: Committer, marker: Marker, *, every_document: bool, dry_run: bool) -> RepairedIndexes:
     """Write the indexes of resolved batches that are missing or damaged, from plans and manifests.
 
     Nothing else is ever replaced but the marker. An index is a function of plans and manifests, so all who replace it
-    write the same.
+    write the same. One that a newer version wrote is skipped, and so is one for which a document of the log is gone or
+    cannot be trusted; a warning names it.
 
     Args:
         committer: of the topic.
@@ -29,21 +53,27 @@ def repair_indexes(committer: Committer, marker: Marker, *, every_document: bool
             fewest requests, and the others only exist.
         dry_run: write nothing.
 
-    Returns:
-        The number of indexes that were written, or would be.
-
     Raises:
-        ControlError: a plan or a manifest of a resolved batch is gone or cannot be trusted.
-        UnsupportedFormatError: a newer version wrote an index.
         TransientError: try again.
     """
-    written = 0
+    written, skipped = 0, {}
     existing = committer.log.indexes()
     for numbers in _of_interest(committer, marker, existing, every_document):
-        stored = _usable(committer, numbers)
-        if stored is not None and not every_document:
+        try:
+            stored = _usable(committer, numbers)
+            if stored is not None and not every_document:
+                continue
+            index = build_index(committer.log, marker, numbers, parallel=committer.parallel, from_documents=True)
+        except ControlError as e:
+            skipped[f"{numbers[0]}-{numbers[-1]}"] = message_of(e)
+            log.warning(
+                "topic %s: the index of batches %d to %d is skipped, and no run depends on it: %s",
+                committer.log.topic,
+                numbers[0],
+                numbers[-1],
+                message_of(e),
+            )
             continue
-        index = build_index(committer.log, marker, numbers, parallel=committer.parallel, from_documents=True)
         if stored == index:
             continue
         written += 1
@@ -51,7 +81,7 @@ def repair_indexes(committer: Committer, marker: Marker, *, every_document: bool
         existing[numbers] = len(encode(index, {}))
         if not dry_run:
             _write(committer, index)
-    return written
+    return RepairedIndexes(written, skipped)
 
 
 def _of_interest(
@@ -66,6 +96,11 @@ def _of_interest(
 
 
 def _usable(committer: Committer, numbers: range) -> LogIndex | None:
+    """The stored index; None if it is missing or damaged.
+
+    Raises:
+        UnsupportedFormatError: a newer version wrote it.
+    """
     try:
         return committer.log.read_index(numbers)
     except CorruptControlError:

@@ -19,6 +19,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan, first_slices
 from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.repair import repair
+from airflow_provider_kafka_s3.maintenance.repair_index import RepairedIndexes
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import WRITES, Fault, FaultyStore
@@ -333,7 +334,9 @@ def test_a_repair_reads_the_log_once_and_concurrently(indexed_history: Pipeline)
         engine.committer.parallel = engine.committer.objects.parallel = rounds = Rounds()
         with pytest.MonkeyPatch.context() as patch:
             # Those of the index are counted elsewhere.
-            patch.setattr("airflow_provider_kafka_s3.maintenance.repair.repair_indexes", lambda *_, **__: 0)
+            patch.setattr(
+                "airflow_provider_kafka_s3.maintenance.repair.repair_indexes", lambda *_, **__: RepairedIndexes()
+            )
             done = repair(engine.committer, start={0: 0}, every_document=True)
         assert done.marker.covered == Offsets({0: [(0, 2 * BATCHES)]})
         assert done.written is gone

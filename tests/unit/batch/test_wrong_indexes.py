@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.log_index import build_index, write_missing
-from airflow_provider_kafka_s3.exceptions import LogTamperedError
+from airflow_provider_kafka_s3.batch.log_index import build_index, summaries, write_missing
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, LogTamperedError, TransientError, message_of
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.reading.seek import seek
@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import read_state
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
-from airflow_provider_kafka_s3.testing.stores import FaultyStore
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore
 from airflow_provider_kafka_s3.testing.topic_state import check_indexes
 from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, in_turn
 from tests.unit.batch.test_log_index import SIZES, History, indexes_of
@@ -261,6 +261,37 @@ def test_another_index_that_was_written_meanwhile_is_not_taken_for_the_own_one(
 # -- repair -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("every_document", [False, True])
+@pytest.mark.parametrize("marker_gone", [False, True])
+def test_a_repair_skips_the_indexes_of_newer_versions_and_names_them(
+    history: History, caplog: pytest.LogCaptureFixture, every_document: bool, marker_gone: bool
+) -> None:
+    """The marker is repaired, all other indexes are written, and these stay as they are."""
+    change(history.bucket, key_of(51, 100), format=2, version="9.9.9")
+    newer = body_of(history.bucket, key_of(51, 100))
+    history.bucket.delete(key_of(11, 20))
+    if marker_gone:
+        history.bucket.delete(keys.marker_key(CONTROL))
+    done = repair(engine_of(history).committer, start={0: 0}, every_document=every_document, dry_run=True)
+    assert (done.was, done.indexes, [*done.skipped_indexes]) == (
+        "missing" if marker_gone else "right",
+        0 if marker_gone else 1,
+        [] if marker_gone else ["51-100"],
+    )
+    done = repair(engine_of(history).committer, start={0: 0}, every_document=every_document)
+    assert (done.written, done.indexes, [*done.skipped_indexes]) == (marker_gone, 1, ["51-100"])
+    assert "version 9.9.9 wrote the logindex" in done.skipped_indexes["51-100"]
+    assert (
+        "the index of batches 51 to 100 is skipped, and no run depends on it: upgrade airflow-provider-kafka-s3 here"
+        in caplog.text
+    )
+    assert history.bucket.head(keys.marker_key(CONTROL)) is not None
+    assert body_of(history.bucket, key_of(51, 100)) == newer
+    log, marker, _ = history.log()
+    assert len([*summaries(log, marker, parallel=in_turn)]) == BATCHES
+    assert len(indexes_of(history.bucket)) == 14
+
+
 def test_a_repair_writes_an_index_from_documents_whatever_the_smaller_ones_have(history: History) -> None:
     """Without --every-document, too: a wrong index of ten batches does not spread."""
     forge(history.bucket, key_of(61, 70), one_elsewhere)
@@ -269,3 +300,27 @@ def test_a_repair_writes_an_index_from_documents_whatever_the_smaller_ones_have(
     log, marker, _ = history.log()
     numbers = range(51, 101)
     assert log.read_index(numbers) == build_index(log, marker, numbers, parallel=in_turn, from_documents=True)
+
+
+def test_an_error_behind_the_marker_does_not_hide_that_a_repair_has_written_it(history: History) -> None:
+    """The store refuses to list the indexes: the note says that the marker was written, and the next repair goes on."""
+    history.bucket.delete(keys.marker_key(CONTROL))
+    history.bucket.delete(key_of(11, 20))
+    store = FaultyStore(history.bucket)
+    store.inject(Fault.SERVER_ERROR, operation="list", key="*/index/", times=1_000)
+    with pytest.raises(TransientError) as raised:
+        repair(engine_of(history, store).committer, start={0: 0})
+    assert "the marker of topic 'events' was missing, and was written again" in message_of(raised.value)
+    assert "kafka-s3 repair" in message_of(raised.value)
+    done = repair(engine_of(history).committer, start={0: 0})
+    assert (done.was, done.written, done.indexes) == ("right", False, 1)
+    assert len(indexes_of(history.bucket)) == 14
+
+
+def test_a_repair_of_a_right_marker_has_no_note_with_an_error(history: History) -> None:
+    """Nothing was written before it."""
+    store = FaultyStore(history.bucket)
+    store.inject(Fault.SERVER_ERROR, operation="list", key="*/index/", times=1_000)
+    with pytest.raises(KafkaS3Error) as raised:
+        repair(engine_of(history, store).committer, start={0: 0}, every_document=True)
+    assert "was written again" not in message_of(raised.value)

@@ -151,6 +151,30 @@ def test_repair_writes_a_damaged_index_of_the_log_again(world: World, monkeypatc
         assert json.loads(again.body)["batches"] == json.loads(right.body)["batches"]
 
 
+def test_repair_names_an_index_of_a_newer_version_that_it_skips(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 1 and the version to install; the marker is written again, and the index stays as it is."""
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.log.INDEX_SIZES", (1,))
+    world.run("first")
+    key = keys.index_key(PREFIX, 1, 1)
+    stored = world.bucket.get(key)
+    assert stored is not None
+    body = {**json.loads(stored.body), "format": 2, "version": "9.9.9"}
+    del body["sha256"]
+    world.bucket.delete(key)
+    world.bucket.put_new(key, newer := canonical({**body, "sha256": digest(body)}))
+    world.bucket.delete(keys.marker_key(PREFIX))
+    output = world.on_topic("repair")
+    assert output.code == 1
+    assert "the marker was missing; it is written again" in output.out
+    assert "index of batches 1-1 is skipped: upgrade airflow-provider-kafka-s3" in output.out
+    output = world.on_topic("repair", "--every-document", "--json")
+    assert (output.code, output.data["was"], [*output.data["skipped_indexes"]]) == (1, "right", ["1-1"])
+    assert "version 9.9.9" in output.data["skipped_indexes"]["1-1"]
+    after = world.bucket.get(key)
+    assert after is not None
+    assert after.body == newer
+
+
 def test_repair_leaves_a_batch_open_whose_objects_are_not_there(world: World) -> None:
     """The next run completes it."""
     world.die("*.manifest.json")
