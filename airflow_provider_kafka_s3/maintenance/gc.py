@@ -20,7 +20,7 @@ from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 from airflow_provider_kafka_s3.storage.port import PendingUpload
 
 __all__ = ["DEFAULT_AGE", "Garbage", "collect", "find_garbage"]
@@ -51,13 +51,16 @@ class Garbage:
     foreign: tuple[PendingUpload, ...]
 
 
-def find_garbage(topic_log: TopicLog, *, now: float, older_than: float = DEFAULT_AGE) -> Garbage:
+def find_garbage(
+    topic_log: TopicLog, *, now: float, older_than: float = DEFAULT_AGE, parallel: Parallel = in_threads
+) -> Garbage:
     """Classify a topic's pending uploads; nothing is changed.
 
     Args:
         topic_log: of the topic.
         now: epoch seconds. S3 refuses requests of machines whose clock is wrong by more than minutes.
         older_than: minimum age of an upload in seconds, by the store's clock.
+        parallel: runs requests at once.
 
     Raises:
         ConfigurationError: ``older_than`` is less than a day.
@@ -69,7 +72,7 @@ def find_garbage(topic_log: TopicLog, *, now: float, older_than: float = DEFAULT
         )
     if topic_log.read_marker() is None and topic_log.read_plan(1) is None:
         return Garbage((), (), (), ())
-    layouts = _layouts(topic_log)
+    layouts = _layouts(topic_log, parallel)
     # Listed before the open batches are read: a batch that is planned or decided in between is seen below.
     topic = topic_log.topic
     own = {keys.data_prefix(layout, topic) for layout in layouts if not keys.shares_folder(layout)}
@@ -104,7 +107,7 @@ def collect(topic_log: TopicLog, garbage: Garbage) -> None:
     topic_log.store.abort_uploads([(upload.key, upload.upload_id) for upload in garbage.garbage])
 
 
-def _layouts(topic_log: TopicLog) -> list[Layout]:
+def _layouts(topic_log: TopicLog, parallel: Parallel) -> list[Layout]:
     """All layouts of the topic's batches; of those that differ only in the time of the clock, one.
 
     The index has the batches whose layouts differ. If it were wrong, uploads would be overlooked, and none aborted that
@@ -118,16 +121,16 @@ def _layouts(topic_log: TopicLog) -> list[Layout]:
 
     layouts: dict[Layout | None, None] = {}
     view = topic_log.view()
-    for numbers in [*_with_other_layouts(topic_log, view.marker), [*view.open_plans]]:
+    for numbers in [*_with_other_layouts(topic_log, view.marker, parallel), [*view.open_plans]]:
         # In blocks, so that a missing plan ends the loop, however high the last number in the marker is.
         for at in range(0, len(numbers), _PLANS_AT_ONCE):
-            layouts |= dict.fromkeys(in_threads(layout, numbers[at : at + _PLANS_AT_ONCE], threads=16))
+            layouts |= dict.fromkeys(parallel(layout, numbers[at : at + _PLANS_AT_ONCE], threads=16))
     return [*{layout.at(0): layout for layout in layouts if layout is not None}.values()]
 
 
-def _with_other_layouts(topic_log: TopicLog, marker: Marker) -> Iterator[Sequence[int]]:
+def _with_other_layouts(topic_log: TopicLog, marker: Marker, parallel: Parallel) -> Iterator[Sequence[int]]:
     """Resolved batches, which together have all layouts."""
-    for part in parts(topic_log, marker):
+    for part in parts(topic_log, marker, parallel=parallel):
         if part.batches is None:
             yield part.numbers
         else:

@@ -14,7 +14,7 @@ from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import CONTROL, TOPIC
 from tests.protocol.process import INDEX_SIZES, Process
-from tests.protocol.programs import abandon, accept_losses, read_summaries, reset
+from tests.protocol.programs import abandon, accept_losses, collect_garbage, read_summaries, repair_log, reset
 from tests.protocol.watch import record
 
 if TYPE_CHECKING:
@@ -115,6 +115,11 @@ class Environment:
             self._change_index()
         if self.world.indexed and chance() < 0.01:
             self.world.spawn("reader", lambda p: read_summaries(self.world, p))
+        if self.world.indexed and chance() < 0.005:
+            every_document = self.rng.random() < 0.5
+            self.world.spawn("operator", lambda p: repair_log(self.world, p, every_document=every_document))
+        if self.world.indexed and chance() < 0.003:
+            self.world.spawn("operator", lambda p: collect_garbage(self.world, p))
 
     def _change_index(self) -> None:
         """Delete, damage or forge an index, which nobody should."""

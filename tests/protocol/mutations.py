@@ -489,7 +489,7 @@ MUTATIONS: Final = (
                 "                    yield Covering(plan, decision)\n",
             ),
         ),
-        first=90,
+        first=10,
     ),
     Mutation(
         "index-alone",
@@ -501,7 +501,7 @@ MUTATIONS: Final = (
                 "            if False:\n",
             ),
         ),
-        first=90,
+        first=10,
     ),
     Mutation(
         "index-unverified",
@@ -513,6 +513,42 @@ MUTATIONS: Final = (
                 "    if False:\n",
             ),
         ),
+    ),
+    Mutation(
+        "index-of-indexes",
+        "a repair makes indexes from smaller ones, which may be wrong",
+        (
+            Edit(
+                f"{PACKAGE}/maintenance/repair_index.py",
+                "parallel=committer.parallel, from_documents=True)",
+                "parallel=committer.parallel)",
+            ),
+        ),
+        first=10,
+    ),
+    Mutation(
+        "repair-absent",
+        "a repair folds batches whose objects are absent",
+        (
+            Edit(
+                f"{PACKAGE}/maintenance/repair.py",
+                " or _still_missing(folded, rule, missing, gone):\n",
+                ":\n",
+            ),
+        ),
+        first=15,
+    ),
+    Mutation(
+        "gc-blind",
+        "uploads of open batches count as garbage",
+        (
+            Edit(
+                f"{PACKAGE}/maintenance/gc.py",
+                "        needed |= _needed(plan, topic_log.read_manifest(batch), old)\n",
+                "        pass\n",
+            ),
+        ),
+        first=10,
     ),
     Mutation(
         "chunk-marker-blind",

@@ -16,7 +16,8 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import DataLossError
 from airflow_provider_kafka_s3.maintenance.abandon import abandon as abandon_batch
 from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
-from airflow_provider_kafka_s3.maintenance.repair_index import repair_indexes
+from airflow_provider_kafka_s3.maintenance.gc import find_garbage
+from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.maintenance.reset import reset as reset_topic
 from airflow_provider_kafka_s3.testing.topic_state import expected_in_index
 from tests.protocol.process import Process
@@ -24,7 +25,16 @@ from tests.protocol.process import Process
 if TYPE_CHECKING:
     from tests.protocol.simulation import World
 
-__all__ = ["abandon", "accept_losses", "drive", "read_summaries", "repair_chunk_markers", "repair_index", "reset"]
+__all__ = [
+    "abandon",
+    "accept_losses",
+    "collect_garbage",
+    "drive",
+    "read_summaries",
+    "repair_chunk_markers",
+    "repair_log",
+    "reset",
+]
 
 
 def drive(world: World, process: Process, request: RunRequest) -> TopicResult:
@@ -121,8 +131,19 @@ def repair_chunk_markers(process: Process) -> None:
     update_chunk_markers(committer.log, marker, parallel=committer.parallel, look_back=None)
 
 
-def repair_index(process: Process) -> None:
-    """Compare all indexes with plans and manifests, and write them again."""
+def repair_log(world: World, process: Process, *, every_document: bool) -> None:
+    """Write marker and indexes again where they are wrong; the runs go on meanwhile."""
+    done = repair(process.engine.committer, start={}, every_document=every_document)
+    if done.skipped_indexes:
+        world.watch.fail(f"I9 indexes were not repaired: {done.skipped_indexes}")
+    world.counts["repairs"] += 1
+    world.counts["indexes repaired"] += done.indexes
+    world.counts["markers repaired"] += done.written
+
+
+def collect_garbage(world: World, process: Process) -> None:
+    """Abort the uploads that no open batch may need, as if all of them were old."""
     committer = process.engine.committer
-    marker, _ = committer.log.require_marker()
-    repair_indexes(committer, marker, every_document=True, dry_run=False)
+    found = find_garbage(committer.log, now=10 * 86_400.0, parallel=committer.parallel)
+    committer.store.abort_uploads([(upload.key, upload.upload_id) for upload in found.garbage], threads=1)
+    world.counts["uploads collected"] += len(found.garbage)

@@ -12,7 +12,8 @@ The product's code runs unchanged: ``TopicRun``, ``Committer`` and the manual op
 * retention and compaction delete records, partitions are added, the topic is deleted and created again; transactions
   stay open, and some records have timestamps in the future;
 * in some worlds keys are in objects beside those of values; in some, slices of several partitions share objects;
-* in some worlds indexes of the log have few batches; users delete, damage and forge them, and readers use them;
+* in some worlds indexes of the log have few batches; users delete, damage and forge them, repair the log and collect
+  garbage, and readers use the indexes;
 * users delete committed objects; operators abandon, reset and accept losses at any time.
 
 The invariants are checked inside the bucket at every write (:mod:`tests.protocol.watch`). At the end the faults stop:
@@ -55,7 +56,7 @@ from tests.protocol.bucket import Bucket
 from tests.protocol.engine import CONTROL, LAYOUT, MERGED, NAMED, TOPIC, WITH_KEYS, check_landed
 from tests.protocol.environment import Environment
 from tests.protocol.process import INDEX_SIZES, Process
-from tests.protocol.programs import accept_losses, drive, repair_chunk_markers, repair_index, reset
+from tests.protocol.programs import accept_losses, drive, repair_chunk_markers, repair_log, reset
 from tests.protocol.watch import Watch
 
 __all__ = ["World", "simulate"]
@@ -378,7 +379,7 @@ class World:
             else:
                 self._advance(self.rng.choice(self.scheduler.actors), 50)
         if self.indexed:
-            self._run_to_end(self.spawn("operator", repair_index))
+            self._run_to_end(self.spawn("operator", lambda p: repair_log(self, p, every_document=True)))
         if self.layout is NAMED:
             self._run_to_end(self.spawn("operator", repair_chunk_markers))
         self._check_the_end()

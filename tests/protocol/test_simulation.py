@@ -10,7 +10,7 @@ import pytest
 from tests.protocol.simulate import Failure, replay_command, run_seed
 
 STEPS = 700
-SEEDS_PER_TEST = 25
+SEEDS_PER_TEST = 22
 TESTS = 10
 
 
@@ -73,11 +73,13 @@ def test_every_simulated_event_occurs() -> None:
         "conflict",
         "indexes",
         "indexes damaged",
+        "indexes repaired",
         "killed",
         "late",
         "lost_response",
         "objects built again",
         "objects deleted by users",
+        "repairs",
         "runs that ended BatchLossError",
         "runs that ended DataLossError",
         "runs that ended TopicRecreatedError",
@@ -88,6 +90,7 @@ def test_every_simulated_event_occurs() -> None:
         "throttled",
         "throttled_after_apply",
         "too late",
+        "uploads collected",
         "zombies",
     }
     assert {what for what in often if seen[what] < 10} == set()
