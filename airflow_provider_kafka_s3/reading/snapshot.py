@@ -381,12 +381,11 @@ class Snapshot:
         return last.generation + (last.status == "reset")
 
     def landed_offsets(self, generation: int) -> Offsets:
-        """Offsets that committed batches have claimed in a generation of the topic."""
-        found = NO_OFFSETS
-        for batch in self._batches:
-            if batch.generation == generation and batch.status == "commit":
-                found |= batch.claimed - batch.skipped
-        return found
+        """Offsets of a generation of the topic that committed batches have in objects."""
+        if generation > self._marker.generation:
+            return NO_OFFSETS
+        landed = self._marker.covered_in(generation) - self._marker.lost_in(generation)
+        return self._claimed(generation, landed)
 
     def lost_offsets(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
         """Offsets of a generation that are in no object: of batches that were abandoned as lost, or deleted by Kafka.
@@ -397,22 +396,21 @@ class Snapshot:
                 earlier, or all later, are left out.
             high: end of the timestamps.
         """
-        lost = NO_OFFSETS
+        if generation > self._marker.generation:
+            return NO_OFFSETS
+        lost = self._claimed(generation, self._marker.lost_in(generation))
         before: dict[int, int] = {}
         behind: dict[int, int] = {}
-        for batch in self._batches:
-            if batch.generation != generation:
+        for batch in self._batches if lost else ():
+            if batch.generation != generation or batch.status != "commit" or not batch.has_times:
                 continue
-            if batch.status == "commit":
-                lost |= batch.skipped
-            elif batch.release == "lost":
-                lost |= batch.claimed
-            if batch.status == "commit" and batch.has_times:
-                for partition, ranges in (batch.claimed - batch.skipped).items():
-                    if low is not None and batch.max_timestamp < low:
-                        before[partition] = max(before.get(partition, 0), ranges[-1][1])
-                    if high is not None and batch.min_timestamp >= high:
-                        behind[partition] = min(behind.get(partition, ranges[0][0]), ranges[0][0])
+            for first, last, start, end in batch.boxes:
+                if first < last:
+                    continue  # of several Kafka partitions, none of which may have all of these offsets
+                if low is not None and batch.max_timestamp < low:
+                    before[first] = max(before.get(first, 0), end)
+                if high is not None and batch.min_timestamp >= high:
+                    behind[first] = min(behind.get(first, start), start)
         return Offsets(
             {
                 partition: [
@@ -423,6 +421,23 @@ class Snapshot:
                 for partition, ranges in lost.items()
             }
         )
+
+    def _claimed(self, generation: int, offsets: Offsets) -> Offsets:
+        """Those of the marker's offsets that batches of this snapshot have claimed; by hulls, maybe a few more."""
+        if self.since == 0 and self.batch == self._marker.last_resolved:
+            return offsets
+        found = NO_OFFSETS
+        for batch in self._batches:
+            if batch.generation == generation and batch.covers:
+                found |= Offsets(
+                    {
+                        partition: [(start, end)]
+                        for first, last, start, end in batch.boxes
+                        for partition, _ in offsets.items()
+                        if first <= partition <= last
+                    }
+                )
+        return found & offsets
 
     @property
     def records(self) -> int:
