@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_kafka_s3.batch import log_index
 from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.config import (
     BlockGzip,
@@ -151,6 +152,14 @@ def topic_with_a_gap() -> Topic:
     return topic
 
 
+@pytest.fixture(params=["claims", "hulls"])
+def _in_memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a snapshot has in memory: the claims of batches, or their hulls, as of topics of many Kafka partitions."""
+    if request.param == "hulls":
+        monkeypatch.setattr(log_index, "MAX_HULL", 0)
+
+
+@pytest.mark.usefixtures("_in_memory")
 def test_offsets_that_were_accepted_as_lost_are_named() -> None:
     """If they are in the selection."""
     topic = topic_with_a_gap()
@@ -161,6 +170,7 @@ def test_offsets_that_were_accepted_as_lost_are_named() -> None:
     assert offsets_of(replayed(topic, at=1)) == {0: [0, 1, 2, 3]}
 
 
+@pytest.mark.usefixtures("_in_memory")
 def test_offsets_that_were_lost_outside_of_a_window_of_times_are_not_named() -> None:
     """They have no times, but lie between offsets that do."""
     topic = topic_with_a_gap()
