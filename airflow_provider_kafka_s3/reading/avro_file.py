@@ -8,7 +8,8 @@ import io
 import itertools
 import lzma
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.schemas.avro import Node, parse_schema
 
-__all__ = ["datums", "file_schema"]
+__all__ = ["AvroBlock", "AvroFile", "datums", "file_schema"]
 
 _MAGIC: Final = b"Obj\x01"
 _SYNC: Final = 16
@@ -69,23 +70,87 @@ def datums(body: bytes | io.BufferedReader, *, logical: bool = True, piece: int 
     Raises:
         ValueError: it is no Avro file.
     """
-    import fastavro
+    file = AvroFile(body, logical=logical)
+    for blocks in file.blocks(piece):
+        yield file.decode(blocks)
 
-    file = _opened(body)
-    about = _metadata(file)
-    sync, expand = file.take(_SYNC), _CODECS[about.get("avro.codec", b"null").decode()]
-    schema = _with_our_types(msgspec.json.decode(about["avro.schema"]), logical=logical)
-    fastavro.read.LOGICAL_READERS.update(_LOGICAL_READERS)
-    # Files without codec: fastavro has a library to install for each of them.
-    beginning = io.BytesIO()
-    fastavro.writer(beginning, schema, [], sync_marker=sync)
-    while blocks := [*_blocks(file, sync, expand, piece)]:
-        plain = io.BytesIO(b"".join([beginning.getvalue(), *itertools.chain.from_iterable(blocks)]))
+
+@dataclass(frozen=True)
+class AvroBlock:
+    """A block of a file.
+
+    Attributes:
+        count: number of its datums.
+        data: their bytes, decompressed.
+    """
+
+    count: int
+    data: bytes
+
+
+class AvroFile:
+    """A file that is read from its beginning to its end.
+
+    Args:
+        body: its bytes, or the file.
+        logical: as of :func:`datums`.
+
+    Attributes:
+        schema: of its datums, as it is in the file.
+
+    Raises:
+        ValueError: it is no Avro file.
+    """
+
+    def __init__(self, body: bytes | io.BufferedReader, *, logical: bool = True) -> None:
+        import fastavro
+
+        self._file = _opened(body)
+        about = _metadata(self._file)
+        self._sync, self._expand = self._file.take(_SYNC), _CODECS[about.get("avro.codec", b"null").decode()]
+        self.schema: Any = msgspec.json.decode(about["avro.schema"])
+        fastavro.read.LOGICAL_READERS.update(_LOGICAL_READERS)
+        # Files without codec: fastavro has a library to install for each of them.
+        beginning = io.BytesIO()
         try:
-            found: list[Any] = [*fastavro.reader(plain)]
+            fastavro.writer(beginning, _with_our_types(self.schema, logical=logical), [], sync_marker=self._sync)
+        except Exception as e:
+            raise ValueError(f"its schema is damaged: {str(e) or type(e).__name__}") from e
+        self._beginning = beginning.getvalue()
+
+    def blocks(self, piece: int = _PIECE) -> Iterator[list[AvroBlock]]:
+        """The blocks, some at a time.
+
+        Args:
+            piece: as of :func:`datums`.
+
+        Raises:
+            ValueError: a block is damaged.
+        """
+        while not self._file.is_at_end:
+            found, size = [], 0
+            while size < piece and not self._file.is_at_end:
+                count = self._file.long()
+                found.append(AvroBlock(count, self._expand(self._file.take(self._file.long()))))
+                size += len(found[-1].data)
+                if self._file.take(_SYNC) != self._sync:
+                    raise ValueError("a block is damaged")
+            yield found
+
+    def decode(self, blocks: Sequence[AvroBlock]) -> list[Any]:
+        """The datums of blocks, see :func:`datums`.
+
+        Raises:
+            ValueError: a block is damaged.
+        """
+        import fastavro
+
+        parts = ((_long(block.count), _long(len(block.data)), block.data, self._sync) for block in blocks)
+        plain = io.BytesIO(b"".join([self._beginning, *itertools.chain.from_iterable(parts)]))
+        try:
+            return [*fastavro.reader(plain)]
         except Exception as e:
             raise ValueError(f"a block is damaged: {str(e) or type(e).__name__}") from e
-        yield found
 
 
 def _opened(body: bytes | io.BufferedReader) -> _Bytes:
@@ -103,20 +168,6 @@ def _metadata(file: _Bytes) -> dict[str, bytes]:
             name = file.text()
             about[name] = file.take(file.long())
     return about
-
-
-def _blocks(
-    file: _Bytes, sync: bytes, expand: Callable[[bytes], bytes], piece: int
-) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
-    """Blocks of so many bytes together, as fastavro reads them."""
-    size = 0
-    while size < piece and not file.is_at_end:
-        count = file.long()
-        block = expand(file.take(file.long()))
-        size += len(block)
-        if file.take(_SYNC) != sync:
-            raise ValueError("a block is damaged")
-        yield _long(count), _long(len(block)), block, sync
 
 
 def _long(number: int) -> bytes:
